@@ -1,0 +1,84 @@
+"""Batches: slices of a fetched block, handed out as lists, Arrow or rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Samples at consecutive positions, as columns.
+
+    Attributes:
+        start: Position of the first.
+        table: The columns, contiguous.
+    """
+
+    start: int
+    table: pa.Table
+
+    @property
+    def stop(self) -> int:
+        """The position after the last."""
+        stop: int = self.start + self.table.num_rows
+        return stop
+
+    def batch(self, start: int, stop: int, step: int) -> Batch:
+        """Return the samples at positions ``start … stop-1`` as the batch of a step."""
+        return Batch(self.table.slice(start - self.start, stop - start), step, start)
+
+
+class Batch:
+    """One batch: ``batch["anchor"]`` is a list with one entry a sample, ``len(batch)`` long.
+
+    Args:
+        table: The samples.
+        step: Number of the step it belongs to.
+        position: Position of its first sample.
+    """
+
+    __slots__ = ("_table", "position", "step")
+
+    def __init__(self, table: pa.Table, step: int, position: int) -> None:
+        self._table = table
+        self.step = step
+        self.position = position
+
+    @property
+    def table(self) -> pa.Table:
+        """The batch as an Arrow table, without a copy."""
+        return self._table
+
+    def keys(self) -> list[str]:
+        """Return the names of the columns, in order; ``dict(batch)`` works."""
+        return list(self._table.column_names)
+
+    def __getitem__(self, column: str) -> list[Any]:
+        if column not in self._table.column_names:
+            raise KeyError(f"{column!r}; this batch has {', '.join(self._table.column_names)}")
+        values: list[Any] = self._table.column(column).to_pylist()
+        return values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.column_names)
+
+    def __len__(self) -> int:
+        """Return the number of samples (not of columns)."""
+        return int(self._table.num_rows)
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """Return the columns as a dict of lists."""
+        columns: dict[str, list[Any]] = self._table.to_pydict()
+        return columns
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Return the samples as a list of dicts."""
+        rows: list[dict[str, Any]] = self._table.to_pylist()
+        return rows
+
+    def __repr__(self) -> str:
+        return f"Batch(step={self.step}, position={self.position}, samples={len(self)})"

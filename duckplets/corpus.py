@@ -1,0 +1,405 @@
+"""The corpus: one DuckDB file, and the verbs that hand on to the stages.
+
+with dp.Corpus("faq.duckdb") as corpus:
+    corpus.ingest(dp.CsvSource("faq.csv", anchor="question", positive="answer"))
+    corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
+    for batch in corpus.sampler("triplets", batch_size=256):
+        ...
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from duckplets import chunks, migrate, recipe_store, records, runs, splits, state, status
+from duckplets.chunking import Chunking
+from duckplets.compile import CompiledPool, compile_pool
+from duckplets.database import Database
+from duckplets.errors import MigrationError, QueryError
+from duckplets.progress import bar
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from duckplets.records import IngestReport, OnConflict
+    from duckplets.sampler import Kind, Remainder, Sampler
+    from duckplets.sources import Source
+
+Recipe = recipe_store.Recipe
+Progress = Callable[[int, int | None], None]
+
+
+class Corpus:
+    """A corpus file, opened or created.
+
+    Args:
+        path: The file, by convention ``NAME.duckdb``.
+        read_only: Open it to share: any number of processes may then read it at once.
+        memory_limit: What DuckDB may use, such as ``"2GB"``; 1 GB by default.
+        threads: Threads DuckDB may use; all cores by default. No result depends on it.
+
+    Raises:
+        MigrationError: The path holds something else, or an old schema opened read-only.
+        CorpusLockedError: Another process has it open for writing.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.read_only = read_only
+        if not read_only and not self.path.exists() and self.path.parent.is_dir():
+            migrate.create(self.path, "corpus")
+        self._database = Database.open(
+            self.path, read_only=read_only, memory_limit=memory_limit, threads=threads
+        )
+        self._samplers: WeakSet[Sampler] = WeakSet()
+        try:
+            if read_only:
+                migrate.check(self._database, "corpus")
+            else:
+                migrate.migrate(self._database, "corpus")
+        except BaseException:
+            self._database.close()
+            raise
+
+    # -- text in ------------------------------------------------------------------------------
+
+    def ingest(
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        trust: float | None = None,
+        on_conflict: OnConflict = "error",
+        progress: Progress | bool | None = None,
+    ) -> IngestReport:
+        """Store the records of a source, whole or not at all.
+
+        Args:
+            source: What to read.
+            name: Name of the source; by default that of the file. Ingesting again under a name
+                adds what is new.
+            trust: Of the source, in [0,1]; 0.5 if never given.
+            on_conflict: What to do about an id that is known with other content: ``error``,
+                ``skip`` the newcomer, or ``replace`` the old one.
+            progress: Called with rows read and their number if known; True or False for a bar
+                on stderr or none, by default a bar if stderr is a terminal.
+
+        Returns:
+            Counts of rows read, added, skipped and failed, by reason.
+
+        Raises:
+            SourceError: The source cannot be read, none of its rows is usable, or ids conflict.
+        """
+        self._refuse_read_only("ingest")
+        with bar(progress, sys.stderr) as advance:
+            return records.ingest(
+                self._database,
+                source,
+                name=name,
+                trust=trust,
+                on_conflict=on_conflict,
+                progress=advance,
+            )
+
+    def remove(self, name: str) -> int:
+        """Remove a source from the newest version; returns how many records it had.
+
+        Runs pinned to earlier versions keep drawing from it.
+        """
+        self._refuse_read_only("remove a source from")
+        return records.remove(self._database, name)
+
+    def sources(self) -> pa.Table:
+        """Return the sources with their counts, by name."""
+        return self._database.table("status/sources")
+
+    def split(
+        self,
+        train: float = 0.8,
+        validation: float = 0.1,
+        test: float = 0.1,
+        seed: int = 42,
+        *,
+        reassign: bool = False,
+    ) -> dict[str, int]:
+        """Assign every record to a split, for good; returns the records of each split.
+
+        Args:
+            train: Share of training records; the three shares add up to 1.
+            validation: Share of validation records.
+            test: Share of test records.
+            seed: Another seed gives another assignment.
+            reassign: Allow other shares or another seed than the corpus was split with.
+
+        Raises:
+            SplitError: The shares are wrong, or others than before.
+        """
+        self._refuse_read_only("split")
+        settings = splits.SplitSettings(train=train, validation=validation, test=test, seed=seed)
+        splits.split(self._database, settings, reassign=reassign)
+        return {row[0]: row[1] for row in self._database.run("splits/counts")}
+
+    def chunk(self, chunking: Chunking | None = None) -> int:
+        """Chunk the corpus with other settings; returns how many sections were done again.
+
+        Ingest chunks what it adds, so this is needed only to change settings.
+        """
+        self._refuse_read_only("chunk")
+        return chunks.chunk(self._database, chunking or Chunking())
+
+    # -- recipes and pools ----------------------------------------------------------------------
+
+    def add_recipe(self, recipe: Recipe) -> None:
+        """Store a recipe: samplers that are given none then draw by the stored ones."""
+        self._refuse_read_only("add a recipe to")
+        recipe_store.add(self._database, recipe)
+
+    def remove_recipe(self, name: str) -> None:
+        """Remove a stored recipe."""
+        self._refuse_read_only("remove a recipe from")
+        recipe_store.remove(self._database, name)
+
+    def recipes(self) -> list[Recipe]:
+        """Return the stored recipes, by name."""
+        return recipe_store.stored(self._database)
+
+    def recipe_sql(
+        self, name: str, source: str | None = None, split: str = "train"
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the statement of a recipe's pool and its parameters."""
+        compiled = self._compiled(name, source, split)
+        return compiled.sql(), compiled.parameters_of()
+
+    def runnable_sql(self, name: str, source: str | None = None, split: str = "train") -> str:
+        """Return the statement of a recipe's pool for the duckdb CLI, parameters written in."""
+        return self._compiled(name, source, split).runnable()
+
+    def pool(self, name: str, split: str = "train", source: str | None = None) -> pa.Table:
+        """Return the pool of a recipe: one row an anchor.
+
+        Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its windows) and, for triplet
+        recipes, ``positives`` (how many it can be paired with, at least).
+        """
+        compiled = self._compiled(name, source, split)
+        return self._database.arrow(compiled.sql(), compiled.parameters_of())
+
+    def _compiled(self, name: str, source: str | None, split: str) -> CompiledPool:
+        version = self.version
+        recipe = recipe_store.find(self._database, name, version)
+        if source is None:
+            source = recipe_store.first_source(self._database, recipe, version)
+        else:
+            recipe_store.check_source(self._database, source, version)
+        return compile_pool(
+            recipe, source=source, split=splits.checked_split(split), version=version
+        )
+
+    # -- batches out ----------------------------------------------------------------------------
+
+    def sampler(
+        self,
+        kind: Kind = "triplets",
+        *,
+        split: str = "train",
+        recipes: Sequence[Recipe | str] | None = None,
+        mixture: Mapping[str, float] | None = None,
+        batch_size: int = 128,
+        seed: int = 42,
+        steps: int | None = None,
+        epochs: int | None = None,
+        remainder: Remainder = "keep",
+        no_duplicates: bool = False,
+        negatives: int = 1,
+        swap: bool = True,
+        prefetch: int = 2,
+        columns: Sequence[str] | None = None,
+        run: str = "default",
+        state: str | Path | None = None,
+        long_sections: bool = True,
+    ) -> Sampler:
+        """Open a run over this corpus, pinned to its newest version.
+
+        Args:
+            kind: ``triplets``, ``pairs`` or ``texts``.
+            split: Every text of the run is of this split.
+            recipes: Recipes or names of stored ones; by default the stored ones, else the
+                defaults of each source.
+            mixture: Weight of each source; an omitted one weighs 1, 0 means never.
+            batch_size: Samples a batch.
+            seed: Another seed gives another order.
+            steps: Stop after so many batches.
+            epochs: Stop after so many nominal epochs; with neither the run is endless.
+            remainder: Serve a last batch that is not full (``keep``), leave it out (``drop``) or
+                fill it with the samples that come next (``pad``).
+            no_duplicates: Let no text come twice in a batch.
+            negatives: Distinct negatives a triplet.
+            swap: Let anchor and positive change places half of the time.
+            prefetch: Blocks to prepare ahead in the background.
+            columns: Columns of a batch; see ``docs/interface.md``.
+            run: Name to save under.
+            state: The state file; by default beside the corpus.
+            long_sections: Whether the defaults include the long-section recipe where it applies.
+
+        Raises:
+            EmptyPoolError: A recipe finds no anchor.
+            SamplerError, RecipeError, MixtureError, SplitError: An argument is wrong.
+        """
+        arguments = {
+            "split": split,
+            "batch_size": batch_size,
+            "seed": seed,
+            "steps": steps,
+            "epochs": epochs,
+            "remainder": remainder,
+            "no_duplicates": bool(no_duplicates),
+            "negatives": negatives,
+            "swap": bool(swap),
+            "prefetch": prefetch,
+            "run": run,
+        }
+        sampler = runs.open_run(
+            self._database,
+            kind,
+            recipes=recipes,
+            mixture=mixture,
+            columns=columns,
+            long_sections=long_sections,
+            state_path=self._state_path(state),
+            arguments=arguments,
+        )
+        self._samplers.add(sampler)
+        return sampler
+
+    def resume(
+        self,
+        run: str = "default",
+        tag: str | None = None,
+        state: str | Path | None = None,
+        *,
+        allow_drift: Collection[str] = (),
+        **overrides: Any,
+    ) -> Sampler:
+        """Open a saved run of this corpus where it was saved; see ``duckplets.resume``."""
+        sampler = runs.resume_run(
+            self._database,
+            run,
+            tag,
+            self._state_path(state),
+            allow_drift=allow_drift,
+            overrides=overrides,
+        )
+        self._samplers.add(sampler)
+        return sampler
+
+    def _state_path(self, given: str | Path | None) -> Path:
+        return Path(given) if given is not None else state.state_path(self.path)
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The newest committed version; 0 for an empty corpus."""
+        return records.current_version(self._database)
+
+    def sql(self, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run one reading statement over the corpus's tables and return its rows.
+
+        Raises:
+            QueryError: It is no reading statement, or DuckDB refuses it.
+        """
+        kinds = self._database.statement_type(query)
+        if kinds not in (["SELECT"], ["EXPLAIN"]):
+            raise QueryError(
+                f"sql() runs one SELECT statement, not {' and '.join(kinds) or 'nothing'}; "
+                f"open the file with the duckdb CLI to change it"
+            )
+        return self._database.arrow(query, params)
+
+    def status(self) -> dict[str, Any]:
+        """Return versions, counts by source and split, pools with what they leave out, runs."""
+        return status.status(self._database, self._state_path(None))
+
+    def capacity(self) -> pa.Table:
+        """Return estimates, from counts alone, of how many samples each source and split has."""
+        return status.capacity(self._database)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the samplers and the file."""
+        for sampler in list(self._samplers):
+            sampler.close()
+        self._samplers.clear()
+        self._database.close()
+
+    def __enter__(self) -> Corpus:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        mode = ", read_only=True" if self.read_only else ""
+        return f"Corpus({str(self.path)!r}{mode})"
+
+    def _refuse_read_only(self, verb: str) -> None:
+        if self.read_only:
+            raise MigrationError(
+                f"cannot {verb} {self.path}: it is open read-only; open it with "
+                f"Corpus({str(self.path)!r})"
+            )
+
+
+def resume(
+    corpus_path: str | Path,
+    run: str = "default",
+    tag: str | None = None,
+    state: str | Path | None = None,
+    *,
+    allow_drift: Collection[str] = (),
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    **overrides: Any,
+) -> Sampler:
+    """Open a saved run where it was saved, on a read-only corpus of its own.
+
+    Args:
+        corpus_path: The corpus file.
+        run: Name it was saved under.
+        tag: A named checkpoint instead of the latest save.
+        state: The state file; by default beside the corpus.
+        allow_drift: Fingerprint fields that may differ from what was saved, by name.
+        memory_limit: As for ``Corpus``.
+        threads: As for ``Corpus``.
+        overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;
+            those that change the order must be named in ``allow_drift``.
+
+    Raises:
+        StateMismatchError: Nothing is saved there, or something differs.
+    """
+    corpus = Corpus(corpus_path, read_only=True, memory_limit=memory_limit, threads=threads)
+    try:
+        sampler = corpus.resume(run, tag, state, allow_drift=allow_drift, **overrides)
+    except BaseException:
+        corpus.close()
+        raise
+    sampler.own(corpus)
+    return sampler

@@ -1,0 +1,38 @@
+"""A progress bar on a terminal, or whatever the caller wants to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+Progress = Callable[[int, int | None], None]
+
+
+@contextmanager
+def bar(progress: Progress | bool | None, stream: TextIO) -> Iterator[Progress | None]:
+    """Yield what to call with rows done and rows in all, or None for silence.
+
+    Args:
+        progress: A callable to use as it is; True for a bar, False for none, None for a bar if
+            the stream is a terminal.
+        stream: Where the bar goes.
+    """
+    if callable(progress):
+        yield progress
+    elif progress is False or (progress is None and not stream.isatty()):
+        yield None
+    else:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+        from rich.progress import Progress as Display
+
+        columns = (TextColumn("rows"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Display(*columns, console=Console(file=stream), transient=True) as shown:
+            task = shown.add_task("rows", total=None)
+            yield lambda done, total: shown.update(task, completed=done, total=total)

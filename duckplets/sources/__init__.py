@@ -1,0 +1,61 @@
+"""Where records come from: one small file per kind, all of one shape.
+
+A source says what it is and opens into ``Rows``: Arrow batches of ``ROW_SCHEMA``, each row a
+record or the reason why it cannot be one. Ingest knows nothing else about it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from duckplets.sources.arrow_file import ArrowSource
+from duckplets.sources.csv_file import CsvSource
+from duckplets.sources.json_file import JsonSource
+from duckplets.sources.memory import MemorySource
+from duckplets.sources.parquet_file import ParquetSource
+from duckplets.sources.rows import ROW_SCHEMA, Rows
+from duckplets.sources.sql_query import SqlSource
+from duckplets.sources.text_folder import TextFileSource
+
+if TYPE_CHECKING:
+    from duckplets.database import Database
+
+__all__ = [
+    "ROW_SCHEMA",
+    "ArrowSource",
+    "CsvSource",
+    "JsonSource",
+    "MemorySource",
+    "ParquetSource",
+    "Rows",
+    "Source",
+    "SqlSource",
+    "TextFileSource",
+]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A named origin of records."""
+
+    @property
+    def kind(self) -> str:
+        """What sort of source it is, such as ``csv``."""
+
+    @property
+    def uri(self) -> str | None:
+        """Where it reads from, without secrets; None where there is no such place."""
+
+    @property
+    def trust(self) -> float | str | None:
+        """Trust in the source, from 0 to 1, or the column that says it per row."""
+
+    def default_name(self) -> str:
+        """Return the name it goes by when the user gives none."""
+
+    def open(self, reader: Database) -> Rows:
+        """Check what can be checked at once, and return the rows.
+
+        Raises:
+            SourceError: It cannot be read, or a column is not there.
+        """

@@ -1,0 +1,80 @@
+"""Arrow IPC files and streams, Feather files among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+
+from duckplets.errors import SourceError
+from duckplets.sources import paths
+from duckplets.sources.feed import pick, rows_of, typed
+from duckplets.sources.mapping import Mapped, require_texts, resolve
+from duckplets.sources.rows import Rows
+
+if TYPE_CHECKING:
+    from duckplets.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSource(Mapped):
+    """Arrow IPC files or streams, and Feather (version 2) files."""
+
+    path: paths.Paths
+    """File, glob, or list of them."""
+
+    kind: ClassVar[str] = "arrow"
+
+    @property
+    def uri(self) -> str | None:
+        """Where it reads from."""
+        return paths.uri(self.path)
+
+    def default_name(self) -> str:
+        """Return the file's stem."""
+        return paths.default_name(self.path)
+
+    def open(self, reader: Database) -> Rows:
+        """Check the columns of every file, then read them in turn."""
+        files = paths.files(self.path)
+        chosen = []
+        for file in files:
+            schema = next(_schema_and_batches(file))
+            require_texts(self, schema.names, str(file), type(self).__name__)
+            chosen.append(resolve(self, schema.names, str(file)))
+        pieces = (
+            piece
+            for file, places in zip(files, chosen, strict=True)
+            for piece in _pieces(file, places)
+        )
+        return Rows(rows_of(reader, self, pieces, typed, self.uri or ""), self.defaults())
+
+
+def _pieces(file: Path, places: list[int]) -> Iterator[pa.RecordBatch]:
+    batches = _schema_and_batches(file)
+    next(batches)
+    for batch in batches:
+        yield pick(batch, places)
+
+
+def _schema_and_batches(file: Path) -> Iterator[pa.Schema | pa.RecordBatch]:
+    """Yield a file's schema, then its batches."""
+    try:
+        with pa.memory_map(str(file)) as source:
+            magic = source.read(6)
+            source.seek(0)
+            if magic.startswith(b"FEA1"):
+                raise SourceError(f"{file} is a Feather file of version 1; write it as version 2")
+            if magic == b"ARROW1":
+                reader = pa.ipc.open_file(source)
+                yield reader.schema
+                yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+            else:
+                stream = pa.ipc.open_stream(source)
+                yield stream.schema
+                yield from stream
+    except (pa.ArrowException, OSError) as error:
+        raise paths.unreadable(file, error) from error

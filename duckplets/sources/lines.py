@@ -1,0 +1,129 @@
+"""Rows that are JSON: which of their keys play which part, and lines cut from a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.errors import QueryError, SourceError
+from duckplets.queries import query
+from duckplets.sources.feed import gather, run
+from duckplets.sources.mapping import PARTS, TEXTS, Mapped, match, require_texts, unknown
+
+if TYPE_CHECKING:
+    from duckplets.database import Database
+    from duckplets.sources.statement import Cells
+
+_BLOCK = 16 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+def json_rows(
+    reader: Database, mapping: Mapped, pieces: Iterable[pa.RecordBatch], where: str
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows of JSON lines, after a look at the first of them.
+
+    Raises:
+        SourceError: No text is mapped, or a part's columns are in none of the first lines.
+    """
+    keys = _Keys(reader, mapping, where)
+    tables = gather(pieces, where)
+    first = next(tables, None)
+    if first is not None:
+        keys.learn(first)
+    require_texts(mapping, keys.seen, where, type(mapping).__name__)
+    keys.check_parts()
+    if first is None:
+        return iter(())
+    rows = run(reader, mapping, chain([first], tables), keys.cells, where)
+    return chain(rows, keys.check_all())
+
+
+class _Keys:
+    """The keys met so far, until every name of the mapping has been met.
+
+    Lines need not have the same keys, so a name is matched when a key for it first appears, and
+    is an error only when the whole input has none.
+    """
+
+    def __init__(self, reader: Database, mapping: Mapped, where: str) -> None:
+        self._reader = reader
+        self._mapping = mapping
+        self._where = where
+        self._found: dict[str, str] = {}
+        self.seen: list[str] = []
+
+    def learn(self, table: pa.Table) -> None:
+        """Look for names not met yet among a table's keys."""
+        if self.seen and len(self._found) == len(self._mapping.names()):
+            return
+        try:
+            with self._reader.registered(input=table):
+                keys = self._reader.rows(query("sources/keys"))
+        except QueryError as error:
+            raise SourceError(f"{self._where}: {error}") from error
+        self.seen = list(dict.fromkeys([*self.seen, *(key for (key,) in keys)]))
+        for name in self._mapping.names():
+            places = match(name, self.seen)
+            if places and name not in self._found:
+                self._found[name] = self.seen[places[0]]
+
+    def cells(self, table: pa.Table) -> Cells:
+        """Return where each name's value is in the objects of a table."""
+        from duckplets.sources.statement import JsonCells
+
+        self.learn(table)
+        return JsonCells(tuple(self._found.get(name, name) for name in self._mapping.names()))
+
+    def check_parts(self) -> None:
+        """Refuse a text or id none of whose columns is there at the start: a slip of the pen."""
+        for part in (*TEXTS, "id"):
+            names = self._mapping.part(part)
+            if self.seen and names and not any(name in self._found for name in names):
+                raise unknown(names[0], self.seen, self._where)
+
+    def check_all(self) -> Iterator[pa.RecordBatch]:
+        """Refuse a name that nothing in the whole input matched; yields nothing."""
+        for part in PARTS:
+            for name in self._mapping.part(part):
+                if self.seen and name not in self._found:
+                    raise unknown(name, self.seen, self._where)
+        yield from ()
+
+
+def line_pieces(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
+    r"""Yield a stream's lines, cut at ``\n`` only, in blocks of about 16 MB or one line.
+
+    Texts may hold any other separator (U+2028 too), so nothing else is a line's end. The bytes
+    are not looked at otherwise: that they are UTF-8 is checked with all other text.
+    """
+    held: list[bytes] = []
+    start = True
+    while block := stream.read(_BLOCK):
+        if start:
+            block, start = block.removeprefix(_BOM), False
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            yield _lines(b"".join([*held, block[:cut]]))
+            held = []
+        held.append(block[cut:])
+    if rest := b"".join(held):
+        yield _lines(rest + b"\n")
+
+
+def _lines(data: bytes) -> pa.RecordBatch:
+    if len(data) > 2**31 - 1:
+        raise SourceError("a line is longer than 2 GB")
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return line_batch(pa.Array.from_buffers(pa.string(), len(ends), buffers))
+
+
+def line_batch(lines: pa.Array) -> pa.RecordBatch:
+    """Return a piece of input of JSON lines."""
+    return pa.record_batch([lines], ["line"])

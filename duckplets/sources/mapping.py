@@ -1,0 +1,155 @@
+"""Which column plays which part: the arguments all columnar sources share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from duckplets.errors import SourceError, nearest
+
+Columns = str | Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """The arguments common to the sources that have columns.
+
+    Columns are matched exactly first, else whatever their case. Where several are given for
+    ``anchor``, ``positive`` or ``text`` the first that is not blank in a row is taken.
+    """
+
+    anchor: Columns = None
+    """Column with the anchor text (or candidates, in order)."""
+    positive: Columns = None
+    """Column with the text that belongs to the anchor (or candidates, in order)."""
+    context: Columns = None
+    """Columns with further texts, all required; a list gives one section per element."""
+    text: Columns = None
+    """Column with the only text of the row (or candidates, in order), instead of an anchor."""
+    id: str | None = None
+    """Column that identifies a row; without one the content does."""
+    date: str | None = None
+    """Column with a date: a DATE or TIMESTAMP, or ISO text."""
+    group: str | None = None
+    """Column whose equal values keep rows in one split."""
+    taxonomy: Columns = None
+    """Columns with the row's categories, from broad to narrow; lists are spread."""
+    meta: Columns = None
+    """Columns kept as metadata."""
+    trust: float | str | None = None
+    """Trust in the source, from 0 to 1, or the column that says it per row."""
+
+    def __post_init__(self) -> None:
+        for part in ("anchor", "positive", "context", "text", "taxonomy", "meta"):
+            _check_names(part, getattr(self, part))
+        for part in ("id", "date", "group"):
+            _check_name(part, getattr(self, part))
+        check_trust(self.trust)
+        if self.text is not None and (self.anchor is not None or self.positive is not None):
+            raise SourceError("text= is for rows of one text: leave out anchor= and positive=")
+        if self.positive is not None and self.anchor is None:
+            raise SourceError("positive= needs anchor=; for rows of one text use text=")
+
+    def part(self, part: str) -> tuple[str, ...]:
+        """Return the columns given for a part, none or more."""
+        value = getattr(self, part)
+        if isinstance(value, str):
+            return (value,)
+        return tuple(value) if isinstance(value, Sequence) else ()
+
+    def names(self) -> tuple[str, ...]:
+        """Return every column that the mapping names, once, as the user spelled it."""
+        return tuple(dict.fromkeys(name for part in PARTS for name in self.part(part)))
+
+    def parts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return the columns of every part, as a statement is compiled from them."""
+        return tuple((part, self.part(part)) for part in PARTS)
+
+    def defaults(self) -> str:
+        """Return which default recipes suit these rows."""
+        return "roles" if self.part("anchor") else "text"
+
+
+TEXTS = ("anchor", "positive", "context", "text")
+PARTS = (*TEXTS, "id", "date", "group", "taxonomy", "meta", "trust")
+
+
+def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
+    """Refuse a mapping that names no text, showing what there is to choose from.
+
+    Raises:
+        SourceError: Neither anchor, nor context, nor text is given.
+    """
+    if any(mapping.part(part) for part in TEXTS):
+        return
+    first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
+    raise SourceError(
+        f"{where}: say which columns hold the text, for example {kind}(…, anchor={first!r}, "
+        f"positive={second!r}) or {kind}(…, text={second!r}); {there_are(columns)}"
+    )
+
+
+def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[int]:
+    """Return the place in ``columns`` of each of the mapping's names.
+
+    Raises:
+        SourceError: A name fits no column, or more than one.
+    """
+    return [_place(name, columns, where) for name in mapping.names()]
+
+
+def match(name: str, columns: Sequence[str]) -> list[int]:
+    """Return the places of the columns a name fits: exactly, else whatever their case."""
+    exact = [i for i, column in enumerate(columns) if column == name]
+    folded = name.casefold()
+    return exact or [i for i, column in enumerate(columns) if column.casefold() == folded]
+
+
+def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:
+    """Return the error for a column that is not there."""
+    return SourceError(f"{where}: no column {name!r}{nearest(name, columns)}; {there_are(columns)}")
+
+
+def there_are(columns: Sequence[str]) -> str:
+    """Return a sentence that lists the columns."""
+    return f"its columns are: {', '.join(columns)}" if columns else "it has no columns"
+
+
+def check_trust(trust: float | str | None) -> None:
+    """Refuse a trust that is neither a column nor a number from 0 to 1.
+
+    Raises:
+        SourceError: It is neither.
+    """
+    if trust is None or isinstance(trust, str):
+        return
+    is_number = isinstance(trust, (int, float)) and math.isfinite(trust)
+    if not is_number or not 0 <= trust <= 1:
+        raise SourceError(f"trust={trust!r}: give a number from 0 to 1, or a column's name")
+
+
+def _place(name: str, columns: Sequence[str], where: str) -> int:
+    places = match(name, columns)
+    if not places:
+        raise unknown(name, columns, where)
+    if len(places) > 1:
+        twins = ", ".join(repr(columns[place]) for place in places)
+        raise SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
+    return places[0]
+
+
+def _check_name(part: str, name: object) -> None:
+    if name is not None and (not isinstance(name, str) or not name):
+        raise SourceError(f"{part}={name!r}: give the name of a column")
+
+
+def _check_names(part: str, names: object) -> None:
+    if isinstance(names, (list, tuple)):
+        if not names:
+            raise SourceError(f"{part}=[]: name at least one column, or leave it out")
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise SourceError(f"{part}={names!r}: {name!r} is not the name of a column")
+    elif names is not None and (not isinstance(names, str) or not names):
+        raise SourceError(f"{part}={names!r}: give a column, or a list of columns")

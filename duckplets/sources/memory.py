@@ -1,0 +1,119 @@
+"""Records that are in memory already."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from duckplets.errors import SourceError
+from duckplets.sources.feed import pick, rows_of, typed
+from duckplets.sources.lines import json_rows, line_batch
+from duckplets.sources.mapping import Mapped, require_texts, resolve
+from duckplets.sources.rows import Rows
+
+if TYPE_CHECKING:
+    from duckplets.database import Database
+
+_SLICE = 1_024
+_WHERE = "records"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemorySource(Mapped):
+    """Dictionaries, or Arrow data.
+
+    Dictionaries go through JSON, so keys may differ, and numbers and texts may share a key.
+    """
+
+    records: Any
+    """Iterable of dictionaries, or an Arrow Table, RecordBatch or RecordBatchReader."""
+
+    kind: ClassVar[str] = "memory"
+
+    @property
+    def uri(self) -> str | None:
+        """None: there is no place to read it again from."""
+        return None
+
+    def default_name(self) -> str:
+        """Return ``memory``."""
+        return "memory"
+
+    def open(self, reader: Database) -> Rows:
+        """Check the columns, then read the records; an iterator is used up."""
+        records = self.records
+        if isinstance(records, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
+            return self._open_arrow(reader, records)
+        if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
+            raise SourceError(
+                f"{type(records).__name__} records: give a list of dictionaries, one per record, "
+                f"or an Arrow table"
+            )
+        total = len(records) if isinstance(records, (list, tuple)) else None
+        rows = json_rows(reader, self, _pieces(iter(records)), _WHERE)
+        return Rows(rows, self.defaults(), total)
+
+    def _open_arrow(self, reader: Database, records: Any) -> Rows:
+        names = records.schema.names
+        require_texts(self, names, _WHERE, type(self).__name__)
+        places = resolve(self, names, _WHERE)
+        batches = [records] if isinstance(records, pa.RecordBatch) else records
+        if isinstance(records, pa.Table):
+            batches = records.to_batches()
+        pieces = (pick(batch, places) for batch in batches)
+        total = None if isinstance(records, pa.RecordBatchReader) else records.num_rows
+        return Rows(rows_of(reader, self, pieces, typed, _WHERE), self.defaults(), total)
+
+
+def _pieces(records: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+    while part := list(islice(records, _SLICE)):
+        lines = [_line(record) for record in part]
+        yield line_batch(pa.array(lines, pa.binary()).view(pa.string()))
+
+
+def _line(record: Any) -> bytes:
+    try:
+        text = _ENCODER.encode(record)
+    except ValueError:  # NaN or an infinity, or a record that contains itself
+        try:
+            text = _ENCODER.encode(_finite(record))
+        except RecursionError:
+            text = ""
+    # A lone surrogate is no UTF-8: it goes on as it is, and the check of all text finds it.
+    return text.encode("utf-8", "surrogatepass") or b"-"
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with None for numbers that are none: what pandas puts in empty cells."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _as_json(value: Any) -> Any:
+    """Return what stands in JSON for a value that it does not know."""
+    if isinstance(value, date):  # datetimes are dates
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8", "surrogateescape")
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=str)
+    if hasattr(value, "tolist"):  # NumPy's numbers and arrays
+        return value.tolist()
+    return str(value)
+
+
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, skipkeys=True, default=_as_json, separators=(",", ":")
+)

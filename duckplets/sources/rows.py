@@ -1,0 +1,57 @@
+"""What every source gives: Arrow batches of one schema, each row a record or a reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+# A batch holds at most this much. 64 MB of text keeps reading a file of any size, hashing
+# included, within a reader of 1 GB (tests/test_sources_bulk.py).
+MAX_ROWS = 65_536
+MAX_BYTES = 64 << 20
+
+ROW_SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),  # from 1, counted over all the files of the source
+        ("key", pa.string()),  # the id column, else 16 hex digits of the content's SHA-256
+        ("content_hash", pa.uint64()),  # the first 64 bits of the content's SHA-256
+        (
+            "sections",
+            pa.list_(
+                pa.struct([("role", pa.string()), ("heading", pa.string()), ("text", pa.string())])
+            ),
+        ),
+        ("date", pa.date32()),
+        ("group_key", pa.string()),
+        ("taxonomy", pa.list_(pa.string())),
+        ("meta", pa.map_(pa.string(), pa.string())),
+        ("trust", pa.float64()),  # of a column or a folder; null where the source's own holds
+        ("created_at", pa.timestamp("us")),
+        ("updated_at", pa.timestamp("us")),
+        ("skip", pa.string()),  # why this row cannot be a record
+    ]
+)
+
+
+def _nothing() -> dict[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of an opened source.
+
+    Attributes:
+        batches: Batches of ``ROW_SCHEMA``, in the order of the input; read once.
+        defaults: Which default recipes suit them: ``roles``, ``text`` or ``dated``.
+        total: How many rows there are, where that is cheap to know.
+        rejected: After the last batch, counts by reason of input that never became a row. The
+            built-in sources give every bad line or file a row with a ``skip``, so theirs is empty.
+    """
+
+    batches: Iterator[pa.RecordBatch]
+    defaults: str
+    total: int | None = None
+    rejected: Callable[[], dict[str, int]] = field(default=_nothing)

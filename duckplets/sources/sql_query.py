@@ -1,0 +1,116 @@
+"""Rows of an SQL statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
+
+import pyarrow as pa
+
+from duckplets.errors import QueryError, SourceError
+from duckplets.queries import query
+from duckplets.sources.feed import pick, rows_of, typed
+from duckplets.sources.mapping import Mapped, require_texts, resolve
+from duckplets.sources.rows import Rows
+
+if TYPE_CHECKING:
+    from duckplets.database import Database
+
+_STREAM_ROWS = 1_024  # a thousand texts of a megabyte fit Arrow's 2 GB per column
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSource(Mapped):
+    """What one SELECT gives, over a DuckDB file, Parquet files, or anything DuckDB reads."""
+
+    query: str
+    """One SELECT in DuckDB's SQL."""
+    database: str | PathLike[str] | None = field(default=None, kw_only=True)
+    """DuckDB file whose tables the statement names; opened read-only."""
+
+    kind: ClassVar[str] = "sql"
+
+    @property
+    def uri(self) -> str | None:
+        """The database's path: a statement may hold secrets."""
+        return None if self.database is None else str(self.database)
+
+    def default_name(self) -> str:
+        """Return ``sql``."""
+        return "sql"
+
+    def open(self, reader: Database) -> Rows:
+        """Check the statement and its columns, then stream its rows."""
+        scan = _Scan(reader, self.database)
+        try:
+            names = scan.columns(self.query)
+            require_texts(self, names, "query", type(self).__name__)
+            places = resolve(self, names, "query")
+        except BaseException:
+            scan.close()
+            raise
+        pieces = scan.pieces(self.query, places)
+        return Rows(rows_of(reader, self, pieces, typed, "query"), self.defaults())
+
+
+class _Scan:
+    """A connection of its own: its result is open while the reader runs other statements."""
+
+    def __init__(self, reader: Database, database: str | PathLike[str] | None) -> None:
+        self._connection = reader.cursor()
+        self._name = f"attached_{uuid4().hex}" if database is not None else None
+        if database is not None:
+            self._attach(Path(database).expanduser())
+
+    def columns(self, text: str) -> list[str]:
+        """Return the names of a statement's columns; DuckDB accepts one SELECT only."""
+        try:
+            found = self._connection.arrow(query("sources/query_columns"), {"query": text})
+        except QueryError as error:
+            raise SourceError(f"query: {error}") from error
+        return list(found.schema.names)
+
+    def pieces(self, text: str, places: list[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the used columns of a statement's rows, then close."""
+        values = {"query": text}
+        try:
+            for batch in self._connection.stream(query("sources/query"), values, rows=_STREAM_ROWS):
+                yield pick(batch, places)
+        except QueryError as error:
+            raise SourceError(f"query: {error}") from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection; the attached file is let go of."""
+        if self._name is not None:
+            self._connection.run("sources/home")
+            self._connection.rows(_named("sources/detach", self._name))
+        self._connection.close()
+
+    def _attach(self, path: Path) -> None:
+        if not path.is_file():
+            raise SourceError(f"{path} is not a file")
+        name = self._name or ""
+        try:
+            self._connection.rows(_named("sources/attach", name, path))
+            self._connection.rows(_named("sources/use", name))
+        except QueryError as error:
+            raise SourceError(f"{path} cannot be opened: {error}") from error
+
+
+def _named(statement: str, name: str, path: Path | None = None) -> str:
+    """Return a statement about an attached database with its name and path in place."""
+    from sqlglot import exp, parse_one
+
+    tree = parse_one(query(statement), dialect="duckdb")
+    for node in list(tree.find_all(exp.Identifier, exp.Var, exp.Literal)):
+        if isinstance(node, exp.Literal):
+            node.replace(exp.Literal.string(str(path)))
+        elif node.name == "attached":
+            node.replace(exp.to_identifier(name, quoted=True))
+    return tree.sql(dialect="duckdb", comments=False)

@@ -1,0 +1,148 @@
+"""A folder of text files: the name is the anchor, the text its context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from duckplets.errors import SourceError
+from duckplets.sources.dated_path import path_date
+from duckplets.sources.feed import rows_of, typed
+from duckplets.sources.mapping import Mapped, check_trust
+from duckplets.sources.rows import MAX_BYTES, Rows
+
+if TYPE_CHECKING:
+    from duckplets.database import Database
+
+_MOST_FILES = 1_024
+_MAPPING = Mapped(
+    anchor="name", context="body", id="path", date="date", taxonomy="folders", trust="trust"
+)
+_SCHEMA = pa.schema(
+    [  # c0, c1, … follow the mapping's names
+        ("c0", pa.string()),
+        ("c1", pa.string()),
+        ("c2", pa.string()),
+        ("c3", pa.date32()),
+        ("c4", pa.list_(pa.string())),
+        ("c5", pa.float64()),
+        ("modified", pa.timestamp("us")),
+        ("fault", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFileSource:
+    """A folder's text files in UTF-8, those of its subfolders too, in the order of their paths.
+
+    The file's name without suffix, ``_`` as space, is the anchor; the whole text, newlines kept,
+    the context; the path within the folder the id; its folders the taxonomy; the time of its
+    last change both times of the record.
+    """
+
+    folder: str | os.PathLike[str]
+    """The folder."""
+    pattern: str = field(default="*.txt", kw_only=True)
+    """Which file names are read, at any depth."""
+    date: Literal["path"] | bool | None = field(default=None, kw_only=True)
+    """``"path"`` takes the record's date from the path: YYYY-MM-DD, MM-DD-YYYY, or YYYY/MM-DD."""
+    trust: float | None = field(default=None, kw_only=True)
+    """Trust in the source, from 0 to 1."""
+    trust_by_folder: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+    """Trust by folder name, whatever its case; the outermost named folder of a path counts."""
+
+    kind: ClassVar[str] = "text"
+
+    def __post_init__(self) -> None:
+        for trust in (self.trust, *self.trust_by_folder.values()):
+            check_trust(trust)
+            if isinstance(trust, str):
+                raise SourceError(f"trust={trust!r}: text files have no columns; give a number")
+        if self.date not in ("path", True, False, None):
+            raise SourceError(f"date={self.date!r}: only date='path' is known")
+
+    @property
+    def uri(self) -> str | None:
+        """The folder."""
+        return os.fspath(self.folder)
+
+    def default_name(self) -> str:
+        """Return the folder's name."""
+        return Path(self.folder).expanduser().absolute().name or "text"
+
+    def open(self, reader: Database) -> Rows:
+        """List the files, then read them in turn."""
+        folder = Path(self.folder).expanduser()
+        if not folder.is_dir():
+            what = "is not a folder" if folder.exists() else "does not exist"
+            raise SourceError(f"{folder} {what}")
+        files = _listed(folder, self.pattern)
+        if not files:
+            raise SourceError(f"{folder} has no file that matches {self.pattern!r}")
+        pieces = self._pieces(folder, files)
+        rows = rows_of(reader, _MAPPING, pieces, typed, str(folder))
+        return Rows(rows, "dated" if self.date else "roles", len(files))
+
+    def _pieces(self, folder: Path, files: list[PurePosixPath]) -> Iterator[pa.RecordBatch]:
+        trust = {name.casefold(): value for name, value in self.trust_by_folder.items()}
+        for group in _groups(folder, files):
+            rows = [self._row(folder / file, file, trust) for file in group]
+            columns = [
+                pa.array(column, field.type)
+                for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
+            ]
+            yield pa.record_batch(columns, schema=_SCHEMA)
+
+    def _row(self, file: Path, path: PurePosixPath, trust: Mapping[str, float]) -> tuple[Any, ...]:
+        body, modified, fault = _read(file)
+        folders = path.parts[:-1]
+        trusted = [trust[name.casefold()] for name in folders if name.casefold() in trust]
+        day = path_date(path) if self.date else None
+        name = path.stem.replace("_", " ")
+        return name, body, str(path), day, folders, trusted[0] if trusted else None, modified, fault
+
+
+def _listed(folder: Path, pattern: str) -> list[PurePosixPath]:
+    found = (file for file in folder.rglob(pattern) if not file.is_dir())
+    return sorted(PurePosixPath(file.relative_to(folder).as_posix()) for file in found)
+
+
+def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PurePosixPath]]:
+    """Yield the files in groups that are read at once, of bounded number and size."""
+    number = size = group = 0
+
+    def place(file: PurePosixPath) -> int:
+        nonlocal number, size, group
+        try:
+            of_file = (folder / file).stat().st_size
+        except OSError:
+            of_file = 0
+        number, size = number + 1, size + of_file
+        if number > _MOST_FILES or size > MAX_BYTES // 4:
+            number, size, group = 1, of_file, group + 1
+        return group
+
+    for _, members in groupby(files, key=place):
+        yield list(members)
+
+
+def _read(file: Path) -> tuple[str | None, datetime | None, str | None]:
+    """Return a file's text and time of change, and why it is no text."""
+    try:
+        data = file.read_bytes()
+        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC).replace(tzinfo=None)
+    except OSError:
+        return None, None, "unreadable file"
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None, changed, "invalid UTF-8"
+    return text, changed, None if text.strip() else "empty file"

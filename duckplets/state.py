@@ -1,0 +1,240 @@
+"""State files: what runs there are and where they stand.
+
+A state file lies beside its corpus and is opened for writing only for the moment of a save, in
+one transaction: a kill at any instant leaves the last completed save. What must agree for a
+cursor to be valid is kept as a fingerprint, field by field, so a mismatch can say what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from duckplets import migrate
+from duckplets.database import Database, open_patiently
+from duckplets.errors import DuckpletsError, StateMismatchError, nearest
+
+Fingerprint = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cursor:
+    """Where a run stands.
+
+    Attributes:
+        run: Name of the run.
+        tag: Name of the checkpoint, or None for the latest save.
+        position: First position not yet taken.
+        step: First step not yet taken.
+        epoch: Nominal epoch of the position.
+    """
+
+    run: str
+    tag: str | None
+    position: int
+    step: int
+    epoch: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """What a run draws from and how.
+
+    Attributes:
+        name: Its name.
+        kind: ``triplets``, ``pairs`` or ``texts``.
+        corpus_version: The version it is pinned to.
+        order_version: The version of its order.
+        settings: What opens its sampler again.
+        fingerprint: What must agree for its cursors to be valid.
+    """
+
+    name: str
+    kind: str
+    corpus_version: int
+    order_version: int
+    settings: dict[str, Any]
+    fingerprint: Fingerprint
+
+
+def digest(value: Any) -> str:
+    """Return a short name of a plain value: equal values have equal ones."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def state_path(corpus: Path) -> Path:
+    """Return where a corpus keeps its runs: NAME.duckdb has NAME.state.duckdb beside it."""
+    stem = corpus.name.removesuffix(".duckdb")
+    return corpus.with_name(f"{stem}.state.duckdb")
+
+
+def save(path: Path, run: Run, cursor: Cursor, weights: Mapping[str, float]) -> None:
+    """Write a cursor, and the run if it is new, in one transaction.
+
+    Raises:
+        StateMismatchError: A run of that name has other settings, or the tag exists.
+    """
+    if not path.exists():
+        migrate.create(path, "state")
+    database = open_patiently(path)
+    try:
+        migrate.migrate(database, "state")
+        with database.transaction():
+            _write_run(database, path, run, weights)
+            _write_cursor(database, path, cursor)
+    finally:
+        database.close()
+
+
+def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
+    """Read a run and one of its cursors.
+
+    Raises:
+        StateMismatchError: There is no such file, run or tag.
+    """
+    if not path.exists():
+        raise StateMismatchError(f"no run is saved: {path} does not exist; call save() first")
+    database = _open_to_read(path)
+    try:
+        found = _find_run(database, run)
+        if found is None:
+            names = [row[0] for row in database.run("state/runs")]
+            raise StateMismatchError(
+                f"{path} has no run {run!r}{nearest(run, names)}; it has: "
+                f"{', '.join(names) or 'none'}"
+            )
+        rows = database.run("state/cursor", {"run": run, "tag": tag})
+        if not rows:
+            tags = [row[1] for row in database.run("state/cursors") if row[0] == run and row[1]]
+            raise StateMismatchError(
+                f"run {run!r} has no save tagged {tag!r}; its tags: {', '.join(tags) or 'none'}"
+            )
+        position, step, epoch = rows[0]
+        return found, Cursor(run=run, tag=tag, position=position, step=step, epoch=epoch)
+    finally:
+        database.close()
+
+
+def cursors(path: Path) -> list[dict[str, Any]]:
+    """Return every saved cursor of a state file, the latest of each run first."""
+    if not path.exists():
+        return []
+    database = _open_to_read(path)
+    try:
+        names = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
+        return [dict(zip(names, row, strict=True)) for row in database.run("state/cursors_of_runs")]
+    finally:
+        database.close()
+
+
+def reset(path: Path, run: str) -> int:
+    """Forget a run and its cursors; returns how many cursors that were."""
+    names = sorted({str(row["run"]) for row in cursors(path)})
+    if run not in names:
+        raise StateMismatchError(
+            f"{path} has no run {run!r}{nearest(run, names)}; it has: {', '.join(names) or 'none'}"
+        )
+    database = open_patiently(path)
+    try:
+        with database.transaction():
+            removed = database.run("state/delete_cursors", {"run": run})[0][0]
+            database.run("state/delete_events", {"run": run})
+            database.run("state/delete_run", {"run": run})
+        return int(removed)
+    finally:
+        database.close()
+
+
+def refuse_mismatch(
+    saved: Fingerprint, now: Fingerprint, *, allow_drift: Collection[str] = ()
+) -> None:
+    """Refuse a fingerprint that differs.
+
+    Raises:
+        StateMismatchError: With every differing field and both values.
+    """
+    unknown = set(allow_drift) - now.keys()
+    if unknown:
+        name = sorted(unknown)[0]
+        raise StateMismatchError(
+            f"allow_drift: no field {name!r}{nearest(name, now)}; there are {', '.join(now)}"
+        )
+    differing = [
+        f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})"
+        for name in {**saved, **now}
+        if saved.get(name) != now.get(name) and name not in allow_drift
+    ]
+    if differing:
+        raise StateMismatchError(
+            f"the saved run does not fit: {'; '.join(differing)}. Open it with what it was saved "
+            f"with, or accept another order with allow_drift=(…)"
+        )
+
+
+def _open_to_read(path: Path) -> Database:
+    database = Database.open(path, read_only=True, threads=1)
+    try:
+        migrate.check(database, "state")
+    except DuckpletsError:
+        database.close()
+        raise
+    return database
+
+
+def _find_run(database: Database, run: str) -> Run | None:
+    rows = database.run("state/run", {"run": run})
+    if not rows:
+        return None
+    kind, version, order_version, settings, fingerprint = rows[0]
+    return Run(
+        name=run,
+        kind=kind,
+        corpus_version=version,
+        order_version=order_version,
+        settings=json.loads(settings),
+        fingerprint=json.loads(fingerprint),
+    )
+
+
+def _write_run(database: Database, path: Path, run: Run, weights: Mapping[str, float]) -> None:
+    known = _find_run(database, run.name)
+    if known is not None:
+        try:
+            refuse_mismatch(known.fingerprint, run.fingerprint)
+        except StateMismatchError as error:
+            raise StateMismatchError(
+                f"{path} has another run {run.name!r}: {error}. Save under another name "
+                f"(run=…), or forget that one: duckplets cursor reset … --run {run.name}"
+            ) from None
+        return
+    database.run(
+        "state/add_run",
+        {
+            "run": run.name,
+            "kind": run.kind,
+            "corpus_version": run.corpus_version,
+            "order_version": run.order_version,
+            "settings": json.dumps(run.settings),
+            "fingerprint": json.dumps(run.fingerprint),
+        },
+    )
+    parameters = {"run": run.name, "step": 0, "weights": json.dumps(dict(weights))}
+    database.run("state/add_event", parameters)
+
+
+def _write_cursor(database: Database, path: Path, cursor: Cursor) -> None:
+    which = {"run": cursor.run, "tag": cursor.tag}
+    if cursor.tag is None:
+        database.run("state/delete_latest", {"run": cursor.run})
+    elif database.run("state/cursor", which):
+        raise StateMismatchError(
+            f"{path} has a save tagged {cursor.tag!r} of run {cursor.run!r} already; give "
+            f"another tag"
+        )
+    where = {"position": cursor.position, "step": cursor.step, "epoch": cursor.epoch}
+    database.run("state/add_cursor", which | where)

@@ -1,0 +1,77 @@
+"""What is in a corpus: counts, pools with what they leave out, runs, estimates of samples."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets import recipe_store, records, splits, state
+from duckplets.chunks import fingerprint as chunking_of
+from duckplets.compile import compile_pool
+from duckplets.database import Database
+from duckplets.pools import PoolReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def status(database: Database, state_path: Path) -> dict[str, Any]:
+    """Return the state of a corpus as plain values; see ``Corpus.status``."""
+    current = splits.current_splits(database)
+    return {
+        "path": str(database.path),
+        "version": records.current_version(database),
+        "splits": asdict(current) if current else None,
+        "chunking": chunking_of(database),
+        "sources": database.table("status/sources").to_pylist(),
+        "records": database.table("status/splits").to_pylist(),
+        "recipes": [recipe.name for recipe in recipe_store.stored(database)],
+        "pools": _pools(database) if current else [],
+        "state": str(state_path),
+        "runs": state.cursors(state_path),
+    }
+
+
+def capacity(database: Database) -> pa.Table:
+    """Return how many samples there are at most, by source and split, from counts alone.
+
+    With n records and R triplet recipes: R·n·(n-1) triplets, R·n·4 taking a record's positive
+    once and four negatives, R·n·n pairs, and n texts a text recipe (the estimates of the triplets
+    crate).
+    """
+    version = records.current_version(database)
+    stored = recipe_store.stored(database)
+    triplet = sum(recipe_store.is_triplet(recipe) for recipe in stored)
+    return database.table(
+        "status/capacity",
+        {"version": version, "triplet_recipes": triplet, "text_recipes": len(stored) - triplet},
+    )
+
+
+def _pools(database: Database) -> list[dict[str, Any]]:
+    """Count, for every source, split and recipe, the anchors and what is left out, by reason."""
+    version = records.current_version(database)
+    max_tokens = chunking_of(database)["max_tokens"]
+    reader = PoolReader(database)
+    pools = []
+    for split in splits.SPLITS:
+        resolved = recipe_store.resolve(
+            database, None, kind="triplets", split=split, version=version, max_tokens=max_tokens
+        )
+        for of_source in resolved:
+            for recipe in of_source.recipes:
+                compiled = compile_pool(
+                    recipe, source=of_source.source, split=split, version=version
+                )
+                counts = reader.count(compiled)
+                pools.append(
+                    {
+                        "source": of_source.source,
+                        "split": split,
+                        "recipe": recipe.name,
+                        "anchors": counts.pop(None, 0),
+                        "left_out": counts,
+                    }
+                )
+    return pools

@@ -1,0 +1,2 @@
+-- Forget all chunks.
+DELETE FROM chunks

@@ -1,0 +1,6 @@
+-- The part of a triplet pool whose negatives come from the nearest record.
+WITH pairs AS (
+    SELECT record_key::UBIGINT AS class, other_key::UBIGINT AS class_group
+    FROM nearest
+)
+SELECT 1

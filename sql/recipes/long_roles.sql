@@ -1,0 +1,15 @@
+-- Roles of which a source and split have sections longer than a window.
+-- Parameters: $source, $split, $version, $max_tokens.
+-- Rows: context before anchor.
+SELECT DISTINCT sections.role
+FROM sections
+JOIN records ON records.record_key = sections.record_key
+JOIN sources ON sources.source_id = records.source_id
+JOIN splits ON splits.record_key = sections.record_key
+WHERE
+    sections.token_count > $max_tokens
+    AND sources.name = $source
+    AND splits.split = $split
+    AND records.added_version <= $version
+    AND coalesce(records.removed_version > $version, TRUE)
+ORDER BY sections.role DESC

@@ -1,0 +1,4 @@
+-- Remove a stored recipe.
+-- Parameters: $name.
+DELETE FROM recipes
+WHERE name = $name

@@ -1,0 +1,8 @@
+-- Add a source; returns its id and trust (0.5 where none was given).
+-- Parameters: $name, $kind, $uri, $trust, $defaults, $version.
+INSERT INTO sources
+SELECT
+    coalesce(max(source_id), 0) + 1, $name, $kind, $uri, coalesce($trust, 0.5), $defaults,
+    $version, NULL
+FROM sources
+RETURNING source_id, trust

@@ -1,0 +1,18 @@
+-- Lines that should hold one JSON object each, judged; blank ones are left out.
+-- `input` is an Arrow table of (row, fault, modified, line), registered for the moment.
+-- Rows: in the order of the input.
+SELECT
+    "row",
+    modified,
+    CASE WHEN kind = 'OBJECT' THEN line END AS document,
+    CASE
+        WHEN fault IS NOT NULL THEN fault
+        WHEN kind IS NULL THEN 'invalid JSON'
+        WHEN kind <> 'OBJECT' THEN 'not an object'
+    END AS fault
+FROM (
+    -- json_type of something that is no JSON is an error, hence the CASE around it.
+    SELECT *, CASE WHEN json_valid(line) THEN json_type(line) END AS kind
+    FROM input
+) AS judged
+WHERE fault IS NOT NULL OR regexp_matches(line, '[^ \t\r\n]')

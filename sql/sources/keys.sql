@@ -1,0 +1,18 @@
+-- The keys of JSON lines, each once.
+-- `input` is an Arrow table with a column `line`, registered for the moment.
+-- Rows: by first appearance.
+SELECT key
+FROM (
+    SELECT "row", unnest(keys) AS key, generate_subscripts(keys, 1) AS place
+    FROM (
+        SELECT
+            "row",
+            CASE
+                WHEN CASE WHEN json_valid(line) THEN json_type(line) END = 'OBJECT'
+                THEN json_keys(line)
+            END AS keys
+        FROM input
+    ) AS documents
+) AS appearances
+GROUP BY key
+ORDER BY min(("row", place))

@@ -1,0 +1,71 @@
+-- Mapped rows in the shape ingest takes (ROW_SCHEMA), with the content's hash.
+-- `mapped` is put in its place by duckplets/sources/statement.py: row, fault, modified, id,
+-- sections, date_text, group_text, taxonomy, meta, trust_text, and the reason (lack) for which
+-- the row has no text or id.
+-- The content is one text: COUNT of sections, ROLE SHA256-OF-TEXT of each, dDATE, gGROUP, tTAXONOMY,
+-- mMETA, where every text inside the last three follows its length in bytes and a colon, and g-
+-- stands for no group. So no two contents share a serialisation. Section texts go in as digests
+-- because copying them costs more than hashing (1.3 s more on 700 MB).
+-- Record ids of sources without an id column depend on it: it must never change.
+-- Rows: in the order of the input.
+WITH typed AS (
+    SELECT
+        * EXCLUDE (date_text, trust_text),
+        CASE
+            WHEN regexp_full_match(
+                date_text,
+                '\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?\s?(Z|[+-]\d\d(:?\d\d)?)?)?'
+            )
+            THEN TRY_CAST(left(date_text, 10) AS DATE)
+        END AS date,
+        date_text IS NOT NULL AS has_date,
+        TRY_CAST(trust_text AS DOUBLE) AS trust,
+        trust_text IS NOT NULL AS has_trust
+    FROM mapped
+),
+hashed AS (
+    SELECT
+        *,
+        sha256(
+            concat(
+                len(sections), ' ',
+                array_to_string([concat(s.role, ' ', sha256(s.text)) FOR s IN sections], ' '),
+                'd', date,
+                'g',
+                CASE
+                    WHEN group_text IS NULL THEN '-'
+                    ELSE concat(strlen(group_text), ':', group_text)
+                END,
+                't', len(taxonomy), ' ',
+                array_to_string([concat(strlen(t), ':', t) FOR t IN taxonomy], ''),
+                'm', len(meta), ' ',
+                array_to_string(
+                    [
+                        concat(strlen(m.key), ':', m.key, strlen(m.value), ':', m.value)
+                        FOR m IN meta
+                    ],
+                    ''
+                )
+            )
+        ) AS digest
+    FROM typed
+)
+SELECT
+    "row",
+    coalesce(id, CASE WHEN fault IS NULL AND lack IS NULL THEN left(digest, 16) END) AS key,
+    CAST('0x' || left(digest, 16) AS UBIGINT) AS content_hash,
+    sections,
+    date,
+    group_text AS group_key,
+    taxonomy,
+    map_from_entries(meta) AS meta,
+    trust,
+    modified AS created_at,
+    modified AS updated_at,
+    CASE
+        WHEN fault IS NOT NULL THEN fault
+        WHEN lack IS NOT NULL THEN lack
+        WHEN has_date AND date IS NULL THEN 'unreadable date'
+        WHEN has_trust AND (trust IS NULL OR NOT trust BETWEEN 0 AND 1) THEN 'trust outside 0..1'
+    END AS skip
+FROM hashed

@@ -1,0 +1,5 @@
+-- One cursor of a run: a checkpoint, or with no tag the latest save.
+-- Parameters: $run, $tag.
+SELECT position, step, epoch
+FROM cursors
+WHERE run = $run AND tag IS NOT DISTINCT FROM $tag

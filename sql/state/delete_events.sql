@@ -1,0 +1,4 @@
+-- Forget the weights of a run.
+-- Parameters: $run.
+DELETE FROM weight_events
+WHERE run = $run

@@ -1,0 +1,4 @@
+-- Forget a run.
+-- Parameters: $run.
+DELETE FROM runs
+WHERE run = $run

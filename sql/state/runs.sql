@@ -1,0 +1,5 @@
+-- Names of the runs.
+-- Rows: by name.
+SELECT run
+FROM runs
+ORDER BY run

@@ -1,0 +1,32 @@
+-- Estimates of samples by source and split, from counts of records and recipes alone.
+-- Parameters: $version, $triplet_recipes and $text_recipes (stored ones; 0 for the defaults).
+-- Rows: by source, splits in their usual order.
+SELECT
+    source,
+    split,
+    records,
+    recipes AS triplet_recipes,
+    recipes * records * (records - 1) AS triplets,
+    CASE WHEN records < 2 THEN 0 ELSE recipes * records * 4 END AS effective_triplets,
+    recipes * records * records AS pairs,
+    CASE WHEN $text_recipes > 0 THEN $text_recipes ELSE 3 * recipes END * records AS texts
+FROM (
+    SELECT
+        sources.name AS source,
+        splits.split,
+        count(*)::HUGEINT AS records,
+        CASE
+            WHEN $triplet_recipes > 0 THEN $triplet_recipes
+            WHEN any_value(sources.defaults) = 'dated' THEN 4
+            WHEN any_value(sources.defaults) = 'roles' THEN 2
+            ELSE 1
+        END AS recipes
+    FROM records
+    JOIN sources ON sources.source_id = records.source_id
+    LEFT JOIN splits ON splits.record_key = records.record_key
+    WHERE
+        records.added_version <= $version
+        AND coalesce(records.removed_version > $version, TRUE)
+    GROUP BY sources.name, splits.split
+)
+ORDER BY source, list_position(['train', 'validation', 'test'], split)
