@@ -11,6 +11,8 @@ on precedence, parentheses are demanded, so that a tree means what its text says
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -81,6 +83,9 @@ _TYPES = _words(
     "BOOLEAN TINYINT SMALLINT INT BIGINT INT128 UTINYINT USMALLINT UINT UBIGINT FLOAT DOUBLE "
     "DECIMAL CHAR VARCHAR TEXT DATE TIME TIMESTAMP TIMESTAMPNTZ"
 )
+_TYPE_WORDS = "boolean, integers, floats, decimal, varchar, date, time, timestamp"
+_SPAN = re.compile(r"\s*[+-]?\d+(\.\d+)?\s*[A-Za-z]*\s*")  # of interval '3 days'
+_SIZE = re.compile(r"\( \d+ (, \d+ )?\)")  # of decimal(10, 2)
 _UNITS = _words(
     "microsecond millisecond second minute hour day dow isodow doy week month quarter year "
     "isoyear decade century epoch"
@@ -172,11 +177,12 @@ def _parse(text: str, *sides: str) -> exp.Expression:
         dialect, parser = _grammar()
         tokens = dialect.tokenize(text)
         _check_tokens(text, tokens)
+        _check_types(tokens, parser.TYPE_TOKENS)
         trees = parser(dialect=dialect).parse_into(exp.Condition, tokens, text)
         if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
             raise RecipeError("not one condition")
         _check_tree(trees[0], sides)
-        _check_literals(trees[0], tokens)
+        _check_reading(trees[0], tokens)
     except errors.SqlglotError as error:
         raise _refusal(text, f"not a condition in DuckDB's SQL{_near(error)}") from error
     except RecursionError as error:
@@ -225,6 +231,7 @@ def _check_text(text: str) -> None:
 def _check_tokens(text: str, tokens: list[Any]) -> None:
     """Refuse comments and statements, and nesting that would exhaust the parser's stack."""
     end = depth = signs = 0
+    before = "("
     for token in tokens:
         if text[end : token.start].strip():
             break
@@ -243,22 +250,52 @@ def _check_tokens(text: str, tokens: list[Any]) -> None:
             depth -= 1
         if depth + signs > _DEEPEST:
             raise RecipeError(f"nested more than {_DEEPEST} deep")
+        if before == "." and kind == "NUMBER":
+            raise RecipeError(f"write 0.{word}, not .{word}")
+        if before + word in ("(,", "[,", ",,", ",)", ",]"):
+            raise RecipeError(f"nothing stands between {before} and {word}")
+        before = word
     if text[end:].strip():
         raise RecipeError(f"a comment is not allowed: {_short(text[end:].strip())}")
+    if depth:
+        raise RecipeError("a bracket or a CASE is not closed")
 
 
-def _check_literals(tree: exp.Expression, tokens: list[Any]) -> None:
-    """Refuse what sqlglot reads on into: ``interval 3 day + 1`` and ``date '2024-01-01'::int``."""
-    from sqlglot import exp
+def _check_types(tokens: list[Any], types: set[Any]) -> None:
+    """Refuse names of types out of place: nested, they keep the parser busy for hours."""
+    words = ["", *(token.text.lower() for token in tokens), ""]
+    for i, token in enumerate(tokens, start=1):
+        before, word, after = words[i - 1 : i + 2]
+        if before in ("as", "::"):
+            quoted = token.token_type.name == "IDENTIFIER"
+            if quoted or (after == "(" and not _SIZE.match(" ".join(words[i + 1 : i + 6]))):
+                raise RecipeError(f"a cast to {token.text} is not allowed; types: {_TYPE_WORDS}")
+        elif token.token_type in types and word not in ("interval", "null", "unknown"):
+            if word in _CLOCKS:
+                _refuse_clock(word)
+            follows = tokens[i].token_type.name if i < len(tokens) else ""
+            if after == "(" or follows == "NUMBER" or not (follows == "STRING" or word in COLUMNS):
+                raise RecipeError(f"{token.text} names a type, not a column or a function")
 
+
+def _check_reading(tree: exp.Expression, tokens: list[Any]) -> None:
+    """Refuse what sqlglot forgives or reads on into, so that nothing written goes unread."""
     _, parser = _grammar()
-    written = sum(token.token_type.name == "INTERVAL" for token in tokens)
-    if written != len(list(tree.find_all(exp.Interval))):
+    read = Counter(type(node).__name__ for node in tree.walk())
+    written = Counter(token.text.upper() for token in tokens)
+    counts = {"+": read["Add"], "AND": read["And"] + read["Between"], "THEN": read["If"]}
+    counts["AS"] = written["CAST"] + written["TRY_CAST"]
+    for word, count in counts.items():
+        if written[word] != count:
+            raise RecipeError(f"{word} is missing, or has nothing on one side")
+    if written["INTERVAL"] != read["Interval"]:
         raise RecipeError("put parentheses around each interval, as in (interval 3 day)")
-    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        typed = token.token_type.name == "STRING" and before.token_type in parser.TYPE_TOKENS
-        if typed and after.text == "::":
-            raise RecipeError(f"put parentheses around {before.text} {token.text!r}")
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        if token.token_type.name == "STRING" and before is not None:
+            if before.token_type.name == "INTERVAL" and not _SPAN.fullmatch(token.text):
+                raise RecipeError(f"write an interval as (interval 3 day), not {token.text!r}")
+            if before.token_type in parser.TYPE_TOKENS and after is not None and after.text == "::":
+                raise RecipeError(f"put parentheses around {before.text} {token.text!r}")
 
 
 def _check_tree(tree: exp.Expression, sides: tuple[str, ...]) -> None:
@@ -301,10 +338,11 @@ def _check_node(node: Any) -> None:
         what = _REFUSED.get(name, f"{name} syntax")
         raise RecipeError(f"{what} is not allowed: {_sql(node)}")
     if name == "DataType" and _type(node) not in _TYPES:
-        types = "boolean, integers, floats, decimal, varchar, date, time, timestamp"
-        raise RecipeError(f"a cast to {_sql(node)} is not allowed; types: {types}")
+        raise RecipeError(f"a cast to {_sql(node)} is not allowed; types: {_TYPE_WORDS}")
     if name == "Var" and node.name.lower().removesuffix("s") not in _UNITS:
         raise RecipeError(f"unknown unit {node.name}{nearest(node.name, _UNITS)}")
+    if name == "In" and not any(map(node.args.get, ("expressions", "field", "query"))):
+        raise RecipeError(f"IN takes at least one value: {_sql(node)}")
     for kind, part, allowed, advice in _SHAPES:
         found = node.args.get(part)
         if name == kind and found is not False and type(found).__name__ not in allowed:

@@ -26,6 +26,7 @@ from duckplets.queries import query
 # Measured on a million records (docs/benchmarks.md): enough for blocks of 65,536 positions, and
 # the process stays under 2 GB with what Arrow and Python hold besides.
 DEFAULT_MEMORY_LIMIT = "1GB"
+_READER_MEMORY = "512MB"  # a reader streams: reading a million records was no slower with 400 MB
 _STORAGE = "v1.0.0"  # the oldest format DuckDB 1.5 and 2.0 both read and write
 _LOCK_PATIENCE = 10.0  # seconds a save waits for someone who looks at the state file
 
@@ -45,6 +46,7 @@ class Database:
         self, connection: duckdb.DuckDBPyConnection, path: Path | None, *, read_only: bool = False
     ) -> None:
         self._connection = connection
+        self._feeds: dict[str, _Feed] = {}
         self.path = path
         self.read_only = read_only
 
@@ -77,10 +79,10 @@ class Database:
         return cls(_quiet(connection), path, read_only=read_only)
 
     @classmethod
-    def reader(cls, *, memory_limit: str | None = None, threads: int | None = None) -> Database:
+    def reader(cls) -> Database:
         """Open an in-memory instance that may read files: for sources only."""
         with _translated():
-            return cls(_quiet(duckdb.connect(config=_settings(memory_limit, threads))), None)
+            return cls(_quiet(duckdb.connect(config=_settings(_READER_MEMORY, None))), None)
 
     def cursor(self) -> Database:
         """Return a second connection to the same instance, for another thread."""
@@ -135,16 +137,20 @@ class Database:
             return [str(s.type.name) for s in self._connection.extract_statements(sql)]
 
     @contextmanager
-    def registered(self, **tables: Any) -> Iterator[None]:
+    def registered(self, **tables: pa.Table) -> Iterator[None]:
         """Make Arrow tables visible to statements under the given names, for a while."""
-        with _translated():
-            for name, table in tables.items():
-                self._connection.register(name, table)
+        for name, table in tables.items():
+            feed = self._feeds.get(name)
+            if feed is None or feed.schema != table.schema:
+                feed = self._feeds[name] = _Feed(table)
+                with _translated():
+                    self._connection.register(name, feed)
+            feed.table = table
         try:
             yield
         finally:
             for name in tables:
-                self._connection.unregister(name)
+                self._feeds[name].table = None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -161,6 +167,22 @@ class Database:
             except duckdb.Error:
                 pass  # a failed COMMIT has rolled back already; the first error is the story
             raise
+
+
+class _Feed:
+    """A name under which one Arrow table after the other is scanned.
+
+    Registered once: DuckDB keeps what was registered within a transaction until its end, and an
+    ingest that registered every batch held the whole source in memory.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.schema = table.schema
+        self.table: pa.Table | None = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        table = self.table if self.table is not None else self.schema.empty_table()
+        return table.__arrow_c_stream__(requested_schema)
 
 
 def open_patiently(path: Path) -> Database:

@@ -211,10 +211,9 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
     if defaults == "text":
         return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
     _check_choice("defaults", defaults, ("roles", "text", "dated"))
-    by_date = {"strategy": "other_date"}
     return (
-        replace(to_context, name="anchor_context_other_date", weight=0.30, **by_date),
-        replace(to_anchor, name="anchor_anchor_other_date", weight=0.10, **by_date),
+        replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
+        replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),
         replace(to_context, weight=0.35),
         to_anchor,
     )

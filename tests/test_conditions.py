@@ -88,7 +88,7 @@ position % 2 = 1
 (position + 1) / 2 = 1.5
 -position < - 1
 - -position = 1
-trust >= .5
+trust >= 0.5 and trust >= 1.
 trust = 5e-1
 trust < 1_000
 heading is null
@@ -245,6 +245,24 @@ REFUSED = {
     "list_filter(taxonomy, x -> x = 'a') = []": "->",
     "list_filter(taxonomy, lambda x: x = 'a') = []": "lambda",
     "len([x for x in taxonomy if x = 'a']) = 1": "lambda",
+    # slips that sqlglot forgives
+    "levenshtein(text, ) = 1": "nothing stands between",
+    "regexp_replace(text, 'a', '',, 'g') = ''": "nothing stands between",
+    "position in (, 1)": "nothing stands between",
+    "position in []": "at least one value",
+    "position between 1 2": "AND|near",
+    "+text = 'a'": r"\+ is missing",
+    "levenshtein(text, +) = 1": r"\+ is missing",
+    "(text as) = 'a'": "AS",
+    "case when true false end": "THEN|near",
+    "try_cast(text as int > 3": "not closed",
+    "date = date 2": "names a type",
+    "trust > text.5": r"0\.5",
+    "date + interval '3 days''x' > date": "interval",
+    # nested types, on which sqlglot would spend hours
+    "decimal(" * 9 + "1" + ")" * 9 + " = 1": "names a type",
+    "array[" * 9 + "1" + "]" * 9 + " = 1": "names a type",
+    'text::"' + "decimal(" * 99 + '" = 1': "cast",
     # what is no condition
     "text": "is a value",
     "null": "is a value",

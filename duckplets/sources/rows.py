@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 # A batch holds at most this much. 64 MB of text keeps reading a file of any size, hashing
-# included, within a reader of 1 GB (tests/test_sources_bulk.py).
+# included, within a reader of 1 GB.
 MAX_ROWS = 65_536
 MAX_BYTES = 64 << 20
 

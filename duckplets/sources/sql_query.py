@@ -20,7 +20,7 @@ from duckplets.sources.rows import Rows
 if TYPE_CHECKING:
     from duckplets.database import Database
 
-_STREAM_ROWS = 1_024  # a thousand texts of a megabyte fit Arrow's 2 GB per column
+_STREAM_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ SELECT
         WHEN kind <> 'OBJECT' THEN 'not an object'
     END AS fault
 FROM (
-    -- json_type of something that is no JSON is an error, hence the CASE around it.
-    SELECT *, CASE WHEN json_valid(line) THEN json_type(line) END AS kind
+    -- json_type of what is no JSON is an error, hence TRY; json_valid would parse once more.
+    SELECT *, TRY(json_type(line)) AS kind
     FROM input
 ) AS judged
 WHERE fault IS NOT NULL OR regexp_matches(line, '[^ \t\r\n]')

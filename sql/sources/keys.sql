@@ -7,10 +7,7 @@ FROM (
     FROM (
         SELECT
             "row",
-            CASE
-                WHEN CASE WHEN json_valid(line) THEN json_type(line) END = 'OBJECT'
-                THEN json_keys(line)
-            END AS keys
+            TRY(json_keys(line)) AS keys -- an error for what is no JSON, empty for other values
         FROM input
     ) AS documents
 ) AS appearances

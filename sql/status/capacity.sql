@@ -4,12 +4,13 @@
 SELECT
     source,
     split,
-    records,
+    records::BIGINT AS records,
     recipes AS triplet_recipes,
-    recipes * records * (records - 1) AS triplets,
-    CASE WHEN records < 2 THEN 0 ELSE recipes * records * 4 END AS effective_triplets,
-    recipes * records * records AS pairs,
-    CASE WHEN $text_recipes > 0 THEN $text_recipes ELSE 3 * recipes END * records AS texts
+    least(recipes * records * (records - 1), 9223372036854775807)::BIGINT AS triplets,
+    CASE WHEN records < 2 THEN 0 ELSE recipes * records * 4 END::BIGINT AS effective_triplets,
+    least(recipes * records * records, 9223372036854775807)::BIGINT AS pairs,
+    (CASE WHEN $text_recipes > 0 THEN $text_recipes ELSE 3 * recipes END * records)::BIGINT
+        AS texts
 FROM (
     SELECT
         sources.name AS source,

@@ -1,0 +1,5 @@
+"""``python -m duckplets.cli``: the command line where the script is not installed."""
+
+from duckplets.cli import main
+
+main()

@@ -1,0 +1,231 @@
+"""From the SOURCE arguments of ``ingest`` to sources: formats, names, options that fit."""
+
+from __future__ import annotations
+
+import csv
+import glob
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from duckplets.errors import SourceError, nearest
+
+if TYPE_CHECKING:
+    from duckplets.sources import Source
+
+STDIN = "-"
+_TEXT = "text"
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+}
+_ALIASES = {"ndjson": "jsonl", "ipc": "arrow", "feather": "arrow"}
+FORMATS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet", "arrow", "ipc", "feather", _TEXT)
+_TABS = ("tab", "\\t")
+
+
+def names(values: Sequence[str] | None) -> list[str] | None:
+    """Return the columns of an option that may be repeated and may hold commas.
+
+    A name with a comma in it is written in double quotes, as in CSV.
+    """
+    if not values:
+        return None
+    found = [name.strip() for row in csv.reader(values, skipinitialspace=True) for name in row]
+    return [name for name in found if name] or None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the options of ``ingest`` say about the rows.
+
+    Attributes:
+        columns: Column or columns of each part of a mapping, None where not given.
+        trust: A number or a column, as typed.
+        delimiter: Of CSV files.
+        pattern: Of the files of a folder.
+    """
+
+    columns: Mapping[str, Any]
+    trust: str | None
+    delimiter: str | None
+    pattern: str
+
+    def mapping(self) -> dict[str, Any]:
+        """Return the arguments all columnar sources share."""
+        given = {part: value for part, value in self.columns.items() if value is not None}
+        trust = _number(self.trust)
+        return given if trust is None else {**given, "trust": trust}
+
+
+@dataclass(frozen=True)
+class _Input:
+    """One SOURCE argument and its format."""
+
+    given: str
+    format: str
+
+
+class Inputs:
+    """The SOURCE arguments.
+
+    Args:
+        given: As typed.
+        format: Of all of them, or None to go by the suffix.
+        name: Of the one source they make together, or None for a source each.
+        options: What the rows hold.
+    """
+
+    def __init__(
+        self, given: Sequence[str], *, format: str | None, name: str | None, options: Options
+    ) -> None:
+        self._given = given
+        self._format = format
+        self._name = name
+        self._options = options
+
+    def sources(self) -> list[tuple[str, Source]]:
+        """Return every source with its name.
+
+        Raises:
+            SourceError: Something does not exist, is of no known format, or has no name of its
+                own.
+        """
+        inputs = [_Input(given, _format(given, self._format)) for given in self._given]
+        if self._name is None:
+            made = [_source(i.format, [i.given], self._options) for i in inputs]
+            _refuse_namesakes([(s.default_name(), i.given) for s, i in zip(made, inputs)])  # noqa: B905
+            return [(source.default_name(), source) for source in made]
+        return [
+            (self._name, _source(form, members, self._options)) for form, members in _groups(inputs)
+        ]
+
+
+def _groups(inputs: Iterable[_Input]) -> list[tuple[str, list[str]]]:
+    """Put files of one format together: they are stored as one, whole or not at all."""
+    groups: list[tuple[str, list[str]]] = []
+    together: dict[str, list[str]] = {}
+    for each in inputs:
+        if each.format == _TEXT or each.given == STDIN:
+            groups.append((each.format, [each.given]))
+        elif each.format in together:
+            together[each.format].append(each.given)
+        else:
+            together[each.format] = [each.given]
+            groups.append((each.format, together[each.format]))
+    return groups
+
+
+def _source(form: str, given: list[str], options: Options) -> Source:
+    from duckplets import sources
+
+    path: Any = given[0] if len(given) == 1 else given
+    if options.delimiter is not None and form not in ("csv", "tsv"):
+        raise SourceError(f"--delimiter is for CSV files, and {given[0]} is {form}")
+    if form == _TEXT:
+        return _text_source(given[0], options)
+    if form in ("csv", "tsv"):
+        delimiter = "\t" if form == "tsv" else None
+        if options.delimiter is not None:
+            delimiter = "\t" if options.delimiter in _TABS else options.delimiter
+        return sources.CsvSource(path, delimiter=delimiter, **options.mapping())
+    kinds = {
+        "json": sources.JsonSource,
+        "jsonl": sources.JsonSource,
+        "parquet": sources.ParquetSource,
+        "arrow": sources.ArrowSource,
+    }
+    return kinds[form](path, **options.mapping())
+
+
+def _text_source(folder: str, options: Options) -> Source:
+    from duckplets.sources import TextFileSource
+
+    given = options.mapping()
+    date, trust = given.pop("date", None), given.pop("trust", None)
+    for part in given:
+        raise SourceError(
+            f"{folder} is a folder of text files: --{part} is for files with columns (the name "
+            f"of a file is the anchor, its text the context)"
+        )
+    if not Path(folder).expanduser().is_dir():
+        raise SourceError(f"{folder} is not a folder; text files are ingested by their folder")
+    return TextFileSource(folder, pattern=options.pattern, date=date, trust=trust)
+
+
+def _format(given: str, wanted: str | None) -> str:
+    """Return the format of a SOURCE argument, after a look at what is there."""
+    if wanted is not None and wanted not in FORMATS:
+        raise typer.BadParameter(
+            f"--format {wanted}{nearest(wanted, FORMATS)}: give one of {', '.join(FORMATS)}"
+        )
+    if given == STDIN:
+        if _ALIASES.get(wanted or "", wanted) not in (None, "jsonl"):
+            raise SourceError(f"--format {wanted}: stdin is read as JSON lines; leave it out")
+        return "jsonl"
+    files = _there(given)
+    if wanted is not None:
+        return _ALIASES.get(wanted, wanted)
+    formats = {_of_suffix(file) for file in files}
+    if len(formats) > 1:
+        raise SourceError(f"{given} matches files of several formats: {', '.join(sorted(formats))}")
+    return formats.pop()
+
+
+def _there(given: str) -> list[Path]:
+    """Return the files or the folder that an argument names."""
+    path = Path(given).expanduser()
+    if path.exists():
+        return [path]
+    if not glob.has_magic(given):
+        raise SourceError(f"{given} does not exist")
+    found = [Path(name) for name in glob.glob(str(path), recursive=True)]
+    files = [file for file in found if not file.is_dir()]
+    if not files:
+        raise SourceError(f"{given} matches no file")
+    return files
+
+
+def _of_suffix(path: Path) -> str:
+    from duckplets.sources.paths import inner_suffix
+
+    if path.is_dir():
+        return _TEXT
+    suffix = inner_suffix(path)
+    if suffix not in _SUFFIXES:
+        hint = "; text files are ingested by their folder" if suffix in (".txt", ".md") else ""
+        raise SourceError(
+            f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; say "
+            f"--format ({', '.join(FORMATS)}){hint}"
+        )
+    return _SUFFIXES[suffix]
+
+
+def _refuse_namesakes(named: Iterable[tuple[str, str]]) -> None:
+    seen: dict[str, str] = {}
+    for name, given in named:
+        if name in seen:
+            raise SourceError(
+                f"{seen[name]} and {given} would both be source {name!r}; make them one with "
+                f"--name {name}, or ingest one at a time, each with its --name"
+            )
+        seen[name] = given
+
+
+def _number(trust: str | None) -> float | str | None:
+    """Return a number where one was typed, else the name of a column."""
+    try:
+        return None if trust is None else float(trust)
+    except ValueError:
+        return trust

@@ -1,0 +1,164 @@
+"""``duckplets recipe …``, ``duckplets sql`` and ``duckplets pool``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from duckplets.cli import jsonlines, tables
+from duckplets.cli.app import CORPUS, existing, say
+from duckplets.errors import RecipeError, nearest
+
+if TYPE_CHECKING:
+    from duckplets.corpus import Corpus, Recipe
+
+RECIPE = Annotated[str, typer.Argument(metavar="RECIPE", help="Name of a recipe.")]
+SOURCE = Annotated[
+    str | None, typer.Option(help="Name of a source; by default the first the recipe suits.")
+]
+SPLIT = Annotated[Literal["train", "validation", "test"], typer.Option(help="Of which split.")]
+
+
+def add_recipes(
+    corpus: CORPUS,
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="A recipes file.")],
+) -> None:
+    """Store the recipes of a file: samplers then draw by the stored ones.
+
+    Example:
+        duckplets recipe add faq.duckdb recipes.toml
+    """
+    from duckplets.corpus import Corpus
+    from duckplets.recipe_files import load_recipes
+
+    recipes = load_recipes(file)
+    with Corpus(existing(corpus)) as opened:
+        taken = {recipe.name for recipe in opened.recipes()}
+        for recipe in recipes:
+            if recipe.name in taken:
+                raise RecipeError(
+                    f"the corpus has a recipe {recipe.name!r} already, nothing was added; remove "
+                    f"it first: duckplets recipe remove {corpus} {recipe.name}"
+                )
+        for recipe in recipes:
+            opened.add_recipe(recipe)
+    say(f"added {', '.join(recipe.name for recipe in recipes) or 'nothing: the file has none'}")
+
+
+def list_recipes(corpus: CORPUS) -> None:
+    """List the recipes samplers draw by: the stored ones, else the defaults of each source.
+
+    Example:
+        duckplets recipe list faq.duckdb
+    """
+    from duckplets.corpus import Corpus
+    from duckplets.recipes import to_dict
+
+    with Corpus(corpus, read_only=True) as opened:
+        stored = [(recipe, "stored") for recipe in opened.recipes()]
+        found = stored or list(_defaults(opened))
+    rows = ((r.name, to_dict(r)["kind"], r.weight, r.per, _sources(r), of) for r, of in found)
+    tables.show(("name", "kind", "weight", "per", "sources", "from"), rows)
+
+
+def show(corpus: CORPUS, name: RECIPE) -> None:
+    """Print a recipe, stored or default, in the form of a recipes file.
+
+    Example:
+        duckplets recipe show faq.duckdb anchor_context > recipes.toml
+    """
+    from duckplets.corpus import Corpus
+    from duckplets.recipes import to_dict
+
+    with Corpus(corpus, read_only=True) as opened:
+        known = {r.name: r for r, _ in _defaults(opened)} | {r.name: r for r in opened.recipes()}
+    if name not in known:
+        raise RecipeError(
+            f"no recipe {name!r}{nearest(name, known)}; there are: {', '.join(known) or 'none'}"
+        )
+    parts = to_dict(known[name])
+    print(f"[[{parts.pop('kind')}]]")
+    for key, value in parts.items():
+        print(f"{key} = {_toml(value)}")
+
+
+def remove(corpus: CORPUS, name: RECIPE) -> None:
+    """Remove a stored recipe; runs that were saved with it keep it.
+
+    Example:
+        duckplets recipe remove faq.duckdb titles
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(existing(corpus)) as opened:
+        opened.remove_recipe(name)
+    say(f"removed {name}")
+
+
+def sql(
+    corpus: CORPUS,
+    recipe: RECIPE,
+    source: SOURCE = None,
+    split: SPLIT = "train",
+    explain: Annotated[bool, typer.Option("--explain", help="Print DuckDB's plan of it.")] = False,
+) -> None:
+    """Print the statement of a recipe's pool, ready for the duckdb CLI.
+
+    Example:
+        duckplets sql faq.duckdb anchor_context | duckdb -readonly faq.duckdb
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(corpus, read_only=True) as opened:
+        statement = opened.runnable_sql(recipe, source, split)
+        if not explain:
+            print(statement)
+            return
+        for plan in opened.sql(f"EXPLAIN {statement}")["explain_value"].to_pylist():
+            print(plan)
+
+
+def pool(
+    corpus: CORPUS,
+    recipe: RECIPE,
+    source: SOURCE = None,
+    split: SPLIT = "train",
+    limit: Annotated[int | None, typer.Option(min=0, help="Print so many rows at most.")] = None,
+) -> None:
+    """Print the rows of a recipe's pool as JSON lines: one an anchor.
+
+    Example:
+        duckplets pool faq.duckdb anchor_context --limit 5
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(corpus, read_only=True) as opened:
+        rows = opened.pool(recipe, split, source)
+        jsonlines.write_rows(rows.slice(0, limit), sys.stdout)
+
+
+def _defaults(corpus: Corpus) -> Iterable[tuple[Recipe, str]]:
+    """Return the default recipes of the sources, once each, with where they come from."""
+    from duckplets.recipes import default_recipes
+
+    found: dict[str, tuple[Recipe, list[str]]] = {}
+    for source in corpus.sources().to_pylist():
+        for recipe in default_recipes(source["defaults"]):
+            found.setdefault(recipe.name, (recipe, []))[1].append(source["name"])
+    return [(recipe, f"defaults of {', '.join(of)}") for recipe, of in found.values()]
+
+
+def _sources(recipe: Recipe) -> str:
+    return "all" if recipe.sources is None else ", ".join(recipe.sources)
+
+
+def _toml(value: Any) -> str:
+    """Return a value of a recipe as TOML, whose strings are those of JSON but for one character."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

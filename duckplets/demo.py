@@ -1,0 +1,180 @@
+"""Text that every Python ships, as two sources, and a walk through the main job on it.
+
+*Topics* are the chapters behind ``help()``: title and text. *Docstrings* are those of public
+functions and classes of the standard library: signature and docstring. Both come in the same
+order on every run of the same Python, so the demo's samples can be compared.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from duckplets.errors import SourceError
+
+if TYPE_CHECKING:
+    from duckplets.batch import Batch
+    from duckplets.corpus import Corpus
+    from duckplets.records import IngestReport
+
+BATCH_SIZE = 32
+
+# Quick to import, without side effects, and in every Python from 3.11 on.
+_MODULES = (
+    *("abc", "argparse", "base64", "bisect", "calendar", "cmath", "codecs"),
+    *("collections", "collections.abc", "concurrent.futures", "configparser", "contextlib"),
+    *("contextvars", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "dis"),
+    *("email.message", "email.utils", "enum", "filecmp", "fileinput", "fnmatch", "fractions"),
+    *("functools", "getpass", "glob", "graphlib", "gzip", "hashlib", "heapq", "hmac", "html"),
+    *("html.parser", "http.client", "http.cookies", "importlib.metadata", "inspect", "io"),
+    *("ipaddress", "itertools", "json", "keyword", "linecache", "locale", "logging", "mailbox"),
+    *("math", "mimetypes", "numbers", "operator", "os", "pathlib", "pickle", "pickletools"),
+    *("pkgutil", "platform", "plistlib", "pprint", "profile", "pstats", "pydoc", "queue"),
+    *("random", "re", "reprlib", "runpy", "sched", "secrets", "selectors", "shelve", "shlex"),
+    *("shutil", "signal", "socket", "socketserver", "statistics", "string", "struct"),
+    *("subprocess", "symtable", "sysconfig", "tarfile", "tempfile", "textwrap", "threading"),
+    *("time", "timeit", "tokenize", "trace", "traceback", "types", "typing", "unicodedata"),
+    *("urllib.error", "urllib.parse", "urllib.request", "uuid", "warnings"),
+    *("weakref", "wsgiref.util", "xml.etree.ElementTree", "xmlrpc.client", "zipapp", "zipfile"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demonstration:
+    """What the walk found.
+
+    Attributes:
+        reports: Report of each ingest, by source.
+        splits: Records of each split.
+        batch: A batch of triplets.
+        resumed: The batch that a resumed run gave after a save.
+        unbroken: The batch that the run gave where it went on without a break.
+        step: Step of those two.
+    """
+
+    reports: dict[str, IngestReport]
+    splits: dict[str, int]
+    batch: Batch
+    resumed: Batch
+    unbroken: Batch
+    step: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether the resumed batch is the unbroken run's in every column."""
+        same: bool = self.resumed.table.equals(self.unbroken.table)
+        return same
+
+
+def topics() -> list[dict[str, str]]:
+    """Return the chapters behind ``help()``: ``topic``, ``title`` and ``text``."""
+    try:
+        from pydoc_data.topics import topics as chapters
+    except ImportError as error:
+        raise SourceError(f"this Python comes without its help texts: {error}") from error
+    found = []
+    for topic, chapter in sorted(chapters.items()):
+        title, _, text = chapter.strip().partition("\n")
+        text = text.lstrip("*=-~\"' \t\n").strip()  # the line below the title underlines it
+        if title and text:
+            found.append({"topic": topic, "title": title.strip(), "text": text})
+    return found
+
+
+def docstrings() -> list[dict[str, str]]:
+    """Return public functions and classes: ``name``, ``module``, ``signature`` and ``doc``."""
+    found: dict[str, dict[str, str]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of deprecated names, on being looked at
+        for name in _MODULES:
+            try:
+                rows = list(_documented(importlib.import_module(name)))
+            except ImportError:
+                continue  # some systems ship a smaller library
+            found.update({row["name"]: row for row in rows})
+    if not found:
+        raise SourceError("this Python runs without docstrings; run it without -OO")
+    return [found[name] for name in sorted(found)]
+
+
+def walk(path: Path, tell: Callable[[str], None]) -> Demonstration:
+    """Do the main job in a new corpus: ingest, split, sample, save, resume.
+
+    Args:
+        path: Where the corpus goes.
+        tell: Called with what is being done, a line at a time.
+    """
+    from duckplets.corpus import Corpus, resume
+
+    with Corpus(path) as corpus:
+        reports = _ingest(corpus, tell)
+        splits = corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
+        tell("split: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()))
+    with Corpus(path, read_only=True) as corpus:
+        sampler = corpus.sampler("triplets", split="train", batch_size=BATCH_SIZE, seed=7)
+        batch = next(sampler)
+        tell(f"sample: batches of {BATCH_SIZE} triplets, {sampler.epoch_length:,} an epoch")
+        step = sampler.step
+        saved = sampler.save()
+        tell(f"save: step {step}, in {saved.name}")
+        unbroken = next(sampler)
+    with resume(path) as sampler:
+        resumed = next(sampler)
+    found = Demonstration(
+        reports=reports, splits=splits, batch=batch, resumed=resumed, unbroken=unbroken, step=step
+    )
+    equal = "equals" if found.equal else "DIFFERS FROM"
+    tell(f"resume: the batch of step {step} {equal} that of the unbroken run")
+    return found
+
+
+def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestReport]:
+    from duckplets.sources import MemorySource
+
+    sources = {
+        "topics": MemorySource(topics(), anchor="title", positive="text", id="topic"),
+        "docstrings": MemorySource(
+            docstrings(), anchor="signature", positive="doc", id="name", meta=["module"]
+        ),
+    }
+    reports = {}
+    for name, source in sources.items():
+        reports[name] = corpus.ingest(source, name=name, progress=False)
+        tell(f"ingest: {reports[name].added:,} records of source {name}")
+    return reports
+
+
+def _documented(module: ModuleType) -> Iterator[dict[str, str]]:
+    """Yield the public functions and classes of a module that have a docstring of their own."""
+    listed = getattr(module, "__all__", None)
+    for attribute in sorted(listed or vars(module)):
+        value = getattr(module, attribute, None)
+        if attribute.startswith("_") or not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        if not listed and getattr(value, "__module__", None) != module.__name__:
+            continue  # it was imported there
+        doc = inspect.cleandoc(_own_docstring(value))
+        if doc:
+            name = f"{module.__name__}.{attribute}"
+            signature = name + _signature(value)
+            yield {"name": name, "module": module.__name__, "signature": signature, "doc": doc}
+
+
+def _own_docstring(value: Any) -> str:
+    doc = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
+    return doc if isinstance(doc, str) else ""
+
+
+def _signature(value: Any) -> str:
+    """Return the arguments, or nothing where they are unknown or show where objects lie."""
+    try:
+        shown = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return ""
+    return "" if " at 0x" in shown else shown

@@ -1,0 +1,119 @@
+"""Checks of the environment and of a corpus, for ``duckplets doctor``.
+
+The statements in ``sql/doctor`` each count what breaks one promise of the schema; 0 is right.
+The file is opened read-only, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duckplets.errors import DuckpletsError
+
+if TYPE_CHECKING:
+    from duckplets.database import Database
+
+_REQUIRED = ("duckdb", "pyarrow", "numpy", "sqlglot", "typer", "rich")
+_EXTRAS = {"tokenizers": "windows that are exact in a model's tokens"}
+
+# Statement: what is promised, what is counted.
+_PROMISES = {
+    "lost_records": ("every record has a source", "records without their source"),
+    "lost_sections": ("every section has a record", "sections without their record"),
+    "lost_chunks": ("every chunk has a section", "chunks without their section"),
+    "wrong_spans": ("every chunk lies within its section", "chunks outside their section's text"),
+    "unchunked_sections": ("every section is cut into windows", "sections without windows"),
+    "wrong_token_counts": ("token counts fit", "sections with wrong token counts"),
+    "unsplit_records": ("every record has a split, if there are splits", "records without a split"),
+    "repeated_splits": ("no record has two splits", "records with several splits"),
+    "repeated_ids": ("ids of records are unique", "ids that several records have"),
+    "uncommitted_records": ("every record is of a committed version", "records of no version"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The outcome of one check.
+
+    Attributes:
+        ok: Whether it is as it should be.
+        what: What was found, in a line.
+    """
+
+    ok: bool
+    what: str
+
+
+def environment() -> Iterator[Check]:
+    """Yield what is installed."""
+    yield Check(True, f"Python {platform.python_version()}, {platform.platform()}")
+    yield Check(True, f"duckplets {_installed('duckplets') or 'from a checkout'}")
+    for package in _REQUIRED:
+        found = _installed(package)
+        yield Check(
+            found is not None,
+            f"{package} {found}" if found else f"{package} is missing: pip install {package}",
+        )
+    for package, purpose in _EXTRAS.items():
+        found = _installed(package)
+        hint = f"not installed; for {purpose}: pip install 'duckplets[{package}]'"
+        yield Check(True, f"{package} {found or hint}")
+
+
+def corpus(path: Path) -> Iterator[Check]:
+    """Yield the checks of a corpus file and its state file."""
+    from duckplets import migrate, records, state
+    from duckplets.database import Database
+
+    try:
+        database = Database.open(path, read_only=True)
+    except DuckpletsError as error:
+        yield Check(False, str(error))
+        return
+    try:
+        migrate.check(database, "corpus")
+        version_of = records.current_version(database)
+        yield Check(True, f"{path}: schema is current, corpus version {version_of}")
+        yield from _promises(database)
+    except DuckpletsError as error:
+        yield Check(False, str(error))
+        return
+    finally:
+        database.close()
+    yield from _state(state.state_path(path), version_of)
+
+
+def _promises(database: Database) -> Iterator[Check]:
+    for statement, (promise, broken) in _PROMISES.items():
+        count = int(database.run(f"doctor/{statement}")[0][0])
+        yield Check(count == 0, f"{count:,} {broken}" if count else promise)
+
+
+def _state(path: Path, corpus_version: int) -> Iterator[Check]:
+    from duckplets import state
+
+    if not path.exists():
+        yield Check(True, f"{path}: not there yet, no run was saved")
+        return
+    try:
+        cursors = state.cursors(path)
+    except DuckpletsError as error:
+        yield Check(False, str(error))
+        return
+    runs = {row["run"]: row["corpus_version"] for row in cursors}
+    yield Check(True, f"{path}: schema is current, {len(runs):,} saved runs")
+    for run, pinned in runs.items():
+        if pinned > corpus_version:
+            yield Check(False, f"run {run} is of corpus version {pinned}; this is {corpus_version}")
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,43 @@
+"""What all tests share: golden files, rewritten with ``pytest --rewrite-golden``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+Golden = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-golden",
+        action="store_true",
+        help="write what the tests get into tests/golden instead of comparing it",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "network: may reach a package index; skipped without one")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """A check that a text equals the file ``tests/golden/NAME``: ``golden(name, text)``."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--rewrite-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        assert path.exists(), f"no golden file {name}; write it with: pytest --rewrite-golden"
+        # Lines, so that a failure shows the ones that differ.
+        assert text.splitlines() == path.read_text(encoding="utf-8").splitlines(), (
+            f"differs from tests/golden/{name}; if that is meant: pytest --rewrite-golden"
+        )
+
+    return check
