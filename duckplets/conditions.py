@@ -269,7 +269,9 @@ def _check_types(tokens: list[Any], types: set[Any]) -> None:
         if before in ("as", "::"):
             quoted = token.token_type.name == "IDENTIFIER"
             if quoted or (after == "(" and not _SIZE.match(" ".join(words[i + 1 : i + 6]))):
-                raise RecipeError(f"a cast to {token.text} is not allowed; types: {_TYPE_WORDS}")
+                raise RecipeError(
+                    f"a cast to {_short(token.text)} is not allowed; types: {_TYPE_WORDS}"
+                )
         elif token.token_type in types and word not in ("interval", "null", "unknown"):
             if word in _CLOCKS:
                 _refuse_clock(word)
@@ -356,7 +358,7 @@ def _check_node(node: Any) -> None:
 
 
 def _check_column(node: Any, sides: tuple[str, ...]) -> None:
-    *qualifiers, name = [part.name.lower() for part in node.parts]
+    *qualifiers, name = [_short(part.name.lower()) for part in node.parts]
     written = _sql(node)
     if name in _CLOCKS and not qualifiers:
         _refuse_clock(name)
@@ -370,7 +372,7 @@ def _check_column(node: Any, sides: tuple[str, ...]) -> None:
 
 
 def _check_function(node: Any) -> None:
-    name = node.name.lower()
+    name = _short(node.name.lower())
     if not isinstance(node.this, str):
         raise RecipeError(f"a function's name goes without quotes: {_sql(node)}")
     if any(type(part).__name__ == "Lambda" for part in node.expressions):

@@ -106,7 +106,7 @@ def _state(path: Path, corpus_version: int) -> Iterator[Check]:
         yield Check(False, str(error))
         return
     runs = {row["run"]: row["corpus_version"] for row in cursors}
-    yield Check(True, f"{path}: schema is current, {len(runs):,} saved runs")
+    yield Check(True, f"{path}: schema is current, saved runs: {len(runs):,}")
     for run, pinned in runs.items():
         if pinned > corpus_version:
             yield Check(False, f"run {run} is of corpus version {pinned}; this is {corpus_version}")

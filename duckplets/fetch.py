@@ -143,7 +143,7 @@ class Fetcher:
             "swapped": plan.swapped,
             "negative_by": pa.repeat("random", len(plan)),
         }
-        if len(plan.labels):
+        if plan.labels is not None:
             reasons = [None, *(_reason(r) for r in recipes)]
             which = np.where(plan.labels == 1, 0, plan.streams + 1)
             basics["label"] = plan.labels

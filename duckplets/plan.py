@@ -9,7 +9,7 @@ past or future can be planned alone, and how a run is cut into blocks changes no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Plan:
         chunks: Chunk keys, a column a slot: anchor, positive, negatives; or the text alone.
         hashes: Text hashes of the same.
         swapped: Whether anchor and positive have changed places.
-        labels: For pairs, 1 for anchor and positive, 0 for anchor and negative; else empty.
+        labels: For pairs, 1 for anchor and positive, 0 for anchor and negative; else None.
     """
 
     start: int
@@ -36,7 +36,7 @@ class Plan:
     chunks: list[Integers]
     hashes: list[Words]
     swapped: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    labels: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    labels: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.streams)
@@ -56,7 +56,7 @@ class Plan:
             [column[which] for column in self.chunks],
             [column[which] for column in self.hashes],
             self.swapped[which],
-            self.labels[which],
+            None if self.labels is None else self.labels[which],
         )
 
 
@@ -198,5 +198,10 @@ def _joined(parts: list[Plan]) -> Plan:
         [np.concatenate([p.chunks[s] for p in parts]) for s in slots],
         [np.concatenate([p.hashes[s] for p in parts]) for s in slots],
         np.concatenate([p.swapped for p in parts]),
-        np.concatenate([p.labels for p in parts]),
+        _joined_labels([p.labels for p in parts]),
     )
+
+
+def _joined_labels(parts: list[Integers | None]) -> Integers | None:
+    labels = [part for part in parts if part is not None]
+    return np.concatenate(labels) if labels else None

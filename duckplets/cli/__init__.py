@@ -6,14 +6,14 @@ Arrow are imported inside the commands: ``duckplets --help`` takes 0.1 s.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from duckplets.cli import demo, ingest, look, recipes, sample, shape, state
 from duckplets.cli.app import add, new_app, run, start
 
 __all__ = ["app", "main"]
 
-_COMMANDS = {
+_COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "ingest": ingest.ingest,
     "split": shape.split,
@@ -26,7 +26,7 @@ _COMMANDS = {
     "migrate": state.migrate,
     "doctor": look.doctor,
 }
-_GROUPS = {
+_GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "recipe": (
         "Keep recipes in a corpus: add, list, show, remove.",
         {

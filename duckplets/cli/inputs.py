@@ -62,6 +62,11 @@ class Options:
     delimiter: str | None
     pattern: str
 
+    @property
+    def has_text(self) -> bool:
+        """Whether a column with text was given."""
+        return any(self.columns[part] for part in ("anchor", "positive", "context", "text"))
+
     def mapping(self) -> dict[str, Any]:
         """Return the arguments all columnar sources share."""
         given = {part: value for part, value in self.columns.items() if value is not None}
@@ -82,16 +87,16 @@ class Inputs:
 
     Args:
         given: As typed.
-        format: Of all of them, or None to go by the suffix.
+        form: Format of all of them, or None to go by the suffix.
         name: Of the one source they make together, or None for a source each.
         options: What the rows hold.
     """
 
     def __init__(
-        self, given: Sequence[str], *, format: str | None, name: str | None, options: Options
+        self, given: Sequence[str], *, form: str | None, name: str | None, options: Options
     ) -> None:
         self._given = given
-        self._format = format
+        self._form = form
         self._name = name
         self._options = options
 
@@ -102,7 +107,7 @@ class Inputs:
             SourceError: Something does not exist, is of no known format, or has no name of its
                 own.
         """
-        inputs = [_Input(given, _format(given, self._format)) for given in self._given]
+        inputs = [_Input(given, _format(given, self._form)) for given in self._given]
         if self._name is None:
             made = [_source(i.format, [i.given], self._options) for i in inputs]
             _refuse_namesakes([(s.default_name(), i.given) for s, i in zip(made, inputs)])  # noqa: B905
@@ -140,13 +145,14 @@ def _source(form: str, given: list[str], options: Options) -> Source:
         if options.delimiter is not None:
             delimiter = "\t" if options.delimiter in _TABS else options.delimiter
         return sources.CsvSource(path, delimiter=delimiter, **options.mapping())
-    kinds = {
+    kinds: dict[str, type[Any]] = {
         "json": sources.JsonSource,
         "jsonl": sources.JsonSource,
         "parquet": sources.ParquetSource,
         "arrow": sources.ArrowSource,
     }
-    return kinds[form](path, **options.mapping())
+    source: Source = kinds[form](path, **options.mapping())
+    return source
 
 
 def _text_source(folder: str, options: Options) -> Source:

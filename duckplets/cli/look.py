@@ -74,11 +74,13 @@ def _show_status(found: dict[str, Any]) -> None:
     counts = ("name", "kind", "trust", "records", "sections", "chunks", "tokens")
     tables.show_dicts(counts, found["sources"], title="\nsources")
     if splits:
-        columns = ("source", "split", "records")
-        tables.show_dicts(columns, found["records"], title="\nrecords by split")
+        tables.show_dicts(
+            ("source", "split", "records"), found["records"], title="\nrecords by split"
+        )
         rows = (
             (p["source"], p["split"], p["recipe"], p["anchors"], tables.counts(p["left_out"]))
             for p in found["pools"]
+            if p["anchors"] or p["left_out"]
         )
         tables.show(("source", "split", "recipe", "anchors", "left out"), rows, title="\npools")
     if found["runs"]:

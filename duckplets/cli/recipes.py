@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -61,7 +60,7 @@ def list_recipes(corpus: CORPUS) -> None:
 
     with Corpus(corpus, read_only=True) as opened:
         stored = [(recipe, "stored") for recipe in opened.recipes()]
-        found = stored or list(_defaults(opened))
+        found = stored or _defaults(opened)
     rows = ((r.name, to_dict(r)["kind"], r.weight, r.per, _sources(r), of) for r, of in found)
     tables.show(("name", "kind", "weight", "per", "sources", "from"), rows)
 
@@ -142,15 +141,17 @@ def pool(
         jsonlines.write_rows(rows.slice(0, limit), sys.stdout)
 
 
-def _defaults(corpus: Corpus) -> Iterable[tuple[Recipe, str]]:
+def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:
     """Return the default recipes of the sources, once each, with where they come from."""
-    from duckplets.recipes import default_recipes
+    from duckplets.recipes import default_recipes, long_section_recipe
 
     found: dict[str, tuple[Recipe, list[str]]] = {}
     for source in corpus.sources().to_pylist():
         for recipe in default_recipes(source["defaults"]):
             found.setdefault(recipe.name, (recipe, []))[1].append(source["name"])
-    return [(recipe, f"defaults of {', '.join(of)}") for recipe, of in found.values()]
+    defaults = [(recipe, f"defaults of {', '.join(of)}") for recipe, of in found.values()]
+    long = (long_section_recipe("context"), "default where sections are longer than a window")
+    return [*defaults, long] if defaults else []
 
 
 def _sources(recipe: Recipe) -> str:

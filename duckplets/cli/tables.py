@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 
@@ -48,6 +48,8 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "seconds")
     if isinstance(value, date):
-        return value.isoformat(" ", "seconds") if hasattr(value, "hour") else value.isoformat()
+        return value.isoformat()
     return str(value)

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.errors import QueryError, SourceError
-from duckplets.queries import query
 from duckplets.sources.feed import gather, run
 from duckplets.sources.mapping import PARTS, TEXTS, Mapped, match, require_texts, unknown
 
@@ -31,7 +30,7 @@ def json_rows(
         SourceError: No text is mapped, or a part's columns are in none of the first lines.
     """
     keys = _Keys(reader, mapping, where)
-    tables = gather(pieces, where)
+    tables = _judged(reader, gather(pieces, where), where)
     first = next(tables, None)
     if first is not None:
         keys.learn(first)
@@ -41,6 +40,17 @@ def json_rows(
         return iter(())
     rows = run(reader, mapping, chain([first], tables), keys.cells, where)
     return chain(rows, keys.check_all())
+
+
+def _judged(reader: Database, tables: Iterable[pa.Table], where: str) -> Iterator[pa.Table]:
+    """Yield the tables with a column that says what each line is."""
+    for table in tables:
+        try:
+            with reader.registered(input=table):
+                kinds = reader.table("sources/kinds")
+        except QueryError as error:
+            raise SourceError(f"{where}: {error}") from error
+        yield table.append_column("kind", kinds["kind"])
 
 
 class _Keys:
@@ -63,7 +73,7 @@ class _Keys:
             return
         try:
             with self._reader.registered(input=table):
-                keys = self._reader.rows(query("sources/keys"))
+                keys = self._reader.run("sources/keys")
         except QueryError as error:
             raise SourceError(f"{self._where}: {error}") from error
         self.seen = list(dict.fromkeys([*self.seen, *(key for (key,) in keys)]))

@@ -68,8 +68,8 @@ class TypedCells:
 class JsonCells:
     """Cells of JSON objects, all read in one pass.
 
-    Every JSON function sets aside four times the longest line, so the fewest serve: with three
-    a line of 50 MB needed more than 1 GB.
+    Every JSON function of a statement sets aside four times the longest line, so one serves for
+    all the values: with three a line of 50 MB needed more than 1 GB.
 
     Attributes:
         keys: For each name of the mapping the key in the objects.

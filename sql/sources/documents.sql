@@ -1,5 +1,5 @@
 -- Lines that should hold one JSON object each, judged; blank ones are left out.
--- `input` is an Arrow table of (row, fault, modified, line), registered for the moment.
+-- `input` is an Arrow table of (row, fault, modified, line, kind), registered for the moment.
 -- Rows: in the order of the input.
 SELECT
     "row",
@@ -10,9 +10,5 @@ SELECT
         WHEN kind IS NULL THEN 'invalid JSON'
         WHEN kind <> 'OBJECT' THEN 'not an object'
     END AS fault
-FROM (
-    -- json_type of what is no JSON is an error, hence TRY; json_valid would parse once more.
-    SELECT *, TRY(json_type(line)) AS kind
-    FROM input
-) AS judged
-WHERE fault IS NOT NULL OR regexp_matches(line, '[^ \t\r\n]')
+FROM input
+WHERE fault IS NOT NULL OR kind IS NOT NULL OR regexp_matches(line, '[^ \t\r\n]')

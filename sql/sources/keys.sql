@@ -1,13 +1,11 @@
 -- The keys of JSON lines, each once.
--- `input` is an Arrow table with a column `line`, registered for the moment.
+-- `input` is an Arrow table of (row, line, kind, …), registered for the moment.
 -- Rows: by first appearance.
 SELECT key
 FROM (
     SELECT "row", unnest(keys) AS key, generate_subscripts(keys, 1) AS place
     FROM (
-        SELECT
-            "row",
-            TRY(json_keys(line)) AS keys -- an error for what is no JSON, empty for other values
+        SELECT "row", CASE WHEN kind = 'OBJECT' THEN json_keys(line) END AS keys
         FROM input
     ) AS documents
 ) AS appearances

@@ -1,0 +1,389 @@
+"""The rules of the house: layers, statements, sizes, and a wheel that works away from here."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from sqlglot import exp, parse
+
+import duckplets
+from duckplets.queries import SQL
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "duckplets"
+FILES = sorted(PACKAGE.rglob("*.py"))
+STATEMENTS = sorted(file.relative_to(SQL).with_suffix("").as_posix() for file in SQL.rglob("*.sql"))
+
+EVERY_FILE = pytest.mark.parametrize("file", FILES, ids=lambda f: f.relative_to(PACKAGE).as_posix())
+EVERY_STATEMENT = pytest.mark.parametrize("statement", STATEMENTS)
+
+
+def module_of(file: Path) -> str:
+    """Return a file's module within the package: ``order``, ``sources.rows``, ``__init__``."""
+    parts = list(file.relative_to(PACKAGE).with_suffix("").parts)
+    if len(parts) > 1 and parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts)
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+# ---- layers
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield every node but those that only a type checker sees."""
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        if is_type_checking(child):
+            for other in child.orelse:  # type: ignore[attr-defined]
+                yield from nodes(other)
+        else:
+            yield from nodes(child)
+
+
+@cache
+def imports(file: Path) -> frozenset[str]:
+    """Return the full names of the modules a file imports, anywhere in it."""
+    found = set()
+    for node in nodes(tree_of(file)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{file.name}: imports are absolute"
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                found.add(name if name in MODULES else str(node.module))
+    return frozenset(found)
+
+
+MODULES = {
+    "duckplets" if module_of(file) == "__init__" else f"duckplets.{module_of(file)}": file
+    for file in FILES
+}
+
+
+def needs(name: str) -> set[str]:
+    """Return the modules of this package that one of them imports."""
+    return {other for other in imports(MODULES[name]) if other in MODULES}
+
+
+LAYERS = [["errors", "queries"], ["database"], ["(stages)"], ["sampler", "runs"], ["corpus"]]
+TOP = ["cli", "torch", "testing"]  # and the package itself
+PURE = ["chunking", "compile", "conditions", "mixture", "order", "recipes", "windows"]
+
+
+def layer(name: str) -> int:
+    """Return how high up a module is: it may import what is no higher."""
+    first = name.removeprefix("duckplets").removeprefix(".").split(".")[0]
+    if not first or first in TOP:
+        return len(LAYERS)
+    return next((i for i, names in enumerate(LAYERS) if first in names), 2)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_layers_go_one_way(name: str) -> None:
+    higher = {other for other in needs(name) if layer(other) > layer(name)}
+    assert not higher, f"{name} imports what is above it"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_pure_modules_import_pure_ones_only(name: str) -> None:
+    if name.removeprefix("duckplets.") in PURE:
+        allowed = {f"duckplets.{pure}" for pure in (*PURE, "errors", "queries")}
+        assert needs(name) <= allowed
+
+
+def test_imports_go_round_nowhere() -> None:
+    below = {name: needs(name) - {"duckplets"} for name in MODULES}
+    while leaves := {name for name, other in below.items() if not other}:
+        below = {name: other - leaves for name, other in below.items() if name not in leaves}
+    assert not below, "modules that import each other, or are imported by such ones"
+
+
+def test_the_package_itself_is_imported_by_the_top_only() -> None:
+    users = {name for name in MODULES if "duckplets" in needs(name)}
+    assert all(layer(name) == len(LAYERS) for name in users)
+
+
+@EVERY_FILE
+def test_only_database_imports_duckdb(file: Path) -> None:
+    foreign = {name.split(".")[0] for name in imports(file)}
+    assert "duckdb" not in foreign or module_of(file) == "database"
+
+
+# ---- statements
+
+
+def text_of(statement: str) -> str:
+    return (SQL / f"{statement}.sql").read_text(encoding="utf-8")
+
+
+def header_of(statement: str) -> list[str]:
+    """Return the comment lines at the top, without their dashes."""
+    lines = []
+    for line in text_of(statement).splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").strip())
+    return lines
+
+
+def declared_parameters(statement: str) -> set[str]:
+    lines = "\n".join(header_of(statement))
+    found = re.search(r"^Parameters:(.*?)(?=^Rows:|\Z)", lines, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"\$(\w+)", found[1])) if found else set()
+
+
+def trees(statement: str) -> list[exp.Expression]:
+    return [tree for tree in parse(text_of(statement), dialect="duckdb") if tree is not None]
+
+
+@EVERY_STATEMENT
+def test_statements_parse(statement: str) -> None:
+    found = trees(statement)
+    assert found
+    assert not any(isinstance(tree, exp.Command) for tree in found), "sqlglot gave up on it"
+
+
+@EVERY_STATEMENT
+def test_a_header_says_what_a_statement_is_for(statement: str) -> None:
+    header = header_of(statement)
+    assert header
+    assert not header[0].startswith(("Parameters:", "Rows:"))
+    assert header[0][0].isupper() or header[0].startswith("`")
+    assert " ".join(header).endswith(".")
+
+
+@EVERY_STATEMENT
+def test_the_parameters_of_a_header_are_the_real_ones(statement: str) -> None:
+    used = {
+        str(node.name)
+        for tree in trees(statement)
+        for node in tree.find_all(exp.Placeholder, exp.Parameter)
+    }
+    assert declared_parameters(statement) == used
+
+
+@EVERY_STATEMENT
+def test_a_statement_ends_with_itself(statement: str) -> None:
+    text = text_of(statement)
+    assert text == text.rstrip() + "\n"
+    assert not text.rstrip().endswith(";")
+    assert not re.search(r"[ \t]+$", text, re.MULTILINE)
+    assert "\t" not in text
+
+
+@cache
+def constants(file: Path) -> list[ast.Constant]:
+    """Return the string constants of a file that are not documentation."""
+    documentation = set()
+    for node in ast.walk(tree_of(file)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            documentation.add(node.value)
+    return [
+        node
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node not in documentation
+    ]
+
+
+@cache
+def named_statements() -> frozenset[str]:
+    """Return what Python names: ``"pools/pool"``, or ``f"pools/{part}"`` with ``"pool"``."""
+    found = set()
+    for file in FILES:
+        words = {str(node.value) for node in constants(file)}
+        for word in words:
+            if word.endswith("/"):
+                found |= {word + other for other in words}
+            else:
+                found.add(word)
+    return frozenset(found)
+
+
+@EVERY_STATEMENT
+def test_statements_are_used(statement: str) -> None:
+    assert statement in named_statements()
+
+
+def test_named_statements_exist() -> None:
+    folders = "|".join(sorted({name.split("/")[0] for name in STATEMENTS}))
+    for file in FILES:
+        for node in constants(file):
+            if re.fullmatch(rf"(?:{folders})/[a-z_]+", str(node.value)):
+                assert node.value in STATEMENTS, f"{file.name}:{node.lineno}"
+
+
+SQL_TEXT = re.compile(
+    r"\s*(SELECT|INSERT|CREATE|UPDATE|DELETE|WITH|FROM|COPY|ALTER|DROP|ATTACH|DETACH|LOAD|INSTALL"
+    r"|PRAGMA|SET|BEGIN|COMMIT|ROLLBACK|EXPLAIN|DESCRIBE|JOIN|WHERE|ORDER BY|GROUP BY)\b"
+)
+
+
+@EVERY_FILE
+def test_python_holds_no_sql(file: Path) -> None:
+    found = [
+        f"{node.lineno}: {node.value}"
+        for node in constants(file)
+        if SQL_TEXT.match(str(node.value))
+    ]
+    if module_of(file) == "database":
+        found = [f for f in found if not re.search(r": (BEGIN|COMMIT|ROLLBACK|SET \w+ = )", f)]
+    assert not found
+
+
+# ---- importing
+
+HEAVY = ["sqlglot", "typer", "rich", "tokenizers", "torch", "datasets", "huggingface_hub", "click"]
+
+
+def test_import_leaves_heavy_modules_alone() -> None:
+    code = f"import sys, duckplets; print([m for m in {HEAVY} if m in sys.modules])"
+    assert python("-c", code).strip() == "[]"
+
+
+def python(*arguments: str) -> str:
+    """Run Python on this checkout and return what it prints."""
+    run = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_public_names_are_sorted_resolve_and_are_documented() -> None:
+    names = duckplets.__all__
+    assert names == sorted(set(names))
+    for name in names:
+        value = getattr(duckplets, name)
+        if not name.startswith("__"):
+            assert (value.__doc__ or "").strip(), name
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_are_documented(name: str) -> None:
+    documentation = ast.get_docstring(tree_of(MODULES[name]))
+    assert documentation or MODULES[name].stat().st_size == 0, name
+
+
+def test_errors_are_public() -> None:
+    errors = importlib.import_module("duckplets.errors")
+    classes = {name for name in errors.__all__ if isinstance(getattr(errors, name), type)}
+    assert classes <= set(duckplets.__all__)
+    for name in classes:
+        assert issubclass(getattr(errors, name), errors.DuckpletsError)
+        assert name in (errors.__doc__ or ""), f"{name} is not in the tree at the top of errors.py"
+
+
+# ---- sizes and names
+
+
+@EVERY_FILE
+def test_files_are_read_at_a_sitting(file: Path) -> None:
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 320
+
+
+@EVERY_FILE
+def test_modules_are_named_for_what_is_in_them(file: Path) -> None:
+    assert not {"utils", "util", "helpers", "common", "manager", "misc"} & {
+        word for part in file.relative_to(PACKAGE).with_suffix("").parts for word in part.split("_")
+    }
+
+
+# ---- the wheel
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel as a user would; skip where the build backend cannot be had."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--wheel-dir", folder]
+    quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_RETRIES": "1", "PIP_TIMEOUT": "15"}
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | quiet
+    )
+    said = run.stdout + run.stderr
+    for reason in ("No module named pip", "No matching distribution", "ConnectionError"):
+        if run.returncode and reason in said:
+            pytest.skip(f"no wheel can be built here: {reason}")
+    assert run.returncode == 0, said
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.mark.network
+def test_a_wheel_holds_everything_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    expected = {f"duckplets/{file.relative_to(PACKAGE).as_posix()}" for file in FILES}
+    expected |= {f"duckplets/sql/{statement}.sql" for statement in STATEMENTS}
+    expected |= {
+        f"duckplets/{file.relative_to(ROOT).as_posix()}"
+        for file in (ROOT / "migrations").rglob("*.sql")
+    }
+    assert names == expected | {"duckplets/py.typed"}
+
+
+TRY = """
+import sys
+from pathlib import Path
+
+import duckplets
+from duckplets import migrate
+from duckplets.database import Database
+from duckplets.queries import query
+
+assert Path(duckplets.__file__).is_relative_to(sys.prefix), duckplets.__file__
+assert "duckdb_tables" in query("migrate/tables")
+for kind in ("corpus", "state"):
+    migrate.create(Path(kind), kind)
+    migrate.check(Database.open(Path(kind), read_only=True), kind)
+print("works")
+"""
+
+
+@pytest.mark.network
+def test_a_wheel_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    (site,) = home.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    # What it depends on is taken from here: installing that anew would need the network.
+    import numpy
+
+    (site / "dependencies.pth").write_text(f"{Path(numpy.__file__).parent.parent}\n")
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = subprocess.run(
+        [home / "bin" / "python", "-c", TRY],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=bare,
+    )
+    assert (run.stdout.strip(), run.returncode) == ("works", 0), run.stderr

@@ -1,0 +1,273 @@
+"""Selectors, strategies, kinds of sample and weights that need more than a table of cases."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import Window, all_windows, by_record, odd_corpus, samples
+
+import duckplets as dp
+from duckplets.testing import toy_corpus
+
+ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
+
+
+def train(corpus: dp.Corpus) -> list[Window]:
+    return [w for w in all_windows(corpus) if w.split == "train"]
+
+
+def draw(corpus: dp.Corpus, recipe: Any, epochs: int = 4, **more: Any) -> list[dict[str, Any]]:
+    columns = ["anchor", "positive", "negative", "weight", "swapped"]
+    columns += [f"{slot}_record_id" for slot in columns[:3]]
+    sampler = corpus.sampler(
+        recipes=[recipe], batch_size=5, swap=False, columns=columns, epochs=epochs, **more
+    )
+    return list(samples(sampler, epochs * sampler.epoch_length))
+
+
+def nearest(windows: list[Window], days: int, *, other_sources: bool) -> dict[str, str]:
+    """The record each dated record's near_date selector means, by the words of the rule."""
+    records = {w.record_id: w for w in windows if w.role == "context"}
+    found = {}
+    for record_id, w in {w.record_id: w for w in windows}.items():
+        if w.date is None:
+            continue
+        target = w.date + timedelta(days=days)
+        candidates = [
+            o
+            for o in records.values()
+            if o.date is not None
+            and o.record_id != record_id
+            and (o.source == w.source or (other_sources and o.area == w.area))
+        ]
+        if candidates:
+            best = min(candidates, key=lambda o: (abs(o.date - target), o.record_id))
+            found[record_id] = best.record_id
+    return found
+
+
+@pytest.mark.parametrize("days", [0, 3, -5, 400])
+def test_near_date_takes_the_nearest_other_record(tmp_path: Path, days: int) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 40, 1, sources=2) as corpus:
+        recipe = dp.TripletRecipe("near", ANCHOR, dp.near_date(days), CONTEXT)
+        expected = nearest(train(corpus), days, other_sources=True)
+        rows = draw(corpus, recipe)
+        assert rows
+        for row in rows:
+            assert row["positive_record_id"] == expected[row["anchor_record_id"]]
+            assert row["negative_record_id"] != row["anchor_record_id"]
+        recipe = dp.TripletRecipe("near", ANCHOR, CONTEXT, dp.near_date(days))
+        expected = nearest(train(corpus), days, other_sources=False)
+        for row in draw(corpus, recipe):
+            assert row["negative_record_id"] == expected[row["anchor_record_id"]]
+
+
+def test_near_date_honours_its_condition(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 2) as corpus:
+        law = dp.near_date(1, where="meta['topic'] = 'law'")
+        windows = [w for w in train(corpus) if w.role == "anchor" or w.topic == "law"]
+        expected = nearest(windows, 1, other_sources=True)
+        for row in draw(corpus, dp.TripletRecipe("near", ANCHOR, law, CONTEXT)):
+            assert row["positive_record_id"] == expected[row["anchor_record_id"]]
+
+
+def test_question_answer_mismatch_never_answers_the_same_question(tmp_path: Path) -> None:
+    records = [
+        {"q": f"question {i % 12}", "a": f"answer {i}", "id": f"r{i}"} for i in range(100)
+    ]
+    with dp.Corpus(tmp_path / "qa.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(records, anchor="q", positive="a", id="id"), name="qa")
+        corpus.split(1, 0, 0)
+        recipe = dp.TripletRecipe(
+            "qa", ANCHOR, CONTEXT, CONTEXT, strategy="question_answer_mismatch"
+        )
+        question = {f"answer {i}": f"question {i % 12}" for i in range(100)}
+        rows = draw(corpus, recipe)
+        assert all(question[row["negative"]] != row["anchor"] for row in rows)
+        plain = draw(corpus, dp.TripletRecipe("any", ANCHOR, CONTEXT, CONTEXT))
+        assert any(question[row["negative"]] == row["anchor"] for row in plain)
+
+
+def test_text_only_rows_pair_a_text_with_itself(tmp_path: Path) -> None:
+    records = [{"text": f"text number {i} " * (1 + i % 30)} for i in range(60)]
+    with dp.Corpus(tmp_path / "t.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(records, text="text"), name="plain")
+        corpus.split(1, 0, 0)
+        corpus.chunk(dp.Chunking(max_tokens=20, overlap=(5,)))
+        sampler = corpus.sampler(long_sections=False, epochs=3)
+        for row in samples(sampler, 3 * sampler.epoch_length):
+            assert row["recipe"] == "simcse"
+            assert row["anchor"] == row["positive"] != row["negative"]
+
+
+def test_long_sections_give_two_windows_of_one_record(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 3, repeats=0.0) as corpus:
+        columns = ["recipe", "anchor", "positive", "anchor_record_id", "positive_record_id"]
+        columns += ["negative_record_id", "anchor_window", "positive_window"]
+        seen = Counter()
+        for row in samples(corpus.sampler(columns=columns), 2000):
+            seen[row["recipe"]] += 1
+            if row["recipe"] == "long_section":
+                assert row["anchor_record_id"] == row["positive_record_id"]
+                assert row["anchor_record_id"] != row["negative_record_id"]
+                assert row["anchor"] != row["positive"]
+                assert row["anchor_window"] is not None
+        assert seen == {"anchor_context": 750, "anchor_anchor": 250, "long_section": 1000}
+        off = corpus.sampler(long_sections=False, columns=["recipe"])
+        assert {r["recipe"] for r in samples(off, 400)} == {"anchor_context", "anchor_anchor"}
+
+
+def test_positives_rotate_and_meet_every_anchor_window(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 12, 4, repeats=0.0) as corpus:
+        recipe = dp.TripletRecipe("pairs", ANY, CONTEXT, ANY)
+        groups = by_record(train(corpus))
+        seen: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for row in draw(corpus, recipe, epochs=60):
+            seen[row["anchor_record_id"]].append((row["anchor"], row["positive"]))
+        for windows in groups.values():
+            anchors = {w.text for w in windows}
+            positives = {w.text for w in windows if w.role == "context"}
+            pairs = {(a, p) for a in anchors for p in positives if a != p}
+            drawn = seen[windows[0].record_id]
+            assert set(drawn) <= pairs
+            if len(pairs) <= 12:
+                assert set(drawn) == pairs
+            single = [p for a, p in drawn if a == drawn[0][0]]
+            count = len(positives - {drawn[0][0]})
+            assert len(set(single[:count])) == min(count, len(single))
+
+
+@pytest.mark.parametrize("negatives", [1, 2])
+def test_pairs_are_the_triplets_taken_apart(tmp_path: Path, negatives: int) -> None:
+    with toy_corpus(tmp_path / "toy.duckdb", 50) as corpus:
+        columns = ["anchor", "positive"]
+        columns += ["negative"] if negatives == 1 else ["negative_1", "negative_2"]
+        triplets = corpus.sampler(negatives=negatives, columns=columns)
+        pairs = corpus.sampler("pairs", negatives=negatives, batch_size=7)
+        drawn = samples(pairs, 60 * (1 + negatives))
+        for triplet in samples(triplets, 60):
+            positive = next(drawn)
+            assert (positive["anchor"], positive["other"]) == (
+                triplet["anchor"],
+                triplet["positive"],
+            )
+            assert (positive["label"], positive["reason"]) == (1, None)
+            for column in columns[2:]:
+                pair = next(drawn)
+                assert (pair["anchor"], pair["other"]) == (triplet["anchor"], triplet[column])
+                assert (pair["label"], pair["reason"]) == (0, "other_record")
+        assert pairs.epoch_length == triplets.epoch_length * (1 + negatives)
+
+
+def test_texts_come_from_text_recipes_or_derived_ones(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 50, 5, repeats=0.0) as corpus:
+        windows = train(corpus)
+        derived = corpus.sampler("texts", long_sections=False)
+        names = Counter(row["recipe"] for row in samples(derived, 800))
+        slots = ("anchor", "positive", "negative")
+        assert names == {
+            **{f"anchor_context_{slot}": 200 for slot in slots},
+            **{f"anchor_anchor_{slot}": 800 // 12 for slot in slots},
+        } or abs(names["anchor_context_anchor"] - 200) <= 3
+        every = dp.TextRecipe("bodies", CONTEXT, per="chunk", instruction="read", weight=2.0)
+        sampler = corpus.sampler("texts", recipes=[every], epochs=1)
+        rows = list(samples(sampler, sampler.epoch_length))
+        bodies = Counter(w.text for w in windows if w.role == "context")
+        assert Counter(row["text"] for row in rows) == bodies
+        assert {row["instruction"] for row in rows} == {"read"}
+
+
+def test_weights_of_samples(tmp_path: Path) -> None:
+    long = " ".join(f"w{i}" for i in range(40))
+    records = [{"t": f"title {i}", "b": f"{i} {long}", "trust": 0.2 + 0.6 * (i % 2)} for i in range(8)]
+    with dp.Corpus(tmp_path / "w.duckdb") as corpus:
+        source = dp.MemorySource(records, anchor="t", positive="b", trust="trust")
+        corpus.ingest(source, name="w")
+        corpus.split(1, 0, 0)
+        corpus.chunk(dp.Chunking(max_tokens=10, overlap=(0,), summary_tokens=5, weight_floor=0.1))
+        columns = ["recipe", "weight", *(f"{s}_{d}" for s in ("anchor", "positive", "negative")
+                                         for d in ("trust", "window", "section"))]
+        recipes = [
+            dp.TripletRecipe("titles", ANCHOR, CONTEXT, CONTEXT, weight=0.5),
+            dp.TripletRecipe("windows", CONTEXT, CONTEXT, CONTEXT, weight=2.0),
+        ]
+        for row in samples(corpus.sampler(recipes=recipes, columns=columns), 400):
+            slots = []
+            for slot in ("anchor", "positive", "negative"):
+                window = row[f"{slot}_window"]
+                base = 0.35 if window is None else 1 / (window + 1)
+                slots.append(min(1, max(0.1, row[f"{slot}_trust"] * base)))
+            first, second = row["anchor_window"], row["positive_window"]
+            if row["recipe"] == "windows" and None not in (first, second) and first != second:
+                slots[0] /= abs(first - second)
+                slots[1] /= abs(first - second)
+            expected = {"titles": 0.5, "windows": 2.0}[row["recipe"]] * sum(slots) / 3
+            assert row["weight"] == pytest.approx(expected)
+
+
+def test_start_ratio_weighs_by_the_first_token(tmp_path: Path) -> None:
+    records = [{"t": f"title {i}", "b": " ".join(f"w{i}{j}" for j in range(40))} for i in range(6)]
+    with dp.Corpus(tmp_path / "w.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(records, anchor="t", positive="b"), name="w", trust=1.0)
+        corpus.split(1, 0, 0)
+        corpus.chunk(dp.Chunking(max_tokens=10, overlap=(0,), position_weight="start_ratio"))
+        recipe = dp.TextRecipe("windows", dp.role("context", where="kind = 'window'"))
+        sampler = corpus.sampler("texts", recipes=[recipe], columns=["weight", "text_window"])
+        found = {(r["text_window"], r["weight"]) for r in samples(sampler, 200)}
+        assert found == {(0, 1.0), (1, 0.75), (2, 0.5), (3, 0.25)}
+
+
+def test_swap_changes_places_half_of_the_time(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "toy.duckdb", 80) as corpus:
+        recipe = dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT)
+        columns = ["anchor", "positive", "negative", "swapped"]
+        swapped = list(samples(corpus.sampler(recipes=[recipe], columns=columns), 2000))
+        plain = samples(corpus.sampler(recipes=[recipe], columns=columns, swap=False), 2000)
+        for a, b in zip(swapped, plain, strict=True):
+            first, second = ("positive", "anchor") if a["swapped"] else ("anchor", "positive")
+            assert (a[first], a[second], a["negative"]) == (b["anchor"], b["positive"], b["negative"])
+        assert 0.45 < sum(row["swapped"] for row in swapped) / 2000 < 0.55
+
+
+def test_sources_and_recipes_come_in_proportion(tmp_path: Path) -> None:
+    names = ("a", "b", "c")
+    with toy_corpus(tmp_path / "toy.duckdb", 30, sources=names) as corpus:
+        weights = {"a": 3, "b": 1.5, "c": 0}
+        recipes = [
+            dp.TripletRecipe("x", ANCHOR, CONTEXT, CONTEXT, weight=0.9),
+            dp.TripletRecipe("y", ANCHOR, CONTEXT, ANCHOR, weight=0.1),
+            dp.TripletRecipe("z", ANCHOR, CONTEXT, ANCHOR, weight=0),
+        ]
+        sampler = corpus.sampler(recipes=recipes, mixture=weights, columns=["source", "recipe"])
+        seen: Counter[tuple[str, str]] = Counter()
+        for t, row in enumerate(samples(sampler, 3000), start=1):
+            seen[row["source"], row["recipe"]] += 1
+            a = seen["a", "x"] + seen["a", "y"]
+            assert abs(a - t * 2 / 3) < 1
+            assert abs(seen["a", "x"] - a * 0.9) < 1
+        assert {source for source, _ in seen} == {"a", "b"}
+        assert {recipe for _, recipe in seen} == {"x", "y"}
+
+
+def test_no_duplicates_keeps_texts_apart_and_every_sample(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 120, 6, repeats=0.15) as corpus:
+        recipe = dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT)
+        arguments: dict[str, Any] = {"recipes": [recipe], "epochs": 3, "batch_size": 8}
+        columns = ["anchor", "positive", "negative", "anchor_record_id"]
+        apart = corpus.sampler(**arguments, no_duplicates=True, columns=columns)
+        plain = corpus.sampler(**arguments, columns=columns)
+        moved = 0
+        rows, expected = [], []
+        for batch, other in zip(apart, plain, strict=True):
+            texts = [set(row[:3]) for row in zip(*batch.to_pydict().values(), strict=True)]
+            assert len(set().union(*texts)) == sum(map(len, texts))
+            rows += batch.to_pylist()
+            expected += other.to_pylist()
+            moved += batch.to_pylist() != other.to_pylist()
+        assert moved
+        key = repr
+        assert sorted(map(key, rows)) == sorted(map(key, expected))
