@@ -130,6 +130,7 @@ def test_labels_go_with_their_samples() -> None:
     labels = np.arange(20) % 3
     plan = replace(plan_of(texts), labels=labels)
     found = check(plan, 5)
+    assert found.labels is not None
     assert found.labels.tolist() == labels[found.chunks[0] // 2].tolist()
 
 

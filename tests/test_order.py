@@ -463,6 +463,7 @@ def test_no_positions_have_no_shares() -> None:
         ([1, 2**43], (1, 2**43)),
         ([1.5, 1e12], (3, 2 * 10**12)),
         ([1.000000000001, 1], (10**12 + 1, 10**12)),
+        ([np.float64(1), np.float64(1.009)], (1000, 1009)),
     ],
 )
 def test_weights_keep_the_ratios_they_were_written_in(

@@ -114,9 +114,6 @@ def _ingest(
         try:
             for name, source in found:
                 reports.append((name, corpus.ingest(source, name=name, on_conflict=on_conflict)))
-        except SourceError as error:
-            hint = "" if inputs.has_text else "; here as --anchor COLUMN --positive COLUMN or --text COLUMN"
-            raise SourceError(f"{error}{hint}") from error
         finally:
             # Those before one that failed are stored, and said so.
             _print(reports, json=json)

@@ -62,11 +62,6 @@ class Options:
     delimiter: str | None
     pattern: str
 
-    @property
-    def has_text(self) -> bool:
-        """Whether a column with text was given."""
-        return any(self.columns[part] for part in ("anchor", "positive", "context", "text"))
-
     def mapping(self) -> dict[str, Any]:
         """Return the arguments all columnar sources share."""
         given = {part: value for part, value in self.columns.items() if value is not None}

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.feed import pick, rows_of, typed
+from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import Rows
 
@@ -50,7 +50,7 @@ class ArrowSource(Mapped):
             for file, places in zip(files, chosen, strict=True)
             for piece in _pieces(file, places)
         )
-        return Rows(rows_of(reader, self, pieces, typed, self.uri or ""), self.defaults())
+        return Rows(rows_of(reader, self, pieces, self.uri or ""), self.defaults())
 
 
 def _pieces(file: Path, places: list[int]) -> Iterator[pa.RecordBatch]:

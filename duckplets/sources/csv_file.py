@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.feed import rows_of, typed
+from duckplets.sources.feed import rows_of
 from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import MAX_BYTES, Rows
 
@@ -75,7 +75,7 @@ class CsvSource(Mapped):
             for file, (width, places) in zip(files, chosen, strict=True)
             for piece in self._pieces(file, width, places)
         )
-        return Rows(rows_of(reader, self, pieces, typed, self.uri or ""), self.defaults())
+        return Rows(rows_of(reader, self, pieces, self.uri or ""), self.defaults())
 
     def _header(self, file: Path) -> list[str]:
         with _text(file) as text:

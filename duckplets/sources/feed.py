@@ -9,7 +9,7 @@ costs about 5 ms a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,53 +20,57 @@ from duckplets.sources.rows import MAX_BYTES, MAX_ROWS, ROW_SCHEMA
 
 if TYPE_CHECKING:
     from duckplets.database import Database
-    from duckplets.sources.statement import Cells
 
 # A table goes to DuckDB in chunks of this many rows, so that several threads find work.
 _CHUNK_ROWS = 8_192
 _OWN = {"row": pa.int64(), "fault": pa.string(), "modified": pa.timestamp("us")}
 
-Rules = Callable[[pa.Table], "Cells"]
-
 
 def rows_of(
-    reader: Database, mapping: Mapped, pieces: Iterable[pa.RecordBatch], cells: Rules, where: str
+    reader: Database, mapping: Mapped, pieces: Iterable[pa.RecordBatch], where: str
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of pieces of input, as ``run`` does of tables."""
-    return run(reader, mapping, gather(pieces, where), cells, where)
+    return run(reader, mapping, gather(pieces, where), where)
 
 
 def run(
-    reader: Database, mapping: Mapped, tables: Iterable[pa.Table], cells: Rules, where: str
+    reader: Database, mapping: Mapped, tables: Iterable[pa.Table], where: str
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of gathered tables.
 
     Args:
         reader: An instance to run the statement in.
         mapping: Which column plays which part.
-        tables: Columns ``c0, c1, …`` in the order of the mapping's names, or ``line``; where a
-            column ``fault`` has a text, that text is the reason to skip the row.
-        cells: What the columns of a table hold; may look at the table.
+        tables: Columns ``c0, c1, …`` in the order of the mapping's names; where the column
+            ``fault`` has a text, that text is the reason to skip the row.
         where: The input's name, for messages.
     """
-    from duckplets.sources.statement import rows_statement
+    from duckplets.sources.statement import Cells, rows_statement
 
     for table in tables:
-        statement = rows_statement(mapping.parts(), cells(table))
-        try:
-            with reader.registered(input=table):
-                result = reader.arrow(statement)
-        except QueryError as error:
-            raise SourceError(f"{where}: {error}") from error
+        shapes = _shapes(table.schema)
+        result = result_of(reader, rows_statement(mapping.parts(), Cells(shapes)), table, where)
         yield from result.cast(ROW_SCHEMA).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
 
 
-def typed(table: pa.Table) -> Cells:
-    """Return how typed columns are to be read."""
-    from duckplets.sources.statement import TypedCells
+def result_of(reader: Database, statement: str, table: pa.Table, where: str) -> pa.Table:
+    """Return what a statement makes of a table named ``input``.
 
-    fields = [field for field in table.schema if field.name not in _OWN]
-    return TypedCells(tuple(_shape(field.type) for field in fields))
+    Raises:
+        SourceError: DuckDB refuses it.
+    """
+    try:
+        with reader.registered(input=table):
+            return reader.arrow(statement)
+    except QueryError as error:
+        raise SourceError(f"{where}: {error}") from error
+
+
+def _shapes(schema: pa.Schema) -> tuple[str, ...]:
+    """Return how the columns c0, c1, … are to be read."""
+    kinds = {field.name: field.type for field in schema}
+    places = range(sum(name.startswith("c") for name in kinds))
+    return tuple("both" if f"l{i}" in kinds else _shape(kinds[f"c{i}"]) for i in places)
 
 
 def gather(pieces: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.Table]:

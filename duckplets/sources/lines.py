@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from duckplets.errors import QueryError, SourceError
-from duckplets.sources.feed import gather, run
+from duckplets.errors import SourceError
+from duckplets.queries import query
+from duckplets.sources.feed import gather, result_of, run
 from duckplets.sources.mapping import PARTS, TEXTS, Mapped, match, require_texts, unknown
 
 if TYPE_CHECKING:
     from duckplets.database import Database
-    from duckplets.sources.statement import Cells
 
 _BLOCK = 16 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -38,18 +38,15 @@ def json_rows(
     keys.check_parts()
     if first is None:
         return iter(())
-    rows = run(reader, mapping, chain([first], tables), keys.cells, where)
+    values = (keys.values(table) for table in chain([first], tables))
+    rows = run(reader, mapping, values, where)
     return chain(rows, keys.check_all())
 
 
 def _judged(reader: Database, tables: Iterable[pa.Table], where: str) -> Iterator[pa.Table]:
     """Yield the tables with a column that says what each line is."""
     for table in tables:
-        try:
-            with reader.registered(input=table):
-                kinds = reader.table("sources/kinds")
-        except QueryError as error:
-            raise SourceError(f"{where}: {error}") from error
+        kinds = result_of(reader, query("sources/kinds"), table, where)
         yield table.append_column("kind", kinds["kind"])
 
 
@@ -71,23 +68,21 @@ class _Keys:
         """Look for names not met yet among a table's keys."""
         if self.seen and len(self._found) == len(self._mapping.names()):
             return
-        try:
-            with self._reader.registered(input=table):
-                keys = self._reader.run("sources/keys")
-        except QueryError as error:
-            raise SourceError(f"{self._where}: {error}") from error
-        self.seen = list(dict.fromkeys([*self.seen, *(key for (key,) in keys)]))
+        found = result_of(self._reader, query("sources/keys"), table, self._where)
+        self.seen = list(dict.fromkeys([*self.seen, *found["key"].to_pylist()]))
         for name in self._mapping.names():
             places = match(name, self.seen)
             if places and name not in self._found:
                 self._found[name] = self.seen[places[0]]
 
-    def cells(self, table: pa.Table) -> Cells:
-        """Return where each name's value is in the objects of a table."""
-        from duckplets.sources.statement import JsonCells
+    def values(self, table: pa.Table) -> pa.Table:
+        """Return the values of a table's objects, one column for each name of the mapping."""
+        from duckplets.sources.json_values import values_statement
 
         self.learn(table)
-        return JsonCells(tuple(self._found.get(name, name) for name in self._mapping.names()))
+        keys = tuple(self._found.get(name, name) for name in self._mapping.names())
+        statement = values_statement(self._mapping.parts(), keys)
+        return result_of(self._reader, statement, table, self._where)
 
     def check_parts(self) -> None:
         """Refuse a text or id none of whose columns is there at the start: a slip of the pen."""

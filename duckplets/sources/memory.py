@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.sources.feed import pick, rows_of, typed
+from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.lines import json_rows, line_batch
 from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import Rows
@@ -69,7 +69,7 @@ class MemorySource(Mapped):
             batches = records.to_batches()
         pieces = (pick(batch, places) for batch in batches)
         total = None if isinstance(records, pa.RecordBatchReader) else records.num_rows
-        return Rows(rows_of(reader, self, pieces, typed, _WHERE), self.defaults(), total)
+        return Rows(rows_of(reader, self, pieces, _WHERE), self.defaults(), total)
 
 
 def _pieces(records: Iterator[Any]) -> Iterator[pa.RecordBatch]:

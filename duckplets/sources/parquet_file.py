@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from duckplets.sources import paths
-from duckplets.sources.feed import pick, rows_of, typed
+from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import MAX_BYTES, Rows
 
@@ -54,7 +54,7 @@ class ParquetSource(Mapped):
             for piece in _pieces(file, names)
         )
         where = self.uri or ""
-        return Rows(rows_of(reader, self, pieces, typed, where), self.defaults(), total)
+        return Rows(rows_of(reader, self, pieces, where), self.defaults(), total)
 
 
 def _opened(file: Path) -> pq.ParquetFile:

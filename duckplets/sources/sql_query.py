@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from duckplets.errors import QueryError, SourceError
 from duckplets.queries import query
-from duckplets.sources.feed import pick, rows_of, typed
+from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import Rows
 
@@ -54,7 +54,7 @@ class SqlSource(Mapped):
             scan.close()
             raise
         pieces = scan.pieces(self.query, places)
-        return Rows(rows_of(reader, self, pieces, typed, "query"), self.defaults())
+        return Rows(rows_of(reader, self, pieces, "query"), self.defaults())
 
 
 class _Scan:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources.dated_path import path_date
-from duckplets.sources.feed import rows_of, typed
+from duckplets.sources.feed import rows_of
 from duckplets.sources.mapping import Mapped, check_trust
 from duckplets.sources.rows import MAX_BYTES, Rows
 
@@ -88,7 +88,7 @@ class TextFileSource:
         if not files:
             raise SourceError(f"{folder} has no file that matches {self.pattern!r}")
         pieces = self._pieces(folder, files)
-        rows = rows_of(reader, _MAPPING, pieces, typed, str(folder))
+        rows = rows_of(reader, _MAPPING, pieces, str(folder))
         return Rows(rows, "dated" if self.date else "roles", len(files))
 
     def _pieces(self, folder: Path, files: list[PurePosixPath]) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 -- the same source, or of the same taxonomy[0], whose date is nearest to the anchor's plus some
 -- days. Equally near ones: the smaller record id. The record itself is never its own nearest,
 -- so the two dates on either side and two records of each date are looked at.
+-- Parameters: $source.
 WITH candidates AS (
     SELECT DISTINCT slot.record_key, slot.record_id, slot.date, unnest([
         'source:' || slot.source, 'taxonomy:' || slot.taxonomy[1]

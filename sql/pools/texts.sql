@@ -1,6 +1,6 @@
 -- The pool of a text recipe: every window its selector matches, by anchor. The recipe fills in
 -- anchor_condition and unit_key. It comes after pools/members.
--- Parameters: $source, $split, $version.
+-- Parameters: $source.
 -- Rows: one an anchor, by record_key and chunk_key.
 WITH anchors AS (
     SELECT slot.record_key, slot.chunk_key, slot.text_hash

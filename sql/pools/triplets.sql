@@ -2,7 +2,7 @@
 -- What the recipe fills in: names ending in _condition, _terms or _columns, unit_key, and for
 -- some strategies and selectors the parts pairs, class_texts, doubtful_negatives and positives.
 -- It comes after pools/members.
--- Parameters: $source, $split, $version, $negatives (how many a sample has).
+-- Parameters: $source, $negatives (how many a sample has).
 -- Rows: one an anchor, by record_key and chunk_key.
 -- Every window the anchor selector matches. The class says which negatives suit it.
 WITH anchors AS (

@@ -1,0 +1,75 @@
+"""The pieces of SQL that the statements of sources are put together from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp, parse_one
+
+from duckplets.queries import query
+
+Parts = tuple[tuple[str, tuple[str, ...]], ...]
+"""For every part of a mapping its columns."""
+
+# Everything that is whitespace to Python's str.isspace; RE2's \s knows ASCII only.
+_FILLED = (
+    r"[^\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
+    r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
+)
+
+
+def names_of(parts: Parts) -> tuple[str, ...]:
+    """Return every name of a mapping's parts, once, in order."""
+    return tuple(dict.fromkeys(name for _, given in parts for name in given))
+
+
+def kept() -> exp.Select:
+    """Return a SELECT of the columns that every level hands on."""
+    return exp.select(*(exp.column(name, quoted=True) for name in ("row", "fault", "modified")))
+
+
+def each(
+    value: exp.Expression, values: exp.Expression, condition: exp.Expression | None = None
+) -> exp.Expression:
+    """Return ``[value FOR x IN values IF condition]``."""
+    loop = exp.Comprehension(this=value, expression=exp.to_identifier("x"), iterator=values)
+    if condition is not None:
+        loop.set("condition", condition)
+    return exp.Array(expressions=[loop])
+
+
+def section(role: str, heading: exp.Expression, text: exp.Expression) -> exp.Expression:
+    """Return one section."""
+    return struct(role=exp.Literal.string(role), heading=heading, text=text)
+
+
+def struct(**fields: exp.Expression) -> exp.Expression:
+    """Return ``{'name': value, …}``."""
+    named: Iterable[exp.Expression] = (
+        exp.PropertyEQ(this=exp.to_identifier(name), expression=value)
+        for name, value in fields.items()
+    )
+    return exp.Struct(expressions=list(named))
+
+
+def filled(value: exp.Expression) -> exp.Expression:
+    """Return whether a text has anything but whitespace."""
+    return call("regexp_matches", value, exp.Literal.string(_FILLED))
+
+
+def as_text(value: exp.Expression) -> exp.Expression:
+    """Return a value cast to text."""
+    return exp.cast(value, "VARCHAR")
+
+
+def call(function: str, *arguments: exp.Expression) -> exp.Expression:
+    """Return a call of a function by this very name."""
+    # Anonymous, so that sqlglot prints the name as it is and leaves JSON pointers alone.
+    return exp.Anonymous(this=function, expressions=list(arguments))
+
+
+def statement(name: str) -> exp.Select:
+    """Return the named statement, parsed."""
+    tree = parse_one(query(name), dialect="duckdb")
+    assert isinstance(tree, exp.Select), name  # noqa: S101 - a fact about our own file
+    return tree
