@@ -49,13 +49,16 @@ def chunk(database: Database, chunking: Chunking) -> int:
 
     Nothing is done when they are the current ones: then every section has its chunks.
     """
-    current = current_chunking(database)
-    if chunking.fingerprint() == fingerprint(database):
+    # Not current_chunking: that refuses a tokenizer file that has changed, or is gone.
+    before, after = fingerprint(database), chunking.fingerprint()
+    if before == after and chunking.tokenizer is None:
         return 0
-    recount = chunking.tokenizer is not None or current.tokenizer is not None
+    recount = chunking.tokenizer is not None or before["tokenizer"] is not None
     with database.transaction():
-        settings = chunking.to_json() | {"fingerprint": chunking.fingerprint()}
+        settings = chunking.to_json() | {"fingerprint": after}
         database.run("chunks/set_settings", {"value": json.dumps(settings)})
+        if before == after:
+            return 0  # the tokenizer file may have moved
         first_key = next_key(database, "chunk")
         database.run("chunks/clear")
         done = last = 0

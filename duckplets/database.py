@@ -149,7 +149,7 @@ class Database:
         try:
             yield
         finally:
-            for name in tables:
+            for name in tables.keys() & self._feeds.keys():
                 self._feeds[name].table = None
 
     @contextmanager
@@ -166,6 +166,7 @@ class Database:
                 self._connection.execute("ROLLBACK")
             except duckdb.Error:
                 pass  # a failed COMMIT has rolled back already; the first error is the story
+            self._feeds.clear()  # names registered inside were rolled back as well
             raise
 
 

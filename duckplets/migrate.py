@@ -28,7 +28,13 @@ def create(path: Path, kind: Kind) -> None:
             migrate(database, kind)
         finally:
             database.close()
-        os.replace(aside, path)
+        try:
+            # A link, unlike a rename, never replaces what another process has made meanwhile.
+            os.link(aside, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
         aside.with_name(aside.name + ".wal").unlink(missing_ok=True)

@@ -204,9 +204,9 @@ def exact_weights(weights: Sequence[float]) -> tuple[int, ...]:
     """Return integers in the exact ratio of the weights as written (1.009 is 1009/1000).
 
     Ratios whose integers would add up to more than 2^44 are rounded to that precision: at
-    position 10^12 that moves a count by less than a tenth of a sample.
+    position 10^12 that moves a count by less than a tenth of a sample a leaf.
     """
-    exact = [Fraction(repr(w)) if isinstance(w, float) else Fraction(w) for w in weights]
+    exact = [Fraction(repr(float(w))) if isinstance(w, float) else Fraction(w) for w in weights]
     total = sum(exact)
     common = 1
     for fraction in exact:

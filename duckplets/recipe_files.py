@@ -1,4 +1,4 @@
-"""Recipes files: TOML, or the same tables as JSON.
+"""Recipes as plain dicts, and files of them: TOML, or the same tables as JSON.
 
 A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields of the recipes::
 
@@ -21,16 +21,26 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from duckplets.errors import RecipeError, nearest
-from duckplets.recipes import TextRecipe, TripletRecipe, from_dict
+from duckplets.recipes import (
+    ARGUMENTS,
+    Selector,
+    SelectorKind,
+    SqlStrategy,
+    TextRecipe,
+    TripletRecipe,
+    check_choice,
+)
 
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["load_recipes"]
+__all__ = ["from_dict", "load_recipes", "to_dict"]
 
 _KINDS = ("triplet", "text")
 
@@ -52,6 +62,87 @@ def load_recipes(path: str | PathLike[str]) -> list[TripletRecipe | TextRecipe]:
     except RecipeError as error:
         raise RecipeError(f"{file}: {error}") from error
     return recipes
+
+
+def to_dict(recipe: TripletRecipe | TextRecipe) -> dict[str, Any]:
+    """Return a recipe as plain values fit for JSON and TOML; what is None is left out."""
+    plain: dict[str, Any] = {"kind": "triplet" if isinstance(recipe, TripletRecipe) else "text"}
+    for field in fields(recipe):
+        value = getattr(recipe, field.name)
+        if isinstance(value, Selector):
+            plain[field.name] = _selector_to_dict(value)
+        elif isinstance(value, SqlStrategy):
+            plain[field.name] = {"sql": value.condition}
+        elif value is not None:
+            plain[field.name] = list(value) if isinstance(value, tuple) else value
+    return plain
+
+
+def from_dict(d: Mapping[str, Any]) -> TripletRecipe | TextRecipe:
+    """Return the recipe of a dict: what ``to_dict`` made, or a table of a recipes file.
+
+    Raises:
+        RecipeError: A key is unknown or missing, or a value is wrong; the message names both.
+    """
+    if not isinstance(d, Mapping):
+        raise RecipeError(f"a recipe must be a table of keys and values, not {d!r}")
+    what = f"recipe {d.get('name')!r}"
+    check_choice(f"{what}: kind", d.get("kind"), ("triplet", "text"))
+    made = TripletRecipe if d["kind"] == "triplet" else TextRecipe
+    known = {field.name: field.default is MISSING for field in fields(made)}
+    _check_keys(what, d, ["kind", *known])
+    for name, required in known.items():
+        if required and name not in d:
+            raise RecipeError(f"{what}: {name} is missing")
+    values = {}
+    for key, value in d.items():
+        try:
+            values[key] = _from_plain(key, value)
+        except RecipeError as error:
+            raise RecipeError(f"{what}: {key}: {error}") from error
+    del values["kind"]
+    return made(**values)
+
+
+def _from_plain(key: str, value: Any) -> Any:
+    if key in ("anchor", "positive", "negative", "selector"):
+        return _selector_from(value)
+    if key == "strategy" and isinstance(value, Mapping):
+        _check_keys("table", value, ["sql"])
+        return SqlStrategy(value.get("sql", ""))
+    return value
+
+
+def _selector_to_dict(selector: Selector) -> dict[str, Any]:
+    argument = ARGUMENTS.get(selector.kind)
+    plain: dict[str, Any] = {selector.kind: getattr(selector, argument) if argument else True}
+    return plain if selector.where is None else {**plain, "where": selector.where}
+
+
+def _selector_from(value: Any) -> Selector:
+    """Read ``{role = "anchor", where = "…"}`` or, in short, ``"role:anchor"``."""
+    if isinstance(value, str):
+        kind, colon, text = value.partition(":")
+        whole = text.removeprefix("-").isdecimal() and len(text) < 20
+        value = {kind: (int(text) if whole else text) if colon else kind == "any_section"}
+    if not isinstance(value, Mapping):
+        raise RecipeError(f'write {{ role = "anchor" }} or "role:anchor", not {value!r}')
+    _check_keys("selector", value, [*get_args(SelectorKind), "where"])
+    kinds = [key for key in value if key != "where"]
+    if len(kinds) != 1:
+        raise RecipeError(f"one of {', '.join(get_args(SelectorKind))} is wanted, not {value!r}")
+    kind = kinds[0]
+    if kind == "any_section" and value[kind] is not True:
+        raise RecipeError(f"any_section is true or left out, not {value[kind]!r}")
+    argument = {ARGUMENTS[kind]: value[kind]} if kind in ARGUMENTS else {}
+    return Selector(kind, where=value.get("where"), **argument)
+
+
+def _check_keys(what: str, found: Mapping[str, Any], known: list[str]) -> None:
+    for key in found:
+        if key not in known:
+            hint = nearest(str(key), known)
+            raise RecipeError(f"{what}: unknown key {key!r}{hint}; keys: {', '.join(known)}")
 
 
 def _parsed(file: Path) -> Any:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from duckplets.database import Database
 from duckplets.errors import RecipeError, nearest
+from duckplets.recipe_files import from_dict, to_dict
 from duckplets.recipes import (
     TextRecipe,
     TripletRecipe,
     default_recipes,
     derived_text_recipes,
-    from_dict,
     long_section_recipe,
-    to_dict,
 )
 
 Recipe = TripletRecipe | TextRecipe

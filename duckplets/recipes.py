@@ -8,8 +8,7 @@ checked as it is made, conditions included, and nothing here touches a database.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -29,13 +28,11 @@ __all__ = [
     "any_section",
     "default_recipes",
     "derived_text_recipes",
-    "from_dict",
     "long_section_recipe",
     "near_date",
     "position",
     "role",
     "sql",
-    "to_dict",
 ]
 
 Role = Literal["anchor", "context"]
@@ -43,7 +40,7 @@ SelectorKind = Literal["role", "position", "any_section", "near_date"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch"]
 Per = Literal["record", "chunk"]
 
-_ARGUMENTS = {"role": "role", "position": "index", "near_date": "days"}
+ARGUMENTS = {"role": "role", "position": "index", "near_date": "days"}
 _LONGEST_NAME = 200
 _MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is still one to DuckDB
 _SUFFIXES = ("_anchor", "_positive", "_negative")  # of the text recipes derived from a triplet's
@@ -68,16 +65,16 @@ class Selector:
     where: str | None = None
 
     def __post_init__(self) -> None:
-        _check_choice("selector kind", self.kind, get_args(SelectorKind))
+        check_choice("selector kind", self.kind, get_args(SelectorKind))
         if self.kind == "role":
-            _check_choice("selector role", self.role, get_args(Role))
+            check_choice("selector role", self.role, get_args(Role))
         if self.kind == "position" and not _is_integer(self.index, least=0):
             raise RecipeError(f"selector position must be 0, 1, 2, …, not {self.index!r}")
         if self.kind == "near_date" and not _is_integer(self.days, least=-_MOST):
             raise RecipeError(f"selector near_date must be a number of days, not {self.days!r}")
-        for argument in _ARGUMENTS.values():
+        for argument in ARGUMENTS.values():
             value = getattr(self, argument)
-            if value is not None and argument != _ARGUMENTS.get(self.kind):
+            if value is not None and argument != ARGUMENTS.get(self.kind):
                 raise RecipeError(f"selector {self.kind} takes no {argument}, but got {value!r}")
         if self.where is not None:
             where_condition(self.where)
@@ -166,7 +163,7 @@ class TripletRecipe:
         for slot in ("anchor", "positive", "negative"):
             _check_selector(f"{what}: {slot}", getattr(self, slot), near=slot != "anchor")
         if not isinstance(self.strategy, SqlStrategy):
-            _check_choice(f"{what}: strategy", self.strategy, get_args(StrategyName))
+            check_choice(f"{what}: strategy", self.strategy, get_args(StrategyName))
         if self.by != "random":
             raise RecipeError(f"{what}: by={self.by!r} does not exist yet; only 'random' does")
         same = self.allow_same_anchor_positive
@@ -210,7 +207,7 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
         return (to_context, to_anchor)
     if defaults == "text":
         return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
-    _check_choice("defaults", defaults, ("roles", "text", "dated"))
+    check_choice("defaults", defaults, ("roles", "text", "dated"))
     return (
         replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
         replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),
@@ -221,7 +218,7 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
 
 def long_section_recipe(role: str) -> TripletRecipe:
     """Return the recipe of two different windows of one record, for sections of a role."""
-    _check_choice("role", role, get_args(Role))
+    check_choice("role", role, get_args(Role))
     windows = Selector("role", role=cast("Role", role), where="kind = 'window'")
     return TripletRecipe("long_section", windows, windows, windows)
 
@@ -245,87 +242,6 @@ def derived_text_recipes(recipe: TripletRecipe) -> tuple[TextRecipe, ...]:
     )
 
 
-def to_dict(recipe: TripletRecipe | TextRecipe) -> dict[str, Any]:
-    """Return a recipe as plain values fit for JSON and TOML; what is None is left out."""
-    plain: dict[str, Any] = {"kind": "triplet" if isinstance(recipe, TripletRecipe) else "text"}
-    for field in fields(recipe):
-        value = getattr(recipe, field.name)
-        if isinstance(value, Selector):
-            plain[field.name] = _selector_to_dict(value)
-        elif isinstance(value, SqlStrategy):
-            plain[field.name] = {"sql": value.condition}
-        elif value is not None:
-            plain[field.name] = list(value) if isinstance(value, tuple) else value
-    return plain
-
-
-def from_dict(d: Mapping[str, Any]) -> TripletRecipe | TextRecipe:
-    """Return the recipe of a dict: what ``to_dict`` made, or a table of a recipes file.
-
-    Raises:
-        RecipeError: A key is unknown or missing, or a value is wrong; the message names both.
-    """
-    if not isinstance(d, Mapping):
-        raise RecipeError(f"a recipe must be a table of keys and values, not {d!r}")
-    what = f"recipe {d.get('name')!r}"
-    _check_choice(f"{what}: kind", d.get("kind"), ("triplet", "text"))
-    made = TripletRecipe if d["kind"] == "triplet" else TextRecipe
-    known = {field.name: field.default is MISSING for field in fields(made)}
-    _check_keys(what, d, ["kind", *known])
-    for name, required in known.items():
-        if required and name not in d:
-            raise RecipeError(f"{what}: {name} is missing")
-    values = {}
-    for key, value in d.items():
-        try:
-            values[key] = _from_plain(key, value)
-        except RecipeError as error:
-            raise RecipeError(f"{what}: {key}: {error}") from error
-    del values["kind"]
-    return made(**values)
-
-
-def _from_plain(key: str, value: Any) -> Any:
-    if key in ("anchor", "positive", "negative", "selector"):
-        return _selector_from(value)
-    if key == "strategy" and isinstance(value, Mapping):
-        _check_keys("table", value, ["sql"])
-        return SqlStrategy(value.get("sql", ""))
-    return value
-
-
-def _selector_to_dict(selector: Selector) -> dict[str, Any]:
-    argument = _ARGUMENTS.get(selector.kind)
-    plain: dict[str, Any] = {selector.kind: getattr(selector, argument) if argument else True}
-    return plain if selector.where is None else {**plain, "where": selector.where}
-
-
-def _selector_from(value: Any) -> Selector:
-    """Read ``{role = "anchor", where = "…"}`` or, in short, ``"role:anchor"``."""
-    if isinstance(value, str):
-        kind, colon, text = value.partition(":")
-        whole = text.removeprefix("-").isdecimal() and len(text) < 20
-        value = {kind: (int(text) if whole else text) if colon else kind == "any_section"}
-    if not isinstance(value, Mapping):
-        raise RecipeError(f'write {{ role = "anchor" }} or "role:anchor", not {value!r}')
-    _check_keys("selector", value, [*get_args(SelectorKind), "where"])
-    kinds = [key for key in value if key != "where"]
-    if len(kinds) != 1:
-        raise RecipeError(f"one of {', '.join(get_args(SelectorKind))} is wanted, not {value!r}")
-    kind = kinds[0]
-    if kind == "any_section" and value[kind] is not True:
-        raise RecipeError(f"any_section is true or left out, not {value[kind]!r}")
-    argument = {_ARGUMENTS[kind]: value[kind]} if kind in _ARGUMENTS else {}
-    return Selector(kind, where=value.get("where"), **argument)
-
-
-def _check_keys(what: str, found: Mapping[str, Any], known: list[str]) -> None:
-    for key in found:
-        if key not in known:
-            hint = nearest(str(key), known)
-            raise RecipeError(f"{what}: unknown key {key!r}{hint}; keys: {', '.join(known)}")
-
-
 def _check_common(recipe: TripletRecipe | TextRecipe, longest: int) -> str:
     """Check what both kinds have, make weight and sources uniform, and return who it is."""
     name, weight, instruction = recipe.name, recipe.weight, recipe.instruction
@@ -338,7 +254,7 @@ def _check_common(recipe: TripletRecipe | TextRecipe, longest: int) -> str:
     object.__setattr__(recipe, "sources", _sources(what, recipe.sources))
     if not (instruction is None or isinstance(instruction, str)):
         raise RecipeError(f"{what}: instruction must be text or None, not {instruction!r}")
-    _check_choice(f"{what}: per", recipe.per, get_args(Per))
+    check_choice(f"{what}: per", recipe.per, get_args(Per))
     return what
 
 
@@ -371,7 +287,7 @@ def _check_selector(what: str, selector: Any, *, near: bool) -> None:
         )
 
 
-def _check_choice(what: str, value: Any, choices: tuple[str, ...]) -> None:
+def check_choice(what: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
         hint = nearest(value, choices) if isinstance(value, str) else ""
         names = ", ".join(map(repr, choices))

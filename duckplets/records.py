@@ -75,11 +75,13 @@ def ingest(
     progress: Progress | None = None,
 ) -> IngestReport:
     """Read a source to its end and store its records; see ``Corpus.ingest``."""
-    name = _checked_name(name or source.default_name())
+    name = _checked_name(source.default_name() if name is None else name)
     if on_conflict not in get_args(OnConflict):
         choices = ", ".join(get_args(OnConflict))
         raise SourceError(f"on_conflict={on_conflict!r}: give one of {choices}")
-    trust = _checked_trust(trust if trust is not None else source.trust)
+    if trust is None and not isinstance(source.trust, str):
+        trust = source.trust  # a column of trusts is in the rows; the source has the default
+    trust = _checked_trust(trust)
     started = time.monotonic()
     reader = Database.reader()
     try:
@@ -298,15 +300,16 @@ def _commit_version(
     )
 
 
-def _checked_name(name: str) -> str:
-    if not name or "/" in name or not name.isprintable() or len(name) > 200:
+def _checked_name(name: Any) -> str:
+    fits = isinstance(name, str) and 0 < len(name) <= 200
+    if not fits or "/" in name or not name.isprintable():
         raise SourceError(f"source name {name!r}: give up to 200 printable characters without '/'")
-    return name
+    return str(name)
 
 
 def _checked_trust(trust: Any) -> float | None:
-    if trust is None or isinstance(trust, str):
-        return None  # a column of trusts: the source itself has the default
+    if trust is None:
+        return None
     if isinstance(trust, bool) or not isinstance(trust, int | float) or not 0 <= trust <= 1:
         raise SourceError(f"trust={trust!r}: give a number from 0 to 1")
     return float(trust)

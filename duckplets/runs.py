@@ -30,7 +30,7 @@ from duckplets.fetch import Fetcher, checked_columns
 from duckplets.order import ORDER_VERSION
 from duckplets.plan import Planner
 from duckplets.pools import PoolReader
-from duckplets.recipes import from_dict, to_dict
+from duckplets.recipe_files import from_dict, to_dict
 from duckplets.sampler import Kind, Remainder, RunSettings, Sampler
 
 Recipe = recipe_store.Recipe

@@ -9,7 +9,6 @@ is new.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,8 +39,8 @@ class SplitSettings:
         for name, ratio in ratios.items():
             if isinstance(ratio, bool) or not isinstance(ratio, int | float):
                 raise SplitError(f"{name}={ratio!r}: give a number from 0 to 1")
-            if not math.isfinite(ratio) or ratio < 0:
-                raise SplitError(f"{name}={ratio!r}: a ratio cannot be negative or infinite")
+            if not 0 <= ratio <= 1 + 1e-9:
+                raise SplitError(f"{name}={ratio!r}: a ratio lies between 0 and 1")
         if abs(sum(ratios.values()) - 1) > 1e-9:
             raise SplitError(
                 f"train={self.train}, validation={self.validation}, test={self.test} add up to "

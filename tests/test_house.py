@@ -87,7 +87,10 @@ def needs(name: str) -> set[str]:
 
 LAYERS = [["errors", "queries"], ["database"], ["(stages)"], ["sampler", "runs"], ["corpus"]]
 TOP = ["cli", "demo", "testing", "torch"]  # and the package itself
-PURE = ["chunking", "compile", "conditions", "mixture", "order", "recipes", "windows"]
+PURE = [
+    *("chunking", "compile", "condition_rules", "conditions"),
+    *("mixture", "order", "recipes", "windows"),
+]
 
 
 def layer(name: str) -> int:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckplets.errors import RecipeError
-from duckplets.recipe_files import load_recipes
+from duckplets.recipe_files import from_dict, load_recipes, to_dict
 from duckplets.recipes import (
     Selector,
     TextRecipe,
@@ -22,13 +22,11 @@ from duckplets.recipes import (
     any_section,
     default_recipes,
     derived_text_recipes,
-    from_dict,
     long_section_recipe,
     near_date,
     position,
     role,
     sql,
-    to_dict,
 )
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ ODD = st.text(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(pairs=st.lists(st.tuples(ODD, ODD), min_size=1, max_size=4))
 def test_any_text_comes_through_every_format(reader, pairs):
     with tempfile.TemporaryDirectory() as folder:  # DuckDB remembers a path it has read

@@ -56,7 +56,7 @@ def list_recipes(corpus: CORPUS) -> None:
         duckplets recipe list faq.duckdb
     """
     from duckplets.corpus import Corpus
-    from duckplets.recipes import to_dict
+    from duckplets.recipe_files import to_dict
 
     with Corpus(corpus, read_only=True) as opened:
         stored = [(recipe, "stored") for recipe in opened.recipes()]
@@ -72,7 +72,7 @@ def show(corpus: CORPUS, name: RECIPE) -> None:
         duckplets recipe show faq.duckdb anchor_context > recipes.toml
     """
     from duckplets.corpus import Corpus
-    from duckplets.recipes import to_dict
+    from duckplets.recipe_files import to_dict
 
     with Corpus(corpus, read_only=True) as opened:
         known = {r.name: r for r, _ in _defaults(opened)} | {r.name: r for r in opened.recipes()}

@@ -70,6 +70,4 @@ def call(function: str, *arguments: exp.Expression) -> exp.Expression:
 
 def statement(name: str) -> exp.Select:
     """Return the named statement, parsed."""
-    tree = parse_one(query(name), dialect="duckdb")
-    assert isinstance(tree, exp.Select), name  # noqa: S101 - a fact about our own file
-    return tree
+    return parse_one(query(name), into=exp.Select, dialect="duckdb")

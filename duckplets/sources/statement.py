@@ -179,12 +179,12 @@ def _list(place: int) -> exp.Expression:
 def _joined(sections: list[exp.Expression]) -> exp.Expression:
     """Return one list of sections and lists of sections."""
     runs: list[exp.Expression] = []
-    for section in sections:
-        if isinstance(section, exp.Array):
-            runs.append(section)
+    for part in sections:
+        if isinstance(part, exp.Array):
+            runs.append(part)
         elif runs and isinstance(runs[-1].expressions[0], exp.Struct):
-            runs[-1].append("expressions", section)
+            runs[-1].append("expressions", part)
         else:
-            runs.append(exp.Array(expressions=[section]))
+            runs.append(exp.Array(expressions=[part]))
     # list_concat copies every text, which takes as long as hashing them.
     return runs[0] if len(runs) == 1 else call("list_concat", *runs)

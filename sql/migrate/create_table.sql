@@ -5,4 +5,16 @@ CREATE TABLE IF NOT EXISTS schema_migrations (
     kind VARCHAR NOT NULL,
     checksum VARCHAR NOT NULL,
     applied_at TIMESTAMP NOT NULL
-)
+);
+
+COMMENT ON TABLE schema_migrations IS 'Which migrations made this file what it is';
+
+COMMENT ON COLUMN schema_migrations.number IS 'Counts from 1';
+
+COMMENT ON COLUMN schema_migrations.name IS 'File name without its suffix';
+
+COMMENT ON COLUMN schema_migrations.kind IS 'Of the file: corpus or state';
+
+COMMENT ON COLUMN schema_migrations.checksum IS 'SHA-256 of its text';
+
+COMMENT ON COLUMN schema_migrations.applied_at IS 'UTC'

@@ -1,0 +1,220 @@
+"""Measures ingest, sampling, first batches, saves and memory, beside Grain in the same run.
+
+    python benchmarks/run.py [--records 1000000] [--folder FOLDER] [--only NAME …]
+
+Each measurement is a process of its own, so that its peak memory is its own. Prints one JSON
+object; figures for the documentation are medians of several runs on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SECONDS = 6.0  # of measuring, after a warm-up
+
+
+def ingest_parquet(folder: Path, records: int) -> dict[str, float]:
+    return _ingest(folder, records, "parquet")
+
+
+def ingest_csv(folder: Path, records: int) -> dict[str, float]:
+    return _ingest(folder, records, "csv")
+
+
+def _ingest(folder: Path, records: int, kind: str) -> dict[str, float]:
+    import duckplets as dp
+
+    path = folder / f"{kind}.duckdb"
+    path.unlink(missing_ok=True)
+    sources = {"parquet": dp.ParquetSource, "csv": dp.CsvSource}
+    source = sources[kind](folder / f"{records}.{kind}", anchor="title", positive="body", id="id")
+    started = time.perf_counter()
+    with dp.Corpus(path) as corpus:
+        corpus.split()
+        corpus.ingest(source, name="text", progress=False)
+    seconds = time.perf_counter() - started
+    return {"records_per_s": records / seconds, "seconds": seconds, "file_mb": _mb(path)}
+
+
+def second_ingest(folder: Path, records: int) -> dict[str, float]:
+    import duckplets as dp
+
+    rows = [
+        {"id": f"new{i}", "title": f"title {i}", "body": f"{i} " + "a body of words " * 25}
+        for i in range(10_000)
+    ]
+    source = dp.MemorySource(rows, anchor="title", positive="body", id="id")
+    started = time.perf_counter()
+    with dp.Corpus(folder / "csv.duckdb") as corpus:
+        corpus.ingest(source, name="text", progress=False)
+    return {"seconds": time.perf_counter() - started}
+
+
+def first_batch(folder: Path, records: int) -> dict[str, float]:
+    started = time.perf_counter()
+    import duckplets as dp
+
+    with dp.Corpus(folder / "parquet.duckdb", read_only=True) as corpus:
+        sampler = corpus.sampler(batch_size=256)
+        next(sampler).to_pydict()
+        seconds = time.perf_counter() - started
+        for _ in range(10**7 // 256):
+            sampler.move(sampler.position + 256)
+        saved = []
+        for _ in range(20):
+            before = time.perf_counter()
+            sampler.save()
+            saved.append(time.perf_counter() - before)
+    return {"seconds": seconds, "save_ms": 1000 * sorted(saved)[10]}
+
+
+def resumed_batch(folder: Path, records: int) -> dict[str, float]:
+    started = time.perf_counter()
+    import duckplets as dp
+
+    with dp.resume(folder / "parquet.duckdb") as sampler:
+        next(sampler).to_pydict()
+        seconds = time.perf_counter() - started
+        return {"seconds": seconds, "position": sampler.position}
+
+
+def sample_256(folder: Path, records: int) -> dict[str, float]:
+    return _sample(folder, 256)
+
+
+def sample_32(folder: Path, records: int) -> dict[str, float]:
+    return _sample(folder, 32)
+
+
+def sample_small_memory(folder: Path, records: int) -> dict[str, float]:
+    return _sample(folder, 256, memory_limit="500MB")
+
+
+def sample_no_duplicates(folder: Path, records: int) -> dict[str, float]:
+    return _sample(folder, 256, no_duplicates=True)
+
+
+def _sample(
+    folder: Path, size: int, memory_limit: str | None = None, **more: Any
+) -> dict[str, float]:
+    import duckplets as dp
+
+    path = folder / "parquet.duckdb"
+    with dp.Corpus(path, read_only=True, memory_limit=memory_limit) as corpus:
+        sampler = corpus.sampler(batch_size=size, **more)
+        return _rate(lambda: next(sampler).to_pydict(), size)
+
+
+def grain_256(folder: Path, records: int) -> dict[str, float]:
+    return _grain(folder, records, 256)
+
+
+def grain_32(folder: Path, records: int) -> dict[str, float]:
+    return _grain(folder, records, 32)
+
+
+def _grain(folder: Path, records: int, size: int) -> dict[str, float]:
+    """A Grain pipeline over lists in memory: title, body of the row, body of a random row."""
+    import grain
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(folder / f"{records}.parquet")
+    titles, bodies = table["title"].to_pylist(), table["body"].to_pylist()
+
+    def triplet(i: int, rng: Any) -> dict[str, str]:
+        other = int(rng.integers(records - 1))
+        other += other >= i
+        return {"anchor": titles[i], "positive": bodies[i], "negative": bodies[other]}
+
+    def lists(rows: list[dict[str, str]]) -> dict[str, list[str]]:
+        return {column: [row[column] for row in rows] for column in rows[0]}
+
+    data = grain.MapDataset.range(records).seed(42).shuffle().repeat().random_map(triplet)
+    options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)  # the fastest here
+    batches = iter(data.batch(size, batch_fn=lists).to_iter_dataset(options))
+    return _rate(lambda: next(batches), size)
+
+
+def _rate(take: Callable[[], Any], size: int) -> dict[str, float]:
+    for _ in range(max(1, 200_000 // size)):
+        take()
+    count, cpu, started = 0, time.process_time(), time.perf_counter()
+    while time.perf_counter() - started < SECONDS:
+        take()
+        count += size
+    seconds = time.perf_counter() - started
+    return {"per_s": count / seconds, "per_cpu_s": count / (time.process_time() - cpu)}
+
+
+MEASUREMENTS: dict[str, Callable[[Path, int], dict[str, float]]] = {
+    f.__name__: f
+    for f in (
+        *(ingest_parquet, ingest_csv, second_ingest, first_batch, resumed_batch),
+        *(sample_256, sample_32, sample_small_memory, sample_no_duplicates),
+        *(grain_256, grain_32),
+    )
+}
+
+
+def _mb(path: Path) -> float:
+    return path.stat().st_size / 1e6
+
+
+def _one(name: str, folder: Path, records: int) -> None:
+    found = MEASUREMENTS[name](folder, records)
+    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({key: round(value, 3) for key, value in found.items()}))
+
+
+def _all(names: list[str], folder: Path, records: int) -> dict[str, Any]:
+    import duckdb
+
+    from text import write  # isort: skip
+
+    write(folder, records)
+    (folder / "parquet.state.duckdb").unlink(missing_ok=True)
+    results: dict[str, Any] = {
+        "records": records,
+        "python": platform.python_version(),
+        "duckdb": duckdb.__version__,
+        "cpus": os.cpu_count(),
+        "load_before": os.getloadavg()[0],
+    }
+    for name in names:
+        command = [sys.executable, __file__, "--one", name, "--folder", str(folder)]
+        done = subprocess.run(
+            [*command, "--records", str(records)], capture_output=True, text=True, check=False
+        )
+        lines = done.stdout.splitlines()
+        results[name] = json.loads(lines[-1]) if done.returncode == 0 else done.stderr[-500:]
+        print(name, results[name], file=sys.stderr)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "duckplets-bench")
+    parser.add_argument("--only", nargs="*", choices=MEASUREMENTS, default=list(MEASUREMENTS))
+    parser.add_argument("--one", choices=MEASUREMENTS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    if arguments.one:
+        _one(arguments.one, arguments.folder, arguments.records)
+    else:
+        print(json.dumps(_all(arguments.only, arguments.folder, arguments.records), indent=2))
+
+
+if __name__ == "__main__":
+    main()
