@@ -211,12 +211,11 @@ def _unit(pool: Negatives, targets: Integers) -> Integers:
     if len(pool.lows) == 1:
         return pool.lows[0] + targets
     place = np.searchsorted(pool.sums, targets, side="right") - 1
-    return pool.lows[place] + targets - pool.sums[place]
+    return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
 
 
 def _expand(starts: Integers, ends: Integers) -> Integers:
     """Return all integers of the given ranges, in order."""
     counts = ends - starts
     before = np.cumsum(counts) - counts
-    expanded: Integers = np.repeat(starts - before, counts) + np.arange(counts.sum())
-    return expanded
+    return np.asarray(np.repeat(starts - before, counts) + np.arange(counts.sum()), np.int64)

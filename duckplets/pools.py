@@ -131,8 +131,8 @@ class PoolReader:
         if isinstance(compiled.recipe, TextRecipe):
             anchors = _anchors(rows, np.zeros(rows.num_rows, np.int64), compiled.recipe.per)
             return Pool(compiled, anchors, None, None)
-        classes, index = np.unique(_words(rows, "class"), return_inverse=True)
-        anchors = _anchors(rows, index.astype(np.int64), compiled.recipe.per)
+        classes, index = _classes(_words(rows, "class"))
+        anchors = _anchors(rows, index, compiled.recipe.per)
         listed = self._list(compiled, "positives")
         positives = _positives(anchors, listed, self._banned(compiled))
         negatives = self._negatives(compiled, classes, rows, listed)
@@ -205,6 +205,14 @@ class PoolReader:
 def pair_hashes(records: Integers, hashes: Words) -> Words:
     """Return one word for each (record, text): what ``Negatives.illegal`` is made of."""
     return mix(hashes ^ mix(records.astype(np.uint64)))
+
+
+def _classes(words: Words) -> tuple[Words, Integers]:
+    """Return the distinct classes and which of them each window has."""
+    if words[0] == words[-1] and words.min() == words.max():  # one class, mostly: skip the sort
+        return words[:1], np.zeros(len(words), np.int64)
+    classes, index = np.unique(words, return_inverse=True)
+    return classes, index.astype(np.int64)
 
 
 def _anchors(rows: pa.Table, classes: Integers, per: str) -> Anchors:

@@ -26,7 +26,7 @@ from duckplets.errors import (
     StateMismatchError,
     nearest,
 )
-from duckplets.fetch import Fetcher, checked_columns
+from duckplets.fetch import ChunkIndex, Fetcher, checked_columns
 from duckplets.order import ORDER_VERSION
 from duckplets.plan import Planner
 from duckplets.pools import PoolReader
@@ -171,7 +171,7 @@ def _sampler(
         kind=settings.kind,
         negatives=settings.negatives,
         columns=settings.columns,
-        chunking=settings.chunking,
+        index=ChunkIndex(database, settings.chunking),
     )
     return Sampler(settings, planner, fetcher, state_path)
 

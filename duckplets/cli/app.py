@@ -107,27 +107,28 @@ def boundary() -> Iterator[None]:
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except KeyboardInterrupt:
-        _leave(INTERRUPTED, "interrupted")
+        _give_up_stdout()  # whoever reads it may wait for us
+        say("interrupted")
+        raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
-        _leave(READER_GONE)
+        _give_up_stdout()
+        raise SystemExit(READER_GONE) from None
     except Exception as error:
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError:
+            _give_up_stdout()
         if _debug:
             raise
-        _leave(1, f"error: {_one_line(error)}")
+        say(f"error: {_one_line(error)}")
+        raise SystemExit(1) from error
 
 
-def _leave(code: int, message: str = "") -> None:
-    """Say why, and exit; what stdout still holds is given up if it cannot be written."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError:
-        # Python would try again at exit, fail, and print a traceback of its own.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if message:
-        say(message)
-    raise SystemExit(code)
+def _give_up_stdout() -> None:
+    """Lose what stdout still holds: Python would try to write it at exit, and print a traceback."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _one_line(error: Exception) -> str:

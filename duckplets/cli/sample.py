@@ -125,6 +125,8 @@ def _check(
         raise typer.BadParameter("--tag names a checkpoint: give --resume or --save with it")
     if out is not None and out.suffix.lower() not in (".jsonl", ".parquet"):
         raise typer.BadParameter(f"--out {out}: give FILE.jsonl or FILE.parquet")
+    if out is not None and not out.parent.is_dir():
+        raise typer.BadParameter(f"--out {out}: there is no folder {out.parent}")
 
 
 def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
--- What else can be known of requested windows (Arrow: request, chunk_key).
+-- What else can be known of requested windows (Arrow asked: request, chunk_key).
 -- Rows: by request.
 SELECT
     records.record_id,
@@ -9,8 +9,8 @@ SELECT
     records.trust,
     records.date,
     records.meta
-FROM requests
-JOIN chunks ON chunks.chunk_key = requests.chunk_key
+FROM asked
+JOIN chunks ON chunks.chunk_key = asked.chunk_key
 JOIN sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
-ORDER BY requests.request
+ORDER BY asked.request
