@@ -49,14 +49,16 @@ class CompiledPool:
     own_positive: bool
     unbounded: bool
 
-    def sql(self, part: Part = "pool") -> str:
-        """Return the statement that yields a part, in DuckDB's dialect."""
-        return _statement(self.recipe, part)
+    def sql(self, part: Part = "pool", *, staged: bool = False) -> str:
+        """Return the statement that yields a part, in DuckDB's dialect.
 
-    def parameters_of(self, part: Part = "pool") -> dict[str, Any]:
+        A staged one takes the first step, ``members``, from the table ``stage`` makes.
+        """
+        return _statement(self.recipe, part, staged=staged)
+
+    def parameters_of(self, part: Part = "pool", *, staged: bool = False) -> dict[str, Any]:
         """Return the parameters of that statement."""
-        used = _parameters(self.sql(part))
-        return {name: value for name, value in self.parameters.items() if name in used}
+        return bound(self.sql(part, staged=staged), self.parameters)
 
     def runnable(self, part: Part = "pool") -> str:
         """Return the statement with its parameters written in, for the duckdb CLI."""
@@ -102,26 +104,51 @@ def _parameters(sql: str) -> frozenset[str]:
     return frozenset(p.name for p in parse_one(sql, dialect="duckdb").find_all(exp.Placeholder))
 
 
+def stage(recipes: Iterable[Recipe]) -> str:
+    """Return the statement that makes a table of what the pools of some recipes look at."""
+    from sqlglot import exp
+
+    needed = {"chunk_key", "record_key", "text_hash", "source"}
+    for recipe in recipes:
+        tree = _tree(recipe, "pool", staged=True)
+        needed |= {c.name for c in tree.find_all(exp.Column) if c.table == "slot"}
+    members = _parsed("pools/members").ctes[0].this
+    members.set("expressions", [e for e in members.expressions if e.alias_or_name in needed])
+    table = _parsed("pools/stage")
+    table.set("expression", members)
+    statement: str = table.sql(dialect="duckdb", pretty=True)
+    return statement
+
+
+def bound(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the parameters that a statement has."""
+    return {name: value for name, value in parameters.items() if name in _parameters(sql)}
+
+
 @lru_cache(maxsize=512)
-def _statement(recipe: Recipe, part: Part) -> str:
+def _statement(recipe: Recipe, part: Part, *, staged: bool) -> str:
+    statement: str = _tree(recipe, part, staged=staged).sql(dialect="duckdb", pretty=True)
+    return statement
+
+
+def _tree(recipe: Recipe, part: Part, *, staged: bool) -> exp.Expression:
     if isinstance(recipe, TextRecipe):
         fills = {
             "anchor_condition": _selector(recipe.selector),
             "unit_key": _column("chunk_key" if recipe.per == "chunk" else "record_key"),
         }
         ends = {"counts": "pools/text_counts", "anchors": "pools/text_anchors"}
-        tree = _assemble("pools/texts", [], fills, ends.get(part))
-    else:
-        comparison = _comparison(recipe)
-        parts = [*_positive_parts(recipe), *comparison.parts]
-        fills = _triplet_fills(recipe) | comparison.fills
-        tree = _assemble(
-            "pools/triplets", parts, fills, None if part == "pool" else f"pools/{part}"
-        )
-    return tree.sql(dialect="duckdb", pretty=True)
+        return _assemble("pools/texts", [], fills, ends.get(part), staged=staged)
+    comparison = _comparison(recipe)
+    parts = [*_positive_parts(recipe), *comparison.parts]
+    fills = _triplet_fills(recipe) | comparison.fills
+    end = None if part == "pool" else f"pools/{part}"
+    return _assemble("pools/triplets", parts, fills, end, staged=staged)
 
 
-def _assemble(base: str, parts: Iterable[str], fills: _Fills, end: str | None) -> exp.Expression:
+def _assemble(
+    base: str, parts: Iterable[str], fills: _Fills, end: str | None, *, staged: bool
+) -> exp.Expression:
     """Chain members, the base and the parts, swap the last step and fill in the names."""
     from sqlglot import exp
 
@@ -134,7 +161,8 @@ def _assemble(base: str, parts: Iterable[str], fills: _Fills, end: str | None) -
         chain |= {cte.alias: cte for cte in _parsed(name).ctes}
     if end is not None:
         tree = _parsed(end)
-    ctes = [*_parsed("pools/members").ctes, *(chain[alias] for alias in order)]
+    members = [] if staged else _parsed("pools/members").ctes
+    ctes = [*members, *(chain[alias] for alias in order)]
     used = _used(tree, ctes)
     tree.set("with_", exp.With(expressions=[cte for cte in ctes if cte.alias in used]))
     return _filled(tree, fills)

@@ -8,13 +8,15 @@ the same negatives, are read once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from duckplets.compile import CompiledPool, Part
+from duckplets.compile import CompiledPool, Part, bound, stage
 from duckplets.database import Database
 from duckplets.errors import EmptyPoolError, RecipeError
 from duckplets.order import Integers, Words, mix
@@ -106,15 +108,25 @@ class Pool:
 
 
 class PoolReader:
-    """Reads pools, keeping lists that come again.
+    """Reads the pools of one split and version, keeping lists that come again.
 
     Args:
         database: The corpus.
+        pools: All that will be read: what they look at is joined once, for all of them.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, pools: Sequence[CompiledPool]) -> None:
+        self._database = database.cursor()
         self._lists: dict[tuple[str, str], pa.Table] = {}
+        statement = stage(pool.recipe for pool in pools)
+        self._database.rows(statement, bound(statement, pools[0].parameters))
+
+    def __enter__(self) -> PoolReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.run("pools/unstage")
+        self._database.close()
 
     def read(self, compiled: CompiledPool) -> Pool:
         """Read a pool.
@@ -134,26 +146,23 @@ class PoolReader:
         classes, index = _classes(_words(rows, "class"))
         anchors = _anchors(rows, index, compiled.recipe.per)
         listed = self._list(compiled, "positives")
-        positives = _positives(anchors, listed, self._banned(compiled))
+        banned = self._list(compiled, "same") if pc.sum(rows["same"]).as_py() else None
+        positives = _positives(anchors, listed, banned)
         negatives = self._negatives(compiled, classes, rows, listed)
         return Pool(compiled, anchors, positives, negatives)
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
         """Return how many records (or windows) have which reason not to be in the pool."""
-        return dict(self._database.rows(compiled.sql("counts"), compiled.parameters_of("counts")))
+        parameters = compiled.parameters_of("counts", staged=True)
+        return dict(self._database.rows(compiled.sql("counts", staged=True), parameters))
 
     def _list(self, compiled: CompiledPool, part: Part) -> pa.Table:
-        sql, parameters = compiled.sql(part), compiled.parameters_of(part)
+        sql = compiled.sql(part, staged=True)
+        parameters = compiled.parameters_of(part, staged=True)
         name = (sql, repr(sorted(parameters.items())))
         if name not in self._lists:
             self._lists[name] = self._database.arrow(sql, parameters)
         return self._lists[name]
-
-    def _banned(self, compiled: CompiledPool) -> pa.Table | None:
-        recipe = compiled.recipe
-        if isinstance(recipe, TextRecipe) or recipe.allow_same_anchor_positive:
-            return None
-        return self._list(compiled, "same")
 
     def _negatives(
         self, compiled: CompiledPool, classes: Words, rows: pa.Table, positives: pa.Table
@@ -182,7 +191,7 @@ class PoolReader:
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
         classes, groups = self._database.rows(
-            compiled.sql("sizes"), compiled.parameters_of("sizes")
+            compiled.sql("sizes", staged=True), compiled.parameters_of("sizes", staged=True)
         )[0]
         if classes * groups > _MOST_COMPARISONS:
             raise RecipeError(

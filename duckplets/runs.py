@@ -125,38 +125,11 @@ def resume_run(
 def _sampler(
     database: Database, settings: RunSettings, state_path: Path, optional: set[tuple[str, str]]
 ) -> Sampler:
-    reader = PoolReader(database)
-    streams = []
-    kept: dict[str, list[dict[str, Any]]] = {}
-    for source, definitions in settings.recipes.items():
-        kept[source] = []
-        if settings.weights[source] == 0:
-            continue
-        for definition in definitions:
-            recipe = from_dict(definition)
-            if recipe.weight == 0:
-                continue
-            compiled = compile_pool(
-                recipe,
-                source=source,
-                split=settings.split,
-                version=settings.corpus_version,
-                negatives=settings.negatives,
-            )
-            try:
-                pool = reader.read(compiled)
-            except EmptyPoolError:
-                if (source, recipe.name) in optional:
-                    continue
-                raise
-            kept[source].append(definition)
-            streams.append(Stream(source, pool, settings.seed, settings.negatives))
-        if not kept[source]:
-            raise EmptyPoolError(
-                f"source {source!r} has no recipe to draw by; give one for it, or give the "
-                f"source weight 0 in mixture="
-            )
-    settings = replace(settings, recipes=kept)
+    streams = _streams(database, settings, optional)
+    drawn = {
+        name: [to_dict(s.recipe) for s in streams if s.source == name] for name in settings.recipes
+    }
+    settings = replace(settings, recipes=drawn)
     planner = Planner(
         streams,
         settings.weights,
@@ -174,6 +147,43 @@ def _sampler(
         index=ChunkIndex(database, settings.chunking),
     )
     return Sampler(settings, planner, fetcher, state_path)
+
+
+def _streams(
+    database: Database, settings: RunSettings, optional: set[tuple[str, str]]
+) -> list[Stream]:
+    """Read the pools of all recipes that can be drawn."""
+    compiled = []
+    for source, weight in settings.weights.items():
+        recipes = [from_dict(d) for d in settings.recipes[source]] if weight else []
+        recipes = [recipe for recipe in recipes if recipe.weight]
+        if weight and not recipes:
+            raise EmptyPoolError(
+                f"source {source!r} has no recipe to draw by; give one for it, or give the "
+                f"source weight 0 in mixture="
+            )
+        compiled += [
+            compile_pool(
+                recipe,
+                source=source,
+                split=settings.split,
+                version=settings.corpus_version,
+                negatives=settings.negatives,
+            )
+            for recipe in recipes
+        ]
+    streams = []
+    with PoolReader(database, compiled) as reader:
+        for pool in compiled:
+            source = pool.parameters["source"]
+            try:
+                read = reader.read(pool)
+            except EmptyPoolError:
+                if (source, pool.recipe.name) in optional:
+                    continue
+                raise
+            streams.append(Stream(source, read, settings.seed, settings.negatives))
+    return streams
 
 
 def _overridden(settings: RunSettings, overrides: Mapping[str, Any]) -> RunSettings:

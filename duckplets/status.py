@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets import recipe_store, records, splits, state
 from duckplets.chunks import fingerprint as chunking_of
-from duckplets.compile import compile_pool
+from duckplets.compile import CompiledPool, compile_pool
 from duckplets.database import Database
 from duckplets.pools import PoolReader
 
@@ -53,25 +53,26 @@ def _pools(database: Database) -> list[dict[str, Any]]:
     """Count, for every source, split and recipe, the anchors and what is left out, by reason."""
     version = records.current_version(database)
     max_tokens = chunking_of(database)["max_tokens"]
-    reader = PoolReader(database)
     pools = []
     for split in splits.SPLITS:
         resolved = recipe_store.resolve(
             database, None, kind="triplets", split=split, version=version, max_tokens=max_tokens
         )
-        for of_source in resolved:
-            for recipe in of_source.recipes:
-                compiled = compile_pool(
-                    recipe, source=of_source.source, split=split, version=version
-                )
-                counts = reader.count(compiled)
-                pools.append(
-                    {
-                        "source": of_source.source,
-                        "split": split,
-                        "recipe": recipe.name,
-                        "anchors": counts.pop(None, 0),
-                        "left_out": counts,
-                    }
-                )
+        compiled = [
+            compile_pool(recipe, source=of_source.source, split=split, version=version)
+            for of_source in resolved
+            for recipe in of_source.recipes
+        ]
+        pools += _counted(database, compiled) if compiled else []
     return pools
+
+
+def _counted(database: Database, compiled: list[CompiledPool]) -> list[dict[str, Any]]:
+    rows = []
+    with PoolReader(database, compiled) as reader:
+        for pool in compiled:
+            counts = reader.count(pool)
+            where = {name: pool.parameters[name] for name in ("source", "split")}
+            found = {"anchors": counts.pop(None, 0), "left_out": counts}
+            rows.append(where | {"recipe": pool.recipe.name} | found)
+    return rows

@@ -11,10 +11,11 @@ from duckplets.corpus import Corpus
 from duckplets.sampler import Sampler
 from duckplets.sources import MemorySource
 
-_WORDS = (
-    "river bridge stone window garden letter winter paper silver copper engine harbour market "
-    "valley cotton candle mirror ladder basket anchor timber pepper violin"
-).split()
+_WORDS = [
+    *("river", "bridge", "stone", "window", "garden", "letter", "winter", "paper", "silver"),
+    *("copper", "engine", "harbour", "market", "valley", "cotton", "candle", "mirror"),
+    *("ladder", "basket", "anchor", "timber", "pepper", "violin"),
+]
 
 
 def toy_corpus(

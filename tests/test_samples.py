@@ -150,7 +150,9 @@ def test_triplets_follow_the_rules(
             check_epochs(sampler, windows, case, pool, may, slots)
             if negatives == 1:
                 corpus.add_recipe(recipe)
-                counts = PoolReader(corpus._database).count(corpus._compiled("r", None, "train"))
+                compiled = corpus._compiled("r", None, "train")
+                with PoolReader(corpus._database, [compiled]) as reader:
+                    counts = reader.count(compiled)
                 assert counts.pop(None) == len(pool)
                 assert counts == dict(reasons)
                 listed = corpus.pool("r")

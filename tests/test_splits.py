@@ -40,7 +40,11 @@ def split_of(seed: int, key: str, ratios: Ratios) -> str:
 def records(count: int, start: int = 0) -> list[dict[str, str | None]]:
     """Records of which some are of a group."""
     return [
-        {"id": f"r{i}", "text": f"text {i}", "group": GROUPS[i % 11] if i % 11 < 6 else f"g{i % 40}"}
+        {
+            "id": f"r{i}",
+            "text": f"text {i}",
+            "group": GROUPS[i % 11] if i % 11 < 6 else f"g{i % 40}",
+        }
         if i % 3 == 0
         else {"id": f"é{i}\U0001f600", "text": f"text {i}"}
         for i in range(start, start + count)
@@ -266,9 +270,7 @@ def test_settings_outlive_the_process(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_wrong_settings_are_refused(
-    filled: dp.Corpus, wrong: dict[str, Any], message: str
-) -> None:
+def test_wrong_settings_are_refused(filled: dp.Corpus, wrong: dict[str, Any], message: str) -> None:
     before = stored(filled)
     with pytest.raises(dp.SplitError, match=message) as caught:
         filled.split(**wrong, reassign=True)

@@ -118,7 +118,7 @@ def sql(
         if not explain:
             print(statement)
             return
-        for plan in opened.sql(f"EXPLAIN {statement}")["explain_value"].to_pylist():
+        for plan in opened.sql(" ".join(("EXPLAIN", statement)))["explain_value"].to_pylist():
             print(plan)
 
 

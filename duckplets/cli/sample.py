@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.cli import jsonlines
+from duckplets.cli import jsonlines, output
 from duckplets.cli.app import CORPUS, say
 from duckplets.cli.inputs import names
+from duckplets.errors import StateMismatchError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from duckplets.batch import Batch
     from duckplets.corpus import Recipe
     from duckplets.sampler import Sampler
-
-_ROW_GROUP = 16_384
-
-Write = Callable[["pa.Table"], None]
 
 
 def sample(
@@ -106,6 +99,8 @@ def sample(
         else:
             given |= {"recipes": _recipes(recipes), "mixture": _weights(mixture), "run": run}
             sampler = opened.sampler(**given)
+            if save:
+                _refuse_clash(sampler, corpus, tag)
         batches = _batches(sampler, steps)
         if out is None:
             _print(batches)
@@ -123,10 +118,29 @@ def _check(
         raise typer.BadParameter("--resume goes on with the run's own --recipes and --mixture")
     if tag is not None and not (resume or save):
         raise typer.BadParameter("--tag names a checkpoint: give --resume or --save with it")
-    if out is not None and out.suffix.lower() not in (".jsonl", ".parquet"):
+    if out is not None and out.suffix.lower() not in output.SUFFIXES:
         raise typer.BadParameter(f"--out {out}: give FILE.jsonl or FILE.parquet")
     if out is not None and not out.parent.is_dir():
         raise typer.BadParameter(f"--out {out}: there is no folder {out.parent}")
+
+
+def _refuse_clash(sampler: Sampler, corpus: Path, tag: str | None) -> None:
+    """Refuse a name or a tag that is taken now, not after hours of writing."""
+    from duckplets import state
+
+    path, run = state.state_path(corpus), sampler.settings.run
+    tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == run]
+    if tag is not None and tag in tags:
+        raise StateMismatchError(f"{path} has run {run!r} tagged {tag!r} already; give another tag")
+    if tags:
+        saved, _ = state.load(path, run, tags[0])
+        try:
+            state.refuse_mismatch(saved.fingerprint, sampler.settings.fingerprint())
+        except StateMismatchError as error:
+            raise StateMismatchError(
+                f"{path} has another run {run!r}: {error}. Give another --run, or forget that "
+                f"one: duckplets cursor reset {corpus} --run {run}"
+            ) from None
 
 
 def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:
@@ -151,61 +165,13 @@ def _write(sampler: Sampler, batches: Iterator[Batch], out: Path) -> None:
         say(f"no samples to write: {out} is left as it is")
         return
     samples = 0
-    with _file(out) as write, bar(None, sys.stderr) as advance:
+    with output.tables_to(out) as write, bar(None, sys.stderr) as advance:
         for batch in chain([first], batches):
             write(batch.table)
             samples += len(batch)
             if advance:
                 advance(samples, None)
     say(f"wrote {samples:,} samples to {out}, up to step {sampler.step}")
-
-
-@contextmanager
-def _file(out: Path) -> Iterator[Write]:
-    """Open what takes tables; the file has its name only when it is whole."""
-    aside = out.with_name(f".{out.name}.{os.getpid()}.new")
-    try:
-        with (_parquet if out.suffix.lower() == ".parquet" else _json_lines)(aside) as write:
-            yield write
-        os.replace(aside, out)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-@contextmanager
-def _json_lines(path: Path) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8", newline="\n") as stream:
-        yield lambda table: jsonlines.write_rows(table, stream)
-
-
-@contextmanager
-def _parquet(path: Path) -> Iterator[Write]:
-    """Write row groups of thousands of samples, not one a batch."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    held: list[pa.Table] = []
-    writer: pq.ParquetWriter | None = None
-
-    def flush() -> None:
-        nonlocal writer
-        if held:
-            table = pa.concat_tables(held)
-            writer = writer or pq.ParquetWriter(path, table.schema)
-            writer.write_table(table)
-            held.clear()
-
-    def write(table: pa.Table) -> None:
-        held.append(table)
-        if sum(part.num_rows for part in held) >= _ROW_GROUP:
-            flush()
-
-    try:
-        yield write
-        flush()
-    finally:
-        if writer is not None:
-            writer.close()
 
 
 def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:

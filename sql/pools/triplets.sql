@@ -147,6 +147,7 @@ verdicts AS (
         anchors.chunk_key,
         anchors.text_hash,
         anchors.class,
+        coalesce(same_texts.same, 0) AS same,
         positive_counts.positives - coalesce(same_texts.same, 0) AS positives,
         CASE
             WHEN positive_counts.positives IS NULL THEN 'no positive'

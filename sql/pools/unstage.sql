@@ -1,0 +1,2 @@
+-- Drop the table of pools/stage.
+DROP TABLE members

@@ -1,0 +1,470 @@
+"""Killed at random moments (kill -9): files open, ingests are whole or absent, saves survive.
+
+A *nursery*, this file run as a script, imports the package once and forks a child a round; the
+child opens the files, works and tells what it has completed, until it is killed. DuckDB is first
+opened after the fork: its threads do not come along.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import duckplets as dp
+from duckplets import doctor, sources, state
+from duckplets.corpus import Corpus
+from duckplets.errors import DuckpletsError
+
+ROOT = Path(__file__).parent.parent
+ROUNDS = 50
+RECORDS = 2_000  # an ingest: of two sections, in three batches
+BATCH = 16  # samples a step
+CHUNKING = dp.Chunking(max_tokens=12, overlap=(2,), summary_tokens=6)
+
+
+# ---- in the child
+
+
+def tell(*what: object) -> None:
+    os.write(1, f"{' '.join(map(str, what))}\n".encode())
+
+
+def rows(version: int) -> sources.MemorySource:
+    """Return what the ingest of a version stores: new records, then others in their place."""
+    family = (version + 1) // 2
+    records = [
+        {
+            "id": f"{family}-{i}",
+            "title": f"title {version} {i}",
+            "body": " ".join(f"w{(i * k) % 97}" for k in range(1, 40)) + f" {version} {i}",
+        }
+        for i in range(RECORDS)
+    ]
+    return dp.MemorySource(records, id="id", anchor="title", positive="body")
+
+
+def ingest(path: Path, times: int | None = None) -> None:
+    """Ingest one version after the other, and open the file anew after every second."""
+    sources.feed.MAX_ROWS = RECORDS // 3 + 1
+    tell("ready")
+    for _ in count() if times is None else range(times):
+        with Corpus(path) as corpus:
+            for _ in range(2):
+                report = corpus.ingest(
+                    rows(corpus.version + 1), name="s", on_conflict="replace", progress=False
+                )
+                tell(report.version)
+
+
+def save(path: Path, saves: int | None = None) -> None:
+    """Take a batch and save, again and again, from where the last save was."""
+    with Corpus(path, read_only=True) as corpus:
+        try:
+            sampler = corpus.resume(prefetch=0)
+        except dp.StateMismatchError:  # no save was completed
+            sampler = corpus.sampler(batch_size=BATCH, prefetch=0)
+        tell("ready", sampler.position)
+        for _ in count() if saves is None else range(saves):
+            next(sampler)
+            sampler.save()
+            tell(sampler.position)
+
+
+def create(path: Path) -> None:
+    """Create a corpus."""
+    tell("ready")
+    Corpus(path).close()
+    tell("created")
+
+
+def hold(path: Path, how: str) -> None:
+    """Keep a file open."""
+    read_only = how == "read"
+    with Corpus(path, read_only=read_only) if how != "state" else state._open_to_read(path):
+        tell("ready")
+        signal.pause()
+
+
+def fill(path: Path, room: int) -> None:
+    """Ingest by the command line, where no file may grow beyond a size."""
+    from duckplets.cli import main
+
+    os.dup2(1, 2)  # what is said goes to the parent
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+    main(["ingest", str(path), str(path.with_name("more.csv")), "--text", "text"])
+
+
+JOBS: dict[str, Callable[..., None]] = {
+    job.__name__: job for job in (ingest, save, create, hold, fill)
+}
+
+
+def nursery() -> None:
+    """Fork a child for every line of input, and tell its end."""
+    for line in sys.stdin:
+        job, path, *numbers = line.split("\t")
+        child = os.fork()
+        if child == 0:
+            tell("child", os.getpid())
+            code = 0
+            try:
+                given = [int(n) if n.strip().isdigit() else n.strip() for n in numbers]
+                JOBS[job](Path(path.strip()), *given)
+            except SystemExit as left:
+                code = int(left.code or 0)
+            except BaseException as error:
+                tell("error", repr(error))
+                code = 99
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+        tell("end", os.waitstatus_to_exitcode(status))
+
+
+# ---- in the tests
+
+
+class Child:
+    """A child at work; what it tells is read line by line."""
+
+    def __init__(self, process: subprocess.Popen[str], job: str, *arguments: object) -> None:
+        assert process.stdin
+        assert process.stdout
+        print(job, *arguments, sep="\t", file=process.stdin, flush=True)
+        self._lines = process.stdout
+        self.told: list[str] = []
+        self.code: int | None = None
+        word, pid = self._lines.readline().split()
+        assert word == "child"
+        self.pid = int(pid)
+
+    def first(self) -> str:
+        """Return the next line it tells."""
+        return self._lines.readline().strip()
+
+    def kill(self) -> list[str]:
+        os.kill(self.pid, signal.SIGKILL)
+        told = self.end()
+        assert self.code == -signal.SIGKILL, told
+        return told
+
+    def leave(self) -> None:
+        """Kill it if it still lives: its test has failed."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.end()
+
+    def end(self) -> list[str]:
+        """Wait for its end, and return what it told until then."""
+        for line in self._lines:
+            if line.startswith("end "):
+                self.code = int(line.split()[1])
+                return self.told
+            self.told.append(line.strip())
+        raise AssertionError(f"the nursery is gone after {self.told}")
+
+
+Start = Callable[..., Child]
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Start]:
+    """Start a job in a child: ``start("ingest", path)``."""
+    with subprocess.Popen(
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        children: list[Child] = []
+
+        def started(job: str, *arguments: object) -> Child:
+            if children and children[-1].code is None:
+                children[-1].leave()
+            children.append(Child(process, job, *arguments))
+            return children[-1]
+
+        yield started
+        if children and children[-1].code is None:
+            children[-1].leave()
+
+
+def seconds_of(start: Start, job: str, *arguments: object) -> float:
+    """Return how long a job takes from its first line to its end, when nobody kills it."""
+    child = start(job, *arguments)
+    child.first()
+    began = time.monotonic()
+    child.end()
+    assert child.code == 0, child.told
+    return time.monotonic() - began
+
+
+def sound(path: Path) -> None:
+    """Check that a corpus and its state file open and keep every promise of the schema."""
+    assert [check.what for check in doctor.corpus(path) if not check.ok] == []
+
+
+PER_VERSION = """
+    SELECT
+        v.version,
+        (SELECT count(*) FROM records WHERE added_version = v.version) AS added,
+        (SELECT count(*) FROM records WHERE removed_version = v.version) AS removed,
+        (
+            SELECT count(*) FROM sections JOIN records USING (record_key)
+            WHERE added_version = v.version
+        ) AS sections,
+        (
+            SELECT count(*) FROM chunks JOIN records USING (record_key)
+            WHERE added_version = v.version
+        ) AS chunks,
+        (
+            SELECT count(*) FROM splits JOIN records USING (record_key)
+            WHERE added_version = v.version
+        ) AS splits,
+        (v.report->>'added')::BIGINT AS reported
+    FROM corpus_versions AS v ORDER BY v.version
+"""
+TOTALS = """
+    SELECT
+        (SELECT count(*) FROM records) AS added,
+        (SELECT count(*) FROM sections) AS sections,
+        (SELECT count(*) FROM chunks) AS chunks,
+        (SELECT count(*) FROM splits) AS splits,
+        (SELECT count(*) FROM sources) AS sources
+"""
+
+
+def whole(corpus: dp.Corpus, chunks: int) -> None:
+    """Check that every version is there with all its rows, and nothing else is."""
+    versions = corpus.sql(PER_VERSION).to_pylist()
+    for number, version in enumerate(versions, 1):
+        assert version == {
+            "version": number,
+            "added": RECORDS,
+            "removed": RECORDS if number % 2 == 0 else 0,
+            "sections": 2 * RECORDS,
+            "chunks": chunks,
+            "splits": RECORDS,
+            "reported": RECORDS,
+        }
+    [totals] = corpus.sql(TOTALS).to_pylist()
+    assert totals.pop("sources") == min(1, len(versions))
+    assert totals == {name: sum(version[name] for version in versions) for name in totals}
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus with settings and nothing in it."""
+    path = tmp_path_factory.mktemp("empty") / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        corpus.split()
+        corpus.chunk(CHUNKING)
+    return path
+
+
+def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path: Path) -> None:
+    draw = random.Random(1)
+    path = tmp_path / "first.duckdb"
+    shutil.copy(empty, path)
+    longest = seconds_of(start, "ingest", path, 1)
+    with dp.Corpus(path) as corpus:
+        chunks = len(corpus.sql("FROM chunks")) // 2
+        whole(corpus, chunks)
+    versions = []
+    for number in range(ROUNDS):
+        if number % 10 == 0:  # files that stay small, so that rounds stay short
+            known = 0
+            path = tmp_path / f"c{number}.duckdb"
+            shutil.copy(empty, path)
+        child = start("ingest", path)
+        assert child.first() == "ready"
+        time.sleep(draw.uniform(0, longest))
+        told = [int(line) for line in child.kill()]
+        assert told == list(range(known + 1, known + 1 + len(told)))
+        if number % 2:
+            sound(path)
+        with dp.Corpus(path, read_only=bool(number % 3)) as corpus:
+            # One that was committed may not have been told yet.
+            assert corpus.version in (known + len(told), known + len(told) + 1)
+            known = corpus.version
+            whole(corpus, chunks)
+        versions.append(known)
+    assert max(versions) > 1
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    path = tmp_path / "toy.duckdb"
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(rows(1), name="s")
+        corpus.split()
+    return path
+
+
+def test_a_killed_save_leaves_the_last_one(start: Start, toy: Path) -> None:
+    draw = random.Random(2)
+    longest = seconds_of(start, "save", toy, 3)
+    state_path = state.state_path(toy)
+    state_path.unlink()
+    saved, empties = 0, 0
+    for number in range(ROUNDS):
+        if number % 5 == 0:  # the first save creates the file
+            for file in toy.parent.glob("toy.state*"):
+                file.unlink()
+            saved = 0
+        child = start("save", toy)
+        assert child.first() == f"ready {saved}"
+        time.sleep(draw.uniform(0, longest))
+        told = [saved, *map(int, child.kill())]
+        assert told == list(range(saved, saved + BATCH * len(told), BATCH))
+        if len(told) == 1 and saved == 0:
+            empties += 1
+            if not cursors(state_path):
+                continue
+        run, cursor = state.load(state_path, "default")
+        assert run.kind == "triplets"
+        # One that was committed may not have been told yet.
+        assert cursor.position in (told[-1], told[-1] + BATCH)
+        assert cursor.step * BATCH == cursor.position
+        assert len(cursors(state_path)) == 1
+        saved = cursor.position
+        if number % 2:
+            sound(toy)
+    assert empties < ROUNDS
+    with dp.resume(toy) as resumed, dp.Corpus(toy, read_only=True) as corpus:
+        assert resumed.position == saved
+        expected = corpus.sampler(batch_size=BATCH).batch_at(resumed.step)
+        assert next(resumed).table.equals(expected.table)
+
+
+def cursors(path: Path) -> list[dict[str, Any]]:
+    """Return the saves in a state file; none if it is not there."""
+    return state.cursors(path)
+
+
+def test_a_killed_creation_leaves_no_file_or_a_whole_one(start: Start, tmp_path: Path) -> None:
+    draw = random.Random(3)
+    longest = seconds_of(start, "create", tmp_path / "first.duckdb")
+    for number in range(ROUNDS):
+        path = tmp_path / f"c{number}.duckdb"
+        child = start("create", path)
+        assert child.first() == "ready"
+        time.sleep(draw.uniform(0, longest))
+        os.kill(child.pid, signal.SIGKILL)
+        told = child.end()  # it may have ended before
+        assert path.exists() or not told
+        if path.exists():
+            with dp.Corpus(path, read_only=True) as corpus:
+                assert corpus.version == 0
+    with dp.Corpus(path) as corpus:  # what a killed creation left lying does not matter
+        assert corpus.ingest(rows(1)).added == RECORDS
+    sound(path)
+
+
+# ---- several processes at once
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_the_file_of_a_writer_is_locked(start: Start, toy: Path, read_only: bool) -> None:
+    child = start("hold", toy, "write")
+    assert child.first() == "ready"
+    with pytest.raises(dp.CorpusLockedError, match=f"process {child.pid}") as told:
+        dp.Corpus(toy, read_only=read_only)
+    assert str(toy) in str(told.value)
+    child.kill()
+    dp.Corpus(toy, read_only=read_only).close()
+
+
+def test_readers_share_a_file(start: Start, toy: Path) -> None:
+    child = start("hold", toy, "read")
+    assert child.first() == "ready"
+    with dp.Corpus(toy, read_only=True) as corpus, dp.Corpus(toy, read_only=True) as other:
+        sampler = corpus.sampler(batch_size=BATCH)
+        assert next(sampler).table.equals(next(other.sampler(batch_size=BATCH)).table)
+        assert sampler.save().exists()  # the state file is another
+    with pytest.raises(dp.CorpusLockedError, match=f"process {child.pid}.*read_only=True"):
+        dp.Corpus(toy)
+    child.kill()
+
+
+def test_a_save_waits_for_who_looks_at_the_state_file(
+    start: Start, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dp.Corpus(toy, read_only=True) as corpus:
+        sampler = corpus.sampler(batch_size=BATCH)
+        path = sampler.save()
+        next(sampler)
+        child = start("hold", path, "state")
+        assert child.first() == "ready"
+        assert state.load(path, "default")[1].position == 0  # looking goes on meanwhile
+        with monkeypatch.context() as patch:
+            patch.setattr("duckplets.database._LOCK_PATIENCE", 0.1)
+            with pytest.raises(dp.CorpusLockedError, match=f"process {child.pid}"):
+                sampler.save()
+        assert state.load(path, "default")[1].position == 0
+        leaving = threading.Timer(0.2, os.kill, [child.pid, signal.SIGKILL])
+        leaving.start()
+        sampler.save()
+        leaving.join()
+        child.end()
+        assert state.load(path, "default")[1].position == BATCH
+
+
+# ---- a full disk
+
+
+@pytest.mark.parametrize(
+    ("records", "room"), [(1_000, 20_000), (1_000, 200_000), (60_000, 2_000_000), (10, 0)]
+)
+def test_a_full_disk_leaves_the_corpus_as_it_was(
+    start: Start, toy: Path, records: int, room: int
+) -> None:
+    """A file that may not grow fails as one on a full disk does: in a write."""
+    lines = [f'"text {i} {"word " * 40}"' for i in range(records)]
+    toy.with_name("more.csv").write_text("\n".join(["text", *lines]) + "\n")
+    with dp.Corpus(toy, read_only=True) as corpus:
+        before = corpus.version, corpus.sql("FROM section_texts ORDER BY ALL")
+    child = start("fill", toy, room)
+    told = child.end()
+    assert child.code == 1
+    assert len(told) == 1, told
+    assert "ile too large" in told[0]
+    assert "Traceback" not in told[0]
+    with dp.Corpus(toy, read_only=True) as corpus:
+        assert (corpus.version, corpus.sql("FROM section_texts ORDER BY ALL")) == before
+    sound(toy)
+    with dp.Corpus(toy) as corpus:
+        source = dp.CsvSource(toy.with_name("more.csv"), text="text")
+        assert corpus.ingest(source).added == records
+
+
+def test_a_folder_one_may_not_write_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    folder.chmod(0o500)
+    try:
+        if os.access(folder, os.W_OK):
+            pytest.skip("this user may write everywhere")
+        with pytest.raises(DuckpletsError, match="closed"):
+            dp.Corpus(folder / "c.duckdb")
+    finally:
+        folder.chmod(0o700)
+    assert list(folder.iterdir()) == []
+
+
+if __name__ == "__main__":
+    nursery()
