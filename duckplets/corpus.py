@@ -191,7 +191,7 @@ class Corpus:
         """Return the pool of a recipe: one row an anchor.
 
         Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its windows) and, for triplet
-        recipes, ``positives`` (how many it can be paired with, at least).
+        recipes, ``positives`` (windows its positive is taken from).
         """
         compiled = self._compiled(name, source, split)
         return self._database.arrow(compiled.sql(), compiled.parameters_of())

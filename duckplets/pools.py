@@ -146,7 +146,9 @@ class PoolReader:
         classes, index = _classes(_words(rows, "class"))
         anchors = _anchors(rows, index, compiled.recipe.per)
         listed = self._list(compiled, "positives")
-        banned = self._list(compiled, "same") if pc.sum(rows["same"]).as_py() else None
+        # Of a single positive the pool knows already that it has another text than the anchor.
+        several = pc.max(rows["positives"]).as_py() > 1
+        banned = self._list(compiled, "same") if several else None
         positives = _positives(anchors, listed, banned)
         negatives = self._negatives(compiled, classes, rows, listed)
         return Pool(compiled, anchors, positives, negatives)

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ import pytest
 import duckplets as dp
 from duckplets import doctor, sources, state
 from duckplets.corpus import Corpus
+from duckplets.database import Database
 from duckplets.errors import DuckpletsError
 
 ROOT = Path(__file__).parent.parent
@@ -43,7 +44,7 @@ def tell(*what: object) -> None:
     os.write(1, f"{' '.join(map(str, what))}\n".encode())
 
 
-def rows(version: int) -> sources.MemorySource:
+def rows(version: int, size: int = RECORDS) -> sources.MemorySource:
     """Return what the ingest of a version stores: new records, then others in their place."""
     family = (version + 1) // 2
     records = [
@@ -52,7 +53,7 @@ def rows(version: int) -> sources.MemorySource:
             "title": f"title {version} {i}",
             "body": " ".join(f"w{(i * k) % 97}" for k in range(1, 40)) + f" {version} {i}",
         }
-        for i in range(RECORDS)
+        for i in range(size)
     ]
     return dp.MemorySource(records, id="id", anchor="title", positive="body")
 
@@ -93,8 +94,7 @@ def create(path: Path) -> None:
 
 def hold(path: Path, how: str) -> None:
     """Keep a file open."""
-    read_only = how == "read"
-    with Corpus(path, read_only=read_only) if how != "state" else state._open_to_read(path):
+    with closing(Database.open(path, read_only=how == "read")):
         tell("ready")
         signal.pause()
 
@@ -114,7 +114,11 @@ JOBS: dict[str, Callable[..., None]] = {
 
 
 def nursery() -> None:
-    """Fork a child for every line of input, and tell its end."""
+    """Fork a child for every line of input, and tell its end.
+
+    None is reaped before the nursery ends: no other process can get the number of one that is
+    to be killed.
+    """
     for line in sys.stdin:
         job, path, *numbers = line.split("\t")
         child = os.fork()
@@ -130,8 +134,8 @@ def nursery() -> None:
                 tell("error", repr(error))
                 code = 99
             os._exit(code)
-        _, status = os.waitpid(child, 0)
-        tell("end", os.waitstatus_to_exitcode(status))
+        ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        tell("end", ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
 
 
 # ---- in the tests
@@ -156,16 +160,9 @@ class Child:
         return self._lines.readline().strip()
 
     def kill(self) -> list[str]:
+        """Kill it, unless it has ended, and return what it told until then."""
         os.kill(self.pid, signal.SIGKILL)
-        told = self.end()
-        assert self.code == -signal.SIGKILL, told
-        return told
-
-    def leave(self) -> None:
-        """Kill it if it still lives: its test has failed."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        self.end()
+        return self.end()
 
     def end(self) -> list[str]:
         """Wait for its end, and return what it told until then."""
@@ -194,13 +191,13 @@ def start() -> Iterator[Start]:
 
         def started(job: str, *arguments: object) -> Child:
             if children and children[-1].code is None:
-                children[-1].leave()
+                children[-1].kill()  # its test has failed
             children.append(Child(process, job, *arguments))
             return children[-1]
 
         yield started
         if children and children[-1].code is None:
-            children[-1].leave()
+            children[-1].kill()  # its test has failed
 
 
 def seconds_of(start: Start, job: str, *arguments: object) -> float:
@@ -294,6 +291,7 @@ def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path:
         assert child.first() == "ready"
         time.sleep(draw.uniform(0, longest))
         told = [int(line) for line in child.kill()]
+        assert child.code == -signal.SIGKILL
         assert told == list(range(known + 1, known + 1 + len(told)))
         if number % 2:
             sound(path)
@@ -310,7 +308,7 @@ def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path:
 def toy(tmp_path: Path) -> Path:
     path = tmp_path / "toy.duckdb"
     with dp.Corpus(path) as corpus:
-        corpus.ingest(rows(1), name="s")
+        corpus.ingest(rows(1, 200), name="s")
         corpus.split()
     return path
 
@@ -330,6 +328,7 @@ def test_a_killed_save_leaves_the_last_one(start: Start, toy: Path) -> None:
         assert child.first() == f"ready {saved}"
         time.sleep(draw.uniform(0, longest))
         told = [saved, *map(int, child.kill())]
+        assert child.code == -signal.SIGKILL
         assert told == list(range(saved, saved + BATCH * len(told), BATCH))
         if len(told) == 1 and saved == 0:
             empties += 1
@@ -364,8 +363,8 @@ def test_a_killed_creation_leaves_no_file_or_a_whole_one(start: Start, tmp_path:
         child = start("create", path)
         assert child.first() == "ready"
         time.sleep(draw.uniform(0, longest))
-        os.kill(child.pid, signal.SIGKILL)
-        told = child.end()  # it may have ended before
+        told = child.kill()
+        assert child.code in (0, -signal.SIGKILL)
         assert path.exists() or not told
         if path.exists():
             with dp.Corpus(path, read_only=True) as corpus:
@@ -408,7 +407,7 @@ def test_a_save_waits_for_who_looks_at_the_state_file(
         sampler = corpus.sampler(batch_size=BATCH)
         path = sampler.save()
         next(sampler)
-        child = start("hold", path, "state")
+        child = start("hold", path, "read")
         assert child.first() == "ready"
         assert state.load(path, "default")[1].position == 0  # looking goes on meanwhile
         with monkeypatch.context() as patch:

@@ -1,7 +1,6 @@
--- What a sampler draws anchors from: the windows of the pool, with the number of positives that
--- have their very text.
+-- What a sampler draws anchors from: the windows of the pool.
 -- Rows: by record_key and chunk_key.
-SELECT record_key, chunk_key, text_hash, class, same
+SELECT record_key, chunk_key, text_hash, class, positives
 FROM verdicts
 WHERE reason IS NULL
 ORDER BY record_key, chunk_key

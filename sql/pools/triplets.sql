@@ -32,19 +32,16 @@ pairs AS (
     WHERE FALSE
 ),
 
-positive_counts AS (
-    SELECT record_key, count(*) AS positives
+-- The texts an anchor's record can take its positive from: only the first and the last matter,
+-- for if they are one, they all are.
+positive_texts AS (
+    SELECT
+        record_key,
+        count(*) AS positives,
+        min(text_hash) AS first_text,
+        max(text_hash) AS last_text
     FROM positives
     GROUP BY record_key
-),
-
--- A positive with the anchor's very text (the anchor itself, often) is no positive.
-same_texts AS (
-    SELECT anchors.chunk_key, count(*) AS same
-    FROM anchors
-    JOIN positives USING (record_key, text_hash)
-    WHERE same_condition
-    GROUP BY anchors.chunk_key
 ),
 
 -- Texts found in one group only: they differ from group to group, so they can be added up.
@@ -147,16 +144,19 @@ verdicts AS (
         anchors.chunk_key,
         anchors.text_hash,
         anchors.class,
-        coalesce(same_texts.same, 0) AS same,
-        positive_counts.positives - coalesce(same_texts.same, 0) AS positives,
+        positive_texts.positives,
         CASE
-            WHEN positive_counts.positives IS NULL THEN 'no positive'
-            WHEN positive_counts.positives = same_texts.same THEN 'same text'
+            WHEN positive_texts.positives IS NULL THEN 'no positive'
+            -- A positive with the anchor's very text (the anchor itself, often) is none.
+            WHEN
+                same_condition
+                AND positive_texts.first_text = anchors.text_hash
+                AND positive_texts.last_text = anchors.text_hash
+                THEN 'same text'
             WHEN doubts.class IS NOT NULL AND resolved.class IS NULL THEN 'no negative'
         END AS reason
     FROM anchors
-    LEFT JOIN positive_counts USING (record_key)
-    LEFT JOIN same_texts USING (chunk_key)
+    LEFT JOIN positive_texts USING (record_key)
     LEFT JOIN doubts ON doubts.record_key = anchors.record_key AND doubts.class = anchors.class
     LEFT JOIN resolved
         ON resolved.record_key = anchors.record_key AND resolved.class = anchors.class

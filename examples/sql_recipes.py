@@ -1,0 +1,45 @@
+"""Recipes with SQL conditions: stored with the corpus, compiled, and drawn from.
+
+python examples/sql_recipes.py
+"""
+
+import tempfile
+from pathlib import Path
+
+import duckplets as dp
+
+HERE = Path(__file__).parent
+SOURCE = dp.CsvSource(
+    HERE / "data" / "faq.csv", anchor="question", positive="answer", date="updated", meta="topic"
+)
+
+with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "faq.duckdb") as corpus:
+    corpus.ingest(SOURCE, name="faq")
+    corpus.split()
+    for recipe in dp.load_recipes(HERE / "sql_recipes.toml"):
+        corpus.add_recipe(recipe)
+
+    # A recipe compiles to one statement, and the rows of that are its pool.
+    statement, parameters = corpus.recipe_sql("same_topic")
+    print(f"same_topic compiles to {statement.count(chr(10)) + 1} lines of SQL over {parameters}")
+    for recipe in corpus.recipes():
+        print(f"pool of {recipe.name}: {corpus.pool(recipe.name).num_rows} anchors")
+
+    # Stored recipes are what a sampler draws by, in proportion to their weights.
+    columns = ["recipe", "anchor", "negative", "anchor_meta", "negative_date"]
+    sampler = corpus.sampler("triplets", batch_size=10, seed=7, swap=False, columns=columns)
+    for row in next(sampler).to_pylist()[:4]:
+        topic = dict(row["anchor_meta"])["topic"]
+        print(f"\n{row['recipe']}, topic {topic}\n  anchor    {row['anchor']}")
+        print(f"  negative  {row['negative']} ({row['negative_date']})")
+
+    texts = corpus.sampler("texts", batch_size=3, seed=7)
+    print(f"\ntexts by {next(texts)['recipe'][0]}:")
+    for text in next(texts)["text"]:
+        print(f"  {text}")
+
+    # What is not known to be harmless is refused, and the message says what.
+    try:
+        dp.role("context", where="text = (SELECT content FROM read_text('/etc/passwd'))")
+    except dp.RecipeError as error:
+        print(f"\nrefused: {error}")
