@@ -205,7 +205,9 @@ def _all(names: list[str], folder: Path, records: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "duckplets-bench")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "duckplets-bench"
+    )
     parser.add_argument("--only", nargs="*", choices=MEASUREMENTS, default=list(MEASUREMENTS))
     parser.add_argument("--one", choices=MEASUREMENTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

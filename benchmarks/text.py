@@ -18,13 +18,17 @@ def batches(records: int, seed: int = 1) -> Iterator[pa.RecordBatch]:
     """Yield records with ``id``, ``title`` and ``body``, the same for the same seed."""
     draw = np.random.default_rng(seed)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    words = np.array(["".join(draw.choice(letters, draw.integers(2, 11))) for _ in range(VOCABULARY)])
+    words = np.array(
+        ["".join(draw.choice(letters, draw.integers(2, 11))) for _ in range(VOCABULARY)]
+    )
     ranks = 1 / np.arange(1, VOCABULARY + 1) ** 1.05
     shares = np.cumsum(ranks / ranks.sum())
 
     def texts(count: int, mean: int) -> list[str]:
         lengths = draw.integers(mean * 3 // 4, mean * 5 // 4 + 1, count)
-        drawn = words[np.minimum(np.searchsorted(shares, draw.random(lengths.sum())), VOCABULARY - 1)]
+        drawn = words[
+            np.minimum(np.searchsorted(shares, draw.random(lengths.sum())), VOCABULARY - 1)
+        ]
         ends = np.cumsum(lengths)
         return [" ".join(drawn[e - n : e]) for e, n in zip(ends, lengths, strict=True)]
 

@@ -17,10 +17,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from duckplets.conditions import pair_condition, where_condition
-from duckplets.errors import RecipeError
+from duckplets.fills import (
+    column,
+    comparison_of,
+    literal,
+    own_positive,
+    positive_parts,
+    selector_condition,
+    triplet_fills,
+)
 from duckplets.queries import query
-from duckplets.recipes import Selector, SqlStrategy, TextRecipe, TripletRecipe
+from duckplets.recipes import TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -66,7 +73,7 @@ class CompiledPool:
 
         def bound(node: Any) -> Any:
             is_parameter = isinstance(node, exp.Placeholder)
-            return _literal(self.parameters[node.name]) if is_parameter else node
+            return literal(self.parameters[node.name]) if is_parameter else node
 
         tree = parse_one(self.sql(part), dialect="duckdb").transform(bound)
         statement: str = tree.sql(dialect="duckdb", pretty=True)
@@ -84,12 +91,12 @@ def compile_pool(
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters, forbids=True, own_positive=True, unbounded=False)
-    comparison = _comparison(recipe)
+    comparison = comparison_of(recipe)
     return CompiledPool(
         recipe,
         parameters,
         forbids=comparison.forbids,
-        own_positive=_own_positive(recipe),
+        own_positive=own_positive(recipe),
         unbounded=comparison.unbounded,
     )
 
@@ -134,14 +141,14 @@ def _statement(recipe: Recipe, part: Part, *, staged: bool) -> str:
 def _tree(recipe: Recipe, part: Part, *, staged: bool) -> exp.Expression:
     if isinstance(recipe, TextRecipe):
         fills = {
-            "anchor_condition": _selector(recipe.selector),
-            "unit_key": _column("chunk_key" if recipe.per == "chunk" else "record_key"),
+            "anchor_condition": selector_condition(recipe.selector),
+            "unit_key": column("chunk_key" if recipe.per == "chunk" else "record_key"),
         }
         ends = {"counts": "pools/text_counts", "anchors": "pools/text_anchors"}
         return _assemble("pools/texts", [], fills, ends.get(part), staged=staged)
-    comparison = _comparison(recipe)
-    parts = [*_positive_parts(recipe), *comparison.parts]
-    fills = _triplet_fills(recipe) | comparison.fills
+    comparison = comparison_of(recipe)
+    parts = [*positive_parts(recipe), *comparison.parts]
+    fills = triplet_fills(recipe) | comparison.fills
     end = None if part == "pool" else f"pools/{part}"
     return _assemble("pools/triplets", parts, fills, end, staged=staged)
 
@@ -187,16 +194,16 @@ def _used(tree: exp.Expression, ctes: list[Any]) -> set[str]:
 def _filled(tree: exp.Expression, fills: _Fills) -> exp.Expression:
     from sqlglot import exp
 
-    for column in list(tree.find_all(exp.Column)):
-        fill = fills.get(column.name) if not column.table else None
+    for name in list(tree.find_all(exp.Column)):
+        fill = fills.get(name.name) if not name.table else None
         if isinstance(fill, list):
-            parent = column.parent
+            parent = name.parent
             if parent is None:
-                raise AssertionError(column.name)
-            kept = [e for e in parent.expressions if e is not column]
+                raise AssertionError(name.name)
+            kept = [e for e in parent.expressions if e is not name]
             parent.set("expressions", [*kept, *(f.copy() for f in fill)])
         elif fill is not None:
-            column.replace(fill.copy())
+            name.replace(fill.copy())
     return tree
 
 
@@ -204,176 +211,3 @@ def _parsed(name: str) -> Any:
     from sqlglot import parse_one
 
     return parse_one(query(name), dialect="duckdb")
-
-
-# -- what a recipe fills in -------------------------------------------------------------------
-
-
-def _triplet_fills(recipe: TripletRecipe) -> dict[str, Any]:
-    fills: dict[str, Any] = {
-        "anchor_condition": _selector(recipe.anchor),
-        "positive_condition": _selector(recipe.positive),
-        "negative_condition": _selector(recipe.negative),
-        "same_condition": _expression("FALSE" if recipe.allow_same_anchor_positive else "TRUE"),
-        "unit_key": _column("chunk_key" if recipe.per == "chunk" else "record_key"),
-        "anchor_columns": [],
-        "negative_columns": [],
-    }
-    for selector in (recipe.positive, recipe.negative):
-        if selector.kind == "near_date":
-            fills["nearest_days"] = _expression(str(selector.days))
-            fills["nearest_condition"] = _selector(selector)
-    if recipe.negative.kind == "near_date":
-        # Negatives never leave their source, so the nearest record must not either.
-        own = _expression("slot.source = $source")
-        fills["nearest_condition"] = _both(own, fills["nearest_condition"])
-    return fills
-
-
-def _positive_parts(recipe: TripletRecipe) -> list[str]:
-    if recipe.positive.kind == "near_date":
-        return ["pools/nearest", "pools/nearest_positives"]
-    return ["pools/own_positives"] if _own_positive(recipe) else []
-
-
-def _own_positive(recipe: TripletRecipe) -> bool:
-    """Whether anchor and positive are one window: the same text twice, as SimCSE wants it."""
-    return recipe.allow_same_anchor_positive and recipe.anchor == recipe.positive
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """How a strategy tells legal negatives: parts of the statement, fills, and their sense."""
-
-    parts: list[str]
-    fills: dict[str, Any]
-    forbids: bool
-    unbounded: bool = False
-
-
-def _comparison(recipe: TripletRecipe) -> _Comparison:
-    if recipe.negative.kind == "near_date":
-        return _nearest_comparison(recipe)
-    if isinstance(recipe.strategy, SqlStrategy):
-        return _sql_comparison(recipe.strategy)
-    if recipe.strategy == "other_date":
-        return _date_comparison()
-    if recipe.strategy == "question_answer_mismatch":
-        fills = {
-            "anchor_terms": _expression("slot.text_hash"),
-            "negative_terms": _expression("slot.record_key::UBIGINT"),
-        }
-        parts = ["pools/same_question", "pools/forbidden"]
-        return _Comparison(parts, fills, forbids=True)
-    nothing = {name: _expression("0::UBIGINT") for name in ("anchor_terms", "negative_terms")}
-    return _Comparison(["pools/forbidden"], nothing, forbids=True)
-
-
-def _nearest_comparison(recipe: TripletRecipe) -> _Comparison:
-    if recipe.strategy != "other_record":
-        raise RecipeError(
-            f"recipe {recipe.name!r}: a near_date negative is chosen by its date already; "
-            f"leave the strategy at 'other_record'"
-        )
-    if recipe.positive.kind == "near_date":
-        raise RecipeError(
-            f"recipe {recipe.name!r}: only one of positive and negative can be near_date"
-        )
-    fills = {
-        name: _expression("slot.record_key::UBIGINT") for name in ("anchor_terms", "negative_terms")
-    }
-    parts = ["pools/nearest", "pools/nearest_pairs", "pools/allowed"]
-    return _Comparison(parts, fills, forbids=False)
-
-
-def _date_comparison() -> _Comparison:
-    # Two records without a date are not of different dates: NULL is a date like another here.
-    fills = _term_fills([_column("date", "slot")], [_column("date", "slot")])
-    fills["pair_condition"] = _expression("anchor.a0 IS NOT DISTINCT FROM negative.n0")
-    return _Comparison(["pools/compared", "pools/forbidden"], fills, forbids=True)
-
-
-def _sql_comparison(strategy: SqlStrategy) -> _Comparison:
-    from sqlglot import exp
-
-    condition = pair_condition(strategy.condition)
-    fills = _term_fills(list(condition.anchor_terms), list(condition.negative_terms))
-    forbids = condition.inequality and not condition.equality
-    tree = condition.tree.copy()
-    if forbids:
-        tree = _refuted(tree)
-    fills["pair_condition"] = exp.paren(tree)
-    parts = ["pools/compared", "pools/forbidden" if forbids else "pools/allowed"]
-    return _Comparison(parts, fills, forbids, unbounded=not condition.equality)
-
-
-def _refuted(tree: exp.Expression) -> exp.Expression:
-    """Return the condition that this one is not true, kept a plain equality where it can be."""
-    from sqlglot import exp
-
-    bare = tree.unnest()
-    if isinstance(bare, exp.NullSafeNEQ):
-        return exp.NullSafeEQ(this=bare.this.copy(), expression=bare.expression.copy())
-    refuted: exp.Expression = exp.func("coalesce", exp.paren(tree), exp.false()).not_()
-    return refuted
-
-
-def _term_fills(anchor: list[Any], negative: list[Any]) -> dict[str, Any]:
-    """Name the terms each side contributes, and hash them to a class and a group."""
-    from sqlglot import exp
-
-    def columns(terms: list[Any], letter: str) -> list[Any]:
-        return [exp.alias_(term.copy(), f"{letter}{i}") for i, term in enumerate(terms)]
-
-    def hashed(terms: list[Any]) -> Any:
-        if not terms:
-            return _expression("0::UBIGINT")
-        call = exp.func("json_array", *(term.copy() for term in terms))
-        return exp.func("md5_number_lower", call)
-
-    return {
-        "anchor_terms": hashed(anchor),
-        "negative_terms": hashed(negative),
-        "anchor_values": [_column(f"a{i}") for i in range(len(anchor))],
-        "negative_values": [_column(f"n{i}") for i in range(len(negative))],
-        "anchor_columns": columns(anchor, "a"),
-        "negative_columns": columns(negative, "n"),
-    }
-
-
-def _selector(selector: Selector) -> Any:
-    """Return the condition on ``slot`` that a selector stands for."""
-    from sqlglot import exp
-
-    slot = _expression("TRUE")
-    if selector.kind == "role":
-        slot = _column("role", "slot").eq(exp.Literal.string(selector.role))
-    elif selector.kind == "near_date":
-        slot = _column("role", "slot").eq(exp.Literal.string("context"))
-    elif selector.kind == "position":
-        slot = _column("position", "slot").eq(exp.Literal.number(selector.index))
-    return slot if selector.where is None else _both(slot, where_condition(selector.where))
-
-
-def _both(first: Any, second: Any) -> Any:
-    from sqlglot import exp
-
-    return exp.and_(first.copy(), second.copy())
-
-
-def _expression(text: str) -> Any:
-    from sqlglot import parse_one
-
-    return parse_one(text, dialect="duckdb")
-
-
-def _column(name: str, table: str | None = None) -> Any:
-    from sqlglot import exp
-
-    return exp.column(name, table=table)
-
-
-def _literal(value: Any) -> Any:
-    from sqlglot import exp
-
-    return exp.Literal.number(value) if isinstance(value, int) else exp.Literal.string(value)

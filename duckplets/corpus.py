@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.records import IngestReport, OnConflict
-    from duckplets.sampler import Kind, Remainder, Sampler
+    from duckplets.run_settings import Kind, Remainder
+    from duckplets.sampler import Sampler
     from duckplets.sources import Source
 
 Recipe = recipe_store.Recipe
@@ -326,7 +327,7 @@ class Corpus:
                 f"sql() runs one SELECT statement, not {' and '.join(kinds) or 'nothing'}; "
                 f"open the file with the duckdb CLI to change it"
             )
-        return self._database.arrow(query, params)
+        return self._database.read(query, params)
 
     def status(self) -> dict[str, Any]:
         """Return versions, counts by source and split, pools with what they leave out, runs."""

@@ -13,7 +13,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,15 @@ class Database:
         with _translated():
             return self._connection.execute(sql, dict(parameters or {})).to_arrow_table()
 
+    def read(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
+        """Run SQL text that somebody else wrote, where it cannot change anything."""
+        reader = self.cursor()
+        try:
+            reader.rows("BEGIN TRANSACTION READ ONLY")
+            return reader.arrow(sql, parameters)
+        finally:
+            reader.close()
+
     def stream(
         self, sql: str, parameters: Parameters | None = None, *, rows: int = 65_536
     ) -> Iterator[pa.RecordBatch]:
@@ -162,10 +171,8 @@ class Database:
             with _translated():
                 self._connection.execute("COMMIT")
         except BaseException:
-            try:
+            with suppress(duckdb.Error):  # a failed COMMIT has rolled back already
                 self._connection.execute("ROLLBACK")
-            except duckdb.Error:
-                pass  # a failed COMMIT has rolled back already; the first error is the story
             self._feeds.clear()  # names registered inside were rolled back as well
             raise
 

@@ -209,7 +209,7 @@ class Stream:
 def _unit(pool: Negatives, targets: Integers) -> Integers:
     """Return the unit at each place of the classes' ranges laid end to end."""
     if len(pool.lows) == 1:
-        return pool.lows[0] + targets
+        return np.asarray(pool.lows[0] + targets, np.int64)
     place = np.searchsorted(pool.sums, targets, side="right") - 1
     return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
 

@@ -31,7 +31,8 @@ from duckplets.order import ORDER_VERSION
 from duckplets.plan import Planner
 from duckplets.pools import PoolReader
 from duckplets.recipe_files import from_dict, to_dict
-from duckplets.sampler import Kind, Remainder, RunSettings, Sampler
+from duckplets.run_settings import Kind, Remainder, RunSettings
+from duckplets.sampler import Sampler
 
 Recipe = recipe_store.Recipe
 
@@ -208,7 +209,7 @@ def _weights(mixture: Mapping[str, float] | None, sources: Sequence[str]) -> dic
         wrong = isinstance(weight, bool) or not isinstance(weight, int | float)
         if wrong or not math.isfinite(weight) or weight < 0:
             raise MixtureError(f"mixture: source {name!r} has weight {weight!r}; give 0 or more")
-    weights = {name: (mixture or {}).get(name, 1) for name in sources}
+    weights = {name: float((mixture or {}).get(name, 1)) for name in sources}
     if not any(weights.values()):
         raise MixtureError("mixture: every source has weight 0; give at least one more than that")
     return weights

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from duckplets import state
 from duckplets.batch import Batch, Block
@@ -20,72 +20,15 @@ from duckplets.fetch import Fetcher
 from duckplets.order import ORDER_VERSION
 from duckplets.plan import Planner
 from duckplets.prefetch import Prefetcher
+from duckplets.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-Kind = Literal["triplets", "pairs", "texts"]
-Remainder = Literal["keep", "drop", "pad"]
 
 _FIRST_BLOCK = 256  # positions: a first read of a cold file touches few of its blocks
 _GROWTH = 4
 _LARGEST_BLOCK = 65_536
 _BLOCK_BYTES = 192 << 20  # of text in a block: with those ahead of it well below the limit
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """Everything a run's order and batches follow from, as plain values.
-
-    Attributes:
-        kind: ``triplets``, ``pairs`` or ``texts``.
-        split: Every text of the run is of this split.
-        recipes: Definitions of the recipes of every source.
-        weights: Weight of every source.
-        batch_size: Samples a batch.
-        seed: Another seed gives another order.
-        steps: Number of batches, or None.
-        epochs: Number of nominal epochs, or None.
-        remainder: What becomes of a last batch that is not full.
-        no_duplicates: Whether no text may come twice in a batch.
-        negatives: How many a triplet has.
-        swap: Whether anchor and positive change places half of the time.
-        columns: Columns of a batch.
-        prefetch: Blocks to prepare ahead.
-        run: Name of the run.
-        corpus_version: Version it is pinned to.
-        splits: Settings of the splits.
-        chunking: Fingerprint of the chunks.
-    """
-
-    kind: Kind
-    split: str
-    recipes: dict[str, list[dict[str, Any]]]
-    weights: dict[str, float]
-    batch_size: int
-    seed: int
-    steps: int | None
-    epochs: int | None
-    remainder: Remainder
-    no_duplicates: bool
-    negatives: int
-    swap: bool
-    columns: list[str]
-    prefetch: int
-    run: str
-    corpus_version: int
-    splits: dict[str, Any]
-    chunking: dict[str, Any]
-
-    def fingerprint(self) -> state.Fingerprint:
-        """Return what must agree for a position to mean the same sample."""
-        same = ("kind", "split", "seed", "batch_size", "negatives", "swap", "no_duplicates")
-        found: dict[str, Any] = {name: getattr(self, name) for name in same}
-        found["corpus_version"] = self.corpus_version
-        found["order_version"] = ORDER_VERSION
-        for name in ("recipes", "weights", "splits", "chunking"):
-            found[name] = state.digest(getattr(self, name))
-        return found
 
 
 class Sampler:
@@ -108,7 +51,7 @@ class Sampler:
         self._state_path = state_path
         self._owned: Any = None
         self._position = 0
-        self._end = _end(settings, planner.epoch_length)
+        self._end = settings.end(planner.epoch_length)
         planner.end = self._end
         self._block: Block | None = None
         sizes = _BlockSizes(settings.batch_size, self._end)
@@ -341,19 +284,3 @@ class _Preparation:
         block = self.fetcher.fetch(self.planner.plan(start, stop))
         self.sizes.learn(block)
         return block
-
-
-def _end(settings: RunSettings, epoch_length: int) -> int | None:
-    """Return the position a bounded run ends at."""
-    size = settings.batch_size
-    ends = []
-    if settings.steps is not None:
-        ends.append(settings.steps * size)
-    if settings.epochs is not None:
-        end = settings.epochs * epoch_length
-        if settings.remainder == "drop":
-            end = end // size * size
-        elif settings.remainder == "pad":
-            end = -(-end // size) * size
-        ends.append(end)
-    return min(ends, default=None)

@@ -24,7 +24,7 @@ with tempfile.TemporaryDirectory() as folder:
         corpus.split()
         sampler = corpus.sampler(batch_size=8, seed=7)
         for batch in islice(sampler, 100):
-            pass  # train on it
+            batch.to_pydict()  # train on it
         print(f"saved at step {sampler.step}, epoch {sampler.epoch}: {sampler.save().name}")
         unbroken = list(islice(sampler, 50))  # what a run that nobody stops would see next
         corpus.ingest(MORE, name="more")  # the saved run is pinned to the version before

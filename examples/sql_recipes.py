@@ -21,7 +21,8 @@ with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "faq.duck
 
     # A recipe compiles to one statement, and the rows of that are its pool.
     statement, parameters = corpus.recipe_sql("same_topic")
-    print(f"same_topic compiles to {statement.count(chr(10)) + 1} lines of SQL over {parameters}")
+    print(f"same_topic compiles to a statement over {parameters}; in it:")
+    print("\n".join(line for line in statement.split("\n") if "2022" in line))
     for recipe in corpus.recipes():
         print(f"pool of {recipe.name}: {corpus.pool(recipe.name).num_rows} anchors")
 
@@ -33,10 +34,10 @@ with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "faq.duck
         print(f"\n{row['recipe']}, topic {topic}\n  anchor    {row['anchor']}")
         print(f"  negative  {row['negative']} ({row['negative_date']})")
 
-    texts = corpus.sampler("texts", batch_size=3, seed=7)
-    print(f"\ntexts by {next(texts)['recipe'][0]}:")
-    for text in next(texts)["text"]:
-        print(f"  {text}")
+    texts = corpus.sampler("texts", batch_size=3, seed=7, columns=["recipe", "text"])
+    print()
+    for row in next(texts).to_pylist():
+        print(f"{row['recipe']}: {row['text']}")
 
     # What is not known to be harmless is refused, and the message says what.
     try:

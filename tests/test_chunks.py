@@ -284,6 +284,16 @@ def test_a_run_is_not_resumed_over_other_chunks(tmp_path: Path) -> None:
             assert next(resumed).step == 1
 
 
+def test_an_open_run_keeps_its_windows(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 1) as corpus:
+        sampler, other = (corpus.sampler(batch_size=8, prefetch=0) for _ in range(2))
+        expected = [batch.table for batch in itertools.islice(other, 30)]
+        assert next(sampler).table == expected[0]
+        corpus.chunk(dp.Chunking(max_tokens=5, overlap=(1,), summary_tokens=2))
+        assert [batch.table for batch in itertools.islice(sampler, 29)] == expected[1:]
+        assert sampler.batch_at(2).table == expected[2]
+
+
 # ---- a tokenizer
 
 

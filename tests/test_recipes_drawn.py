@@ -76,9 +76,7 @@ def test_near_date_honours_its_condition(tmp_path: Path) -> None:
 
 
 def test_question_answer_mismatch_never_answers_the_same_question(tmp_path: Path) -> None:
-    records = [
-        {"q": f"question {i % 12}", "a": f"answer {i}", "id": f"r{i}"} for i in range(100)
-    ]
+    records = [{"q": f"question {i % 12}", "a": f"answer {i}", "id": f"r{i}"} for i in range(100)]
     with dp.Corpus(tmp_path / "qa.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(records, anchor="q", positive="a", id="id"), name="qa")
         corpus.split(1, 0, 0)
@@ -169,10 +167,14 @@ def test_texts_come_from_text_recipes_or_derived_ones(tmp_path: Path) -> None:
         derived = corpus.sampler("texts", long_sections=False)
         names = Counter(row["recipe"] for row in samples(derived, 800))
         slots = ("anchor", "positive", "negative")
-        assert names == {
-            **{f"anchor_context_{slot}": 200 for slot in slots},
-            **{f"anchor_anchor_{slot}": 800 // 12 for slot in slots},
-        } or abs(names["anchor_context_anchor"] - 200) <= 3
+        assert (
+            names
+            == {
+                **{f"anchor_context_{slot}": 200 for slot in slots},
+                **{f"anchor_anchor_{slot}": 800 // 12 for slot in slots},
+            }
+            or abs(names["anchor_context_anchor"] - 200) <= 3
+        )
         every = dp.TextRecipe("bodies", CONTEXT, per="chunk", instruction="read", weight=2.0)
         sampler = corpus.sampler("texts", recipes=[every], epochs=1)
         rows = list(samples(sampler, sampler.epoch_length))
@@ -183,14 +185,23 @@ def test_texts_come_from_text_recipes_or_derived_ones(tmp_path: Path) -> None:
 
 def test_weights_of_samples(tmp_path: Path) -> None:
     long = " ".join(f"w{i}" for i in range(40))
-    records = [{"t": f"title {i}", "b": f"{i} {long}", "trust": 0.2 + 0.6 * (i % 2)} for i in range(8)]
+    records = [
+        {"t": f"title {i}", "b": f"{i} {long}", "trust": 0.2 + 0.6 * (i % 2)} for i in range(8)
+    ]
     with dp.Corpus(tmp_path / "w.duckdb") as corpus:
         source = dp.MemorySource(records, anchor="t", positive="b", trust="trust")
         corpus.ingest(source, name="w")
         corpus.split(1, 0, 0)
         corpus.chunk(dp.Chunking(max_tokens=10, overlap=(0,), summary_tokens=5, weight_floor=0.1))
-        columns = ["recipe", "weight", *(f"{s}_{d}" for s in ("anchor", "positive", "negative")
-                                         for d in ("trust", "window", "section"))]
+        columns = [
+            "recipe",
+            "weight",
+            *(
+                f"{s}_{d}"
+                for s in ("anchor", "positive", "negative")
+                for d in ("trust", "window", "section")
+            ),
+        ]
         recipes = [
             dp.TripletRecipe("titles", ANCHOR, CONTEXT, CONTEXT, weight=0.5),
             dp.TripletRecipe("windows", CONTEXT, CONTEXT, CONTEXT, weight=2.0),
@@ -229,7 +240,11 @@ def test_swap_changes_places_half_of_the_time(tmp_path: Path) -> None:
         plain = samples(corpus.sampler(recipes=[recipe], columns=columns, swap=False), 2000)
         for a, b in zip(swapped, plain, strict=True):
             first, second = ("positive", "anchor") if a["swapped"] else ("anchor", "positive")
-            assert (a[first], a[second], a["negative"]) == (b["anchor"], b["positive"], b["negative"])
+            assert (a[first], a[second], a["negative"]) == (
+                b["anchor"],
+                b["positive"],
+                b["negative"],
+            )
         assert 0.45 < sum(row["swapped"] for row in swapped) / 2000 < 0.55
 
 

@@ -99,9 +99,7 @@ def test_a_run_keeps_to_its_version(tmp_path: Path) -> None:
             record["body"] += " in other words"
         source = {"anchor": "title", "positive": "body", "id": "id", "meta": ["topic"]}
         corpus.ingest(dp.MemorySource(toy_records(50, seed=9), **source), name="more")
-        corpus.ingest(
-            dp.MemorySource(changed, **source), name="toy", on_conflict="replace"
-        )
+        corpus.ingest(dp.MemorySource(changed, **source), name="toy", on_conflict="replace")
         corpus.add_recipe(dp.TripletRecipe("new", *[dp.any_section()] * 3))
         assert corpus.sampler(batch_size=16).settings.corpus_version == 3
         for batch in itertools.islice(sampler, 10):
@@ -118,8 +116,13 @@ def test_a_run_keeps_to_its_version(tmp_path: Path) -> None:
 def test_bounded_runs(corpus: dp.Corpus, remainder: Any, epochs: int, size: int) -> None:
     recipe = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
     sampler = corpus.sampler(
-        recipes=[recipe], mixture={"b": 0}, epochs=epochs, batch_size=size, remainder=remainder,
-        swap=False, columns=["anchor_record_id"],
+        recipes=[recipe],
+        mixture={"b": 0},
+        epochs=epochs,
+        batch_size=size,
+        remainder=remainder,
+        swap=False,
+        columns=["anchor_record_id"],
     )
     batches = list(sampler)
     assert len(batches) == len(sampler)
@@ -197,7 +200,9 @@ def test_saves_tags_and_paths(tmp_path: Path) -> None:
             corpus.sampler(batch_size=4, seed=99).save()
         corpus.sampler(batch_size=4, seed=99, run="second").save()
     for arguments, step in [
-        ({}, 2), ({"tag": "one"}, 1), ({"state": tmp_path / "copy.duckdb"}, 2),
+        ({}, 2),
+        ({"tag": "one"}, 1),
+        ({"state": tmp_path / "copy.duckdb"}, 2),
         ({"run": "second"}, 0),
     ]:
         with dp.resume(path, **arguments) as sampler:
@@ -283,7 +288,8 @@ def test_columns_are_what_was_asked_for(corpus: dp.Corpus) -> None:
     assert dict(batch.to_pylist()[0]["anchor_meta"]).keys() == {"topic"}
     default = next(corpus.sampler(batch_size=3))
     assert default.keys() == [
-        *("anchor", "positive", "negative"), *("weight", "instruction", "recipe", "source"),
+        *("anchor", "positive", "negative"),
+        *("weight", "instruction", "recipe", "source"),
     ]
     assert len(default) == 3
     assert default["anchor"] == default.to_pydict()["anchor"]

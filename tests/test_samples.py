@@ -34,37 +34,59 @@ def anything(*_: Window) -> bool:
 CASES: list[tuple[dict[str, Any], Matches, Matches, Matches, Legal]] = [
     (
         dict(anchor=ANCHOR, positive=CONTEXT, negative=CONTEXT),
-        is_anchor, is_context, is_context, anything,
+        is_anchor,
+        is_context,
+        is_context,
+        anything,
     ),
     (
         dict(anchor=CONTEXT, positive=CONTEXT, negative=ANY),
-        is_context, is_context, anything, anything,
+        is_context,
+        is_context,
+        anything,
+        anything,
     ),
     (
         dict(anchor=ANCHOR, positive=CONTEXT, negative=CONTEXT, strategy="other_date"),
-        is_anchor, is_context, is_context, lambda a, n: a.date != n.date,
+        is_anchor,
+        is_context,
+        is_context,
+        lambda a, n: a.date != n.date,
     ),
     (
         dict(
-            anchor=ANCHOR, positive=dp.position(1), negative=dp.position(1),
+            anchor=ANCHOR,
+            positive=dp.position(1),
+            negative=dp.position(1),
             strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
         ),
-        is_anchor, lambda w: w.position == 1, lambda w: w.position == 1,
+        is_anchor,
+        lambda w: w.position == 1,
+        lambda w: w.position == 1,
         lambda a, n: a.topic == n.topic,
     ),
     (
         dict(
-            anchor=ANCHOR, positive=CONTEXT, negative=CONTEXT,
+            anchor=ANCHOR,
+            positive=CONTEXT,
+            negative=CONTEXT,
             strategy=dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
         ),
-        is_anchor, is_context, is_context, lambda a, n: a.topic != n.topic,
+        is_anchor,
+        is_context,
+        is_context,
+        lambda a, n: a.topic != n.topic,
     ),
     (
         dict(
-            anchor=ANCHOR, positive=CONTEXT, negative=CONTEXT,
+            anchor=ANCHOR,
+            positive=CONTEXT,
+            negative=CONTEXT,
             strategy=dp.sql("negative.date > anchor.date and negative.taxonomy[1] = 'north'"),
         ),
-        is_anchor, is_context, is_context,
+        is_anchor,
+        is_context,
+        is_context,
         lambda a, n: bool(a.date and n.date and n.date > a.date and n.area == "north"),
     ),
     (
@@ -75,11 +97,15 @@ CASES: list[tuple[dict[str, Any], Matches, Matches, Matches, Legal]] = [
         ),
         lambda w: w.role == "anchor" and w.topic in ("news", "law"),
         lambda w: w.role == "context" and w.kind == "window",
-        lambda w: w.area == "south", anything,
+        lambda w: w.area == "south",
+        anything,
     ),
     (
         dict(anchor=CONTEXT, positive=CONTEXT, negative=CONTEXT, per="chunk"),
-        is_context, is_context, is_context, anything,
+        is_context,
+        is_context,
+        is_context,
+        anything,
     ),
 ]
 
@@ -125,8 +151,10 @@ def expected_pool(
     return pool, reasons, may
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: str(c[0].get("strategy", c[0])) [:40])
-@pytest.mark.parametrize(("count", "repeats", "negatives"), [(60, 0.2, 1), (9, 0.6, 1), (40, 0.4, 3)])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: str(c[0].get("strategy", c[0]))[:40])
+@pytest.mark.parametrize(
+    ("count", "repeats", "negatives"), [(60, 0.2, 1), (9, 0.6, 1), (40, 0.4, 3)]
+)
 def test_triplets_follow_the_rules(
     tmp_path: Path, case: tuple[Any, ...], count: int, repeats: float, negatives: int
 ) -> None:
@@ -141,7 +169,9 @@ def test_triplets_follow_the_rules(
                     corpus.sampler(recipes=[recipe], negatives=negatives)
                 continue
             columns = ["anchor", "positive", "swapped", "anchor_record_id", "positive_record_id"]
-            slots = [f"negative_{i + 1}" for i in range(negatives)] if negatives > 1 else ["negative"]
+            slots = (
+                [f"negative_{i + 1}" for i in range(negatives)] if negatives > 1 else ["negative"]
+            )
             columns += [*slots, *(f"{s}_record_id" for s in slots)]
             sampler = corpus.sampler(
                 recipes=[recipe], negatives=negatives, seed=seed, batch_size=7, columns=columns
@@ -201,5 +231,5 @@ def check_epochs(
         for unit, seen in visits.items():
             have = Counter(w.text for w in pool[unit])
             n = len(pool[unit])
-            for start in range(0, epochs - n + 1):
+            for start in range(epochs - n + 1):
                 assert Counter(seen[start : start + n]) == have

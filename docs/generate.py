@@ -1,0 +1,379 @@
+"""Writes what follows from the code: docs/interface.md, docs/cli.md, the README's file map.
+
+    python docs/generate.py
+
+A test compares them with what they should be; ``pytest --rewrite-golden`` writes them as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+import duckplets as dp
+from duckplets import condition_rules, errors, fetch, recipe_files, run_settings, testing
+
+ROOT = Path(__file__).parent.parent
+WIDTH = 80
+
+INTERFACE = {
+    "Corpus": ("Corpus", "resume", "IngestReport", "Chunking"),
+    "Sources": tuple(name for name in dp.__all__ if name.endswith("Source")),
+    "Recipes": (
+        *("TripletRecipe", "TextRecipe", "role", "position", "any_section", "near_date", "sql"),
+        "load_recipes",
+    ),
+    "Batches": ("Sampler", "Batch"),
+}
+
+MADE_ELSEWHERE = ("Sampler", "Batch")  # nobody calls their constructors
+TYPES = {
+    "recipe_store": ("Recipe",),
+    "corpus": ("Progress",),
+    "records": ("OnConflict",),
+    "run_settings": ("Kind", "Remainder"),
+    "sources.mapping": ("Columns",),
+    "sources.paths": ("Paths",),
+    "recipes": ("Role", "Strategy", "StrategyName", "Per"),
+}
+
+# In the order to read them in: the first line of each module's docstring follows.
+MODULES = {
+    "What users meet": "__init__ corpus sampler batch recipes chunking errors testing demo cli",
+    "Text in": "sources records splits chunks windows",
+    "Recipes to pools": "recipe_files recipe_store conditions condition_rules compile fills pools",
+    "Order to batches": "order draw plan distinct fetch prefetch run_settings runs state",
+    "Below and around": "database queries migrate status doctor progress",
+}
+FOLDERS = {
+    "sql": "One statement a file, whose path is its name; a header says what it takes and yields.",
+    "migrations": "The schema of corpus and state files, one transaction each, append-only.",
+    "tests": "One file a module, and `golden/`: what must stay as it is.",
+    "examples": "Scripts to start from, run by the tests.",
+    "benchmarks": "Speed and memory beside Grain's; printed as JSON.",
+    "docs": "Design, interface, command line, figures.",
+}
+
+
+# -- docs/interface.md --------------------------------------------------------------------------
+
+
+def interface() -> str:
+    """Return the reference of all public names."""
+    left = set(dp.__all__) - {name for names in INTERFACE.values() for name in names}
+    if wrong := sorted(name for name in left if not name.endswith("Error")):
+        raise SystemExit(f"docs/generate.py: INTERFACE lacks {', '.join(wrong)}")
+    parts = [
+        "# Interface",
+        "Generated from the code by `docs/generate.py`. Everything here is imported from "
+        "`duckplets`, by custom as `dp`. The command line is in [cli.md](cli.md), the tables that "
+        "the duckdb CLI shows are described by the comments on their columns.",
+    ]
+    for title, names in INTERFACE.items():
+        parts.append(f"## {title}")
+        for name in names:
+            parts += _entry(name, getattr(dp, name))
+        parts += _EXTRAS.get(title, list)()
+    parts += ["## Types", "\n".join(_types()), "## Errors", *_prose(inspect.getdoc(errors) or "")]
+    parts += ["## For tests of your own", "In `duckplets.testing`."]
+    for name, value in vars(testing).items():
+        if inspect.isfunction(value) and value.__module__ == testing.__name__ and name[0] != "_":
+            parts += _entry(name, value)
+    return "\n\n".join(parts) + "\n"
+
+
+def _types() -> Iterator[str]:
+    """Yield what the names of types in the signatures stand for."""
+    for module, names in TYPES.items():
+        file = ROOT / "duckplets" / f"{module.replace('.', '/')}.py"
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
+            if isinstance(target, ast.Name) and target.id in names:
+                yield f"- `{target.id}`: `{ast.unparse(node.value)}`"  # type: ignore[attr-defined]
+
+
+def _entry(name: str, value: Any) -> list[str]:
+    text = _prose(inspect.getdoc(value) or "")
+    if name in MADE_ELSEWHERE:
+        parts = [f"### `{name}`", *(part for part in text if not part.startswith("- "))]
+    else:
+        parts = [f"### `{name}`", _code(_signature(name, value)), *text]
+    if not inspect.isclass(value):
+        return parts
+    parts += _own_fields(value)
+    for member in _members(value):
+        parts += _member(value, member)
+    return parts
+
+
+def _members(cls: type) -> list[str]:
+    if cls.__name__.endswith("Source"):
+        return []  # their methods are for ingest
+    shown = [name for name in vars(cls) if not name.startswith("_") or name == "__len__"]
+    return [name for name in shown if _doc(cls, name)]
+
+
+def _doc(cls: type, name: str) -> str:
+    value = inspect.getattr_static(cls, name)
+    is_member = isinstance(value, property | classmethod) or inspect.isfunction(value)
+    return (inspect.getdoc(getattr(cls, name)) or "") if is_member else ""
+
+
+def _member(cls: type, name: str) -> list[str]:
+    value = inspect.getattr_static(cls, name)
+    if name == "__len__":
+        return [f"#### `len({cls.__name__.lower()})`", *_prose(_doc(cls, name))]
+    if isinstance(value, property):
+        kind = value.fget.__annotations__.get("return") if value.fget else None
+        return [f"#### `.{name}: {kind}`", *_prose(_doc(cls, name))]
+    return [
+        f"#### `.{name}`",
+        _code(_signature(name, getattr(cls, name))),
+        *_prose(_doc(cls, name)),
+    ]
+
+
+def _own_fields(cls: type) -> list[str]:
+    """Return the fields of a dataclass that are described below each, as in a source."""
+    if not is_dataclass(cls):
+        return []
+    described: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("duckplets"):
+            described |= _field_texts(base)
+    known = [field.name for field in fields(cls) if field.name in described]
+    own = [name for name in known if name in _field_texts(cls)]
+    rest = [name for name in known if name not in own]
+    lines = [f"- `{name}`: {_inline(described[name])}" for name in [*own, *rest]]
+    return ["\n".join(lines)] if lines else []
+
+
+def _field_texts(cls: type) -> dict[str, str]:
+    """Return the strings that stand below the fields of a class."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    body = getattr(tree, "body", [])
+    return {
+        field.target.id: " ".join(inspect.cleandoc(text.value.value).split())
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def _signature(name: str, value: Any) -> str:
+    """Return a call's shape, on one line if it fits and with a line a parameter if not."""
+    signature = inspect.signature(value)
+    given: list[str] = []
+    named = False
+    for parameter in signature.parameters.values():
+        if parameter.name == "self":
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY and not named:
+            given.append("*")
+            named = True
+        given.append(_parameter(parameter))
+    arrow = ""
+    if not inspect.isclass(value) and signature.return_annotation is not signature.empty:
+        arrow = f" -> {_annotation(signature.return_annotation)}"
+    line = f"{name}({', '.join(given)}){arrow}"
+    if len(line) <= WIDTH:
+        return line
+    return f"{name}(\n" + "".join(f"    {part},\n" for part in given) + f"){arrow}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
+    text = stars + parameter.name
+    if parameter.annotation is not parameter.empty:
+        text += f": {_annotation(parameter.annotation)}"
+    if parameter.default is parameter.empty:
+        return text
+    default = repr(parameter.default)
+    return f"{text} = {'…' if default.startswith('<') else default}"
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+# -- docstrings to Markdown ---------------------------------------------------------------------
+
+_SECTION = re.compile(r"(Args|Attributes|Returns|Raises):")
+
+
+def _prose(text: str) -> list[str]:
+    """Return the paragraphs of a docstring, and its sections as lists."""
+    parts = []
+    for block in re.split(r"\n\s*\n", text):
+        lines = block.split("\n")
+        if found := _SECTION.fullmatch(lines[0]):
+            parts.append(_listed(found[1], textwrap.dedent("\n".join(lines[1:]))))
+        elif block.startswith((" ", "with ")):
+            _add_code(parts, textwrap.dedent(block))
+        else:
+            parts.append(_inline(" ".join(line.strip() for line in lines).replace("::", ":")))
+    return parts
+
+
+def _listed(section: str, text: str) -> str:
+    entries = re.split(r"\n(?=\S)", text)
+    if section == "Returns":
+        return f"Returns: {_inline(' '.join(text.split()))}"
+    lines = [] if section != "Raises" else ["Raises:", ""]
+    for entry in entries:
+        name, _, what = " ".join(entry.split()).partition(": ")
+        names = ", ".join(f"`{part}`" for part in name.split(", "))
+        lines.append(f"- {names}: {_inline(what)}")
+    return "\n".join(lines)
+
+
+def _inline(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def _add_code(parts: list[str], text: str) -> None:
+    """Add code, joined to code just before it: an empty line does not end an example."""
+    if parts and parts[-1].startswith("```"):
+        text = f"{parts.pop().removeprefix('```').removesuffix('```').strip()}\n\n{text}"
+    parts.append(_code(text))
+
+
+def _code(text: str) -> str:
+    return f"```\n{text}\n```"
+
+
+def _file_format() -> list[str]:
+    _, _, text = (inspect.getdoc(recipe_files) or "").partition("\n\n")
+    return ["### A recipes file", *_prose(text)]
+
+
+def _conditions() -> list[str]:
+    return [
+        "### Conditions",
+        "What `where=` and `dp.sql()` take: one boolean expression in DuckDB's SQL over the "
+        "columns of a record, one of its sections and its window; in `dp.sql()` each with "
+        "`anchor.` or `negative.` before it. No subqueries, tables, settings, parameters, lambdas, "
+        "aggregates or clocks.",
+        f"Columns: {', '.join(f'`{name}`' for name in condition_rules.COLUMNS)}.",
+        f"Functions: {', '.join(f'`{name}`' for name in sorted(condition_rules.FUNCTIONS))}.",
+    ]
+
+
+def _columns() -> list[str]:
+    details = _names([f"_{detail}" for detail in fetch._DETAILS])
+    lines = ["| kind | by default | also, by `columns=` |", "|---|---|---|"]
+    for kind in get_args(run_settings.Kind):
+        default, slots = fetch.default_columns(kind, 1), fetch.slot_names(kind, 1)
+        more = ["position"] if kind == "texts" else ["position", "swapped", "negative_by"]
+        fetch.checked_columns([*default, *more, *(f"{slot}_record_id" for slot in slots)], kind, 1)
+        also = f"{_names(more)}; {_names(slots)} followed by {details}"
+        lines.append(f"| {kind} | {_names(default)} | {also} |")
+    rest = (
+        "With `negatives=k` above 1 a triplet has `negative_1 … negative_k`. `weight` is the "
+        "recipe's × the mean over the slots of trust × place in the section; `label` is 1 for "
+        "anchor and positive and 0 for anchor and negative; `swapped` says that anchor and "
+        "positive have changed places."
+    )
+    return ["### Columns of a batch", "\n".join(lines), rest]
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+_EXTRAS: dict[str, Callable[[], list[str]]] = {
+    "Recipes": lambda: [*_file_format(), *_conditions()],
+    "Batches": _columns,
+}
+
+
+# -- docs/cli.md --------------------------------------------------------------------------------
+
+
+def command_line() -> str:
+    """Return the help of every command, 80 columns wide."""
+    from typer.main import get_command
+    from typer.testing import CliRunner
+
+    from duckplets.cli import app
+
+    parts = [
+        "# Command line",
+        "Generated by `docs/generate.py`: what `--help` says. Data goes to stdout, talk and "
+        "progress to stderr; the exit code is 0, 1 for an error (one line, a traceback only with "
+        "`--debug`), 2 for wrong usage.",
+    ]
+    plain = {"COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
+    for path in [[], *_commands(get_command(app), [])]:
+        name = " ".join(["duckplets", *path])
+        result = CliRunner(env=plain).invoke(app, [*path, "--help"], prog_name="duckplets")
+        if result.exit_code:
+            raise SystemExit(f"{name} --help: {result.output}")
+        lines = "\n".join(line.rstrip() for line in result.output.strip().splitlines())
+        parts += [f"## `{name}`", _code(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands(command: Any, path: list[str]) -> Iterator[list[str]]:
+    for name, sub in getattr(command, "commands", {}).items():
+        yield [*path, name]
+        yield from _commands(sub, [*path, name])
+
+
+# -- the README's file map ----------------------------------------------------------------------
+
+
+def file_map() -> str:
+    """Return one line a module, in reading order, and one a folder."""
+    found = {file.stem for file in (ROOT / "duckplets").glob("*.py")}
+    found |= {file.parent.name for file in (ROOT / "duckplets").glob("*/__init__.py")}
+    listed = [name for names in MODULES.values() for name in names.split()]
+    if wrong := sorted(found.symmetric_difference(listed)):
+        raise SystemExit(f"docs/generate.py: MODULES is wrong about {', '.join(wrong)}")
+    lines = ["```", "duckplets/"]
+    for title, names in MODULES.items():
+        lines.append(f"  {title.lower()}")
+        lines += [f"    {_file_of(name):<20} {_first_line(name)}" for name in names.split()]
+    lines += [f"{name + '/':<24} {what.replace('`', '')}" for name, what in FOLDERS.items()]
+    return "\n".join([*lines, "```"])
+
+
+def _file_of(name: str) -> str:
+    return f"{name}/" if (ROOT / "duckplets" / name).is_dir() else f"{name}.py"
+
+
+def _first_line(name: str) -> str:
+    home = ROOT / "duckplets" / name
+    file = home / "__init__.py" if home.is_dir() else home.with_suffix(".py")
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return text.split("\n")[0].replace("``", "")
+
+
+def readme() -> str:
+    """Return the README with the file map as it should be."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    begin, end = "--rewrite-golden -->\n", "<!-- end of file map -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}{file_map()}\n{end}{after}"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/interface.md": interface,
+    "docs/cli.md": command_line,
+    "README.md": readme,
+}
+
+if __name__ == "__main__":
+    for page, made in PAGES.items():
+        (ROOT / page).write_text(made(), encoding="utf-8")

@@ -1,0 +1,175 @@
+"""README, examples and pages: every block runs, every link leads somewhere, nothing is stale."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from conftest import Golden
+
+import duckplets as dp
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+EXAMPLES = sorted(file.stem for file in ROOT.glob("examples/*.py"))
+WORDNET = ROOT.parent / "shared" / "corpora" / "wordnet.parquet"
+
+BLOCK = re.compile(r"(<!-- not run: .+? -->\n)?^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def load_generator() -> ModuleType:
+    spec = spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> dict[str, str]:
+    """This checkout's package, its command and the duckdb CLI, wherever they are installed."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    command = commands / "duckplets"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m duckplets.cli "$@"\n')
+    command.chmod(0o755)
+    folders = [str(commands), str(Path(sys.executable).parent), os.environ["PATH"]]
+    return os.environ | {"PATH": os.pathsep.join(folders), "PYTHONPATH": str(ROOT)}
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
+    """Run a command that succeeds and return its stdout."""
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+# ---- README
+
+
+def test_the_blocks_of_the_readme_run(tmp_path: Path, surroundings: dict[str, str]) -> None:
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    ran = []
+    for reason, language, code in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
+        if language == "python":
+            run([sys.executable, "-W", "error", "-c", code], folder, surroundings)
+        elif language == "sh" and not reason:
+            run(["bash", "-e", "-o", "pipefail", "-c", code], folder, surroundings)
+        elif language == "sh":
+            commands = [line.split("#")[0].strip() for line in code.splitlines()]
+            assert all(line.startswith(("make ", "pip install ")) for line in commands)
+        else:
+            assert not language, f"a block of {language}: run it here"
+        ran += [language] if not reason else []
+    assert ran.count("python") >= 2
+    assert ran.count("sh") >= 2
+
+
+def test_a_block_that_fails_is_noticed(tmp_path: Path, surroundings: dict[str, str]) -> None:
+    with pytest.raises(AssertionError, match="unknown_name"):
+        run([sys.executable, "-c", "unknown_name"], tmp_path, surroundings)
+
+
+# ---- examples
+
+
+def test_there_are_examples() -> None:
+    assert {"quickstart", "resume", "sql_recipes", "wordnet"} <= set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_run_anywhere_and_say_the_same(
+    name: str, tmp_path: Path, surroundings: dict[str, str], golden: Golden
+) -> None:
+    if name == "wordnet" and not WORDNET.exists():
+        pytest.skip("wordnet.parquet is not here")
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    script = str(ROOT / "examples" / f"{name}.py")
+    said = run([sys.executable, "-W", "error", script], folder, surroundings)
+    golden(f"examples/{name}.txt", said)
+    assert not list(folder.iterdir()), "an example leaves nothing behind"
+
+
+def test_the_wordnet_example_without_its_file_says_where_it_is(
+    tmp_path: Path, surroundings: dict[str, str]
+) -> None:
+    script = str(ROOT / "examples" / "wordnet.py")
+    said = run([sys.executable, script, "nowhere.parquet"], tmp_path, surroundings)
+    assert "nowhere.parquet is not there" in said
+    assert "https://wordnet.princeton.edu" in said
+
+
+def test_the_examples_data_has_anchors_in_all_splits(tmp_path: Path) -> None:
+    source = dp.CsvSource(
+        ROOT / "examples" / "data" / "faq.csv", anchor="question", positive="answer"
+    )
+    with dp.Corpus(tmp_path / "faq.duckdb") as corpus:
+        corpus.ingest(source, progress=False)
+        corpus.split()
+        for split in ("train", "validation", "test"):
+            assert corpus.pool("anchor_context", split).num_rows >= 3
+
+
+# ---- pages
+
+
+@pytest.mark.parametrize("page", ["docs/interface.md", "docs/cli.md", "README.md"])
+def test_generated_text_is_up_to_date(page: str, golden: Golden) -> None:
+    pages = load_generator().PAGES
+    assert page in pages
+    golden(f"../../{page}", pages[page]())
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
+    found = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in headings(target), link
+
+
+def test_what_sources_say_of_pages_is_there() -> None:
+    files = [file for kind in ("py", "sql") for file in ROOT.glob(f"[a-z]*/**/*.{kind}")]
+    for file in (file for file in files if file != Path(__file__)):
+        text = file.read_text(encoding="utf-8")
+        for page, title in re.findall(r'\b(docs/\w+\.md)(?:, "([^"]+)")?', text):
+            assert (ROOT / page).exists(), f"{file.name}: {page}"
+            assert not title or f"# {title}\n" in (ROOT / page).read_text(encoding="utf-8"), file
+
+
+def test_make_has_the_targets_that_pages_name() -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for page in PAGES:
+        named = re.findall(r"(?:`|^)make (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(named) <= set(targets), page.name
+
+
+def test_the_changelog_knows_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## {re.escape(dp.__version__)}\b", text, re.MULTILINE)
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nversion = "{dp.__version__}"\n' in project
