@@ -239,8 +239,19 @@ def _check_path(path: Path, *, read_only: bool) -> None:
         raise MigrationError(f"{path} is a folder, not a DuckDB file")
     if not path.parent.is_dir():
         raise MigrationError(f"{path}: its folder {path.parent} does not exist")
+    if path.is_file() and not _is_duckdb(path):
+        raise MigrationError(f"{path} is not a DuckDB file")
     if read_only and not path.exists():
         raise MigrationError(f"{path} does not exist; create it with: duckplets ingest {path} …")
+
+
+def _is_duckdb(path: Path) -> bool:
+    """Whether the file has DuckDB's mark; DuckDB would open a CSV file as a view in memory."""
+    try:
+        with path.open("rb") as file:
+            return file.read(12)[8:] == b"DUCK"
+    except OSError as error:
+        raise MigrationError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _opening_error(error: duckdb.Error, path: Path) -> DuckpletsError:

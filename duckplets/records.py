@@ -113,6 +113,11 @@ def current_version(database: Database) -> int:
     return int(database.run("records/version")[0][0])
 
 
+def fingerprint(database: Database, version: int) -> list[int]:
+    """Return what tells the records of a version from those of another corpus."""
+    return [int(n) for n in database.run("records/fingerprint", {"version": version})[0]]
+
+
 class _Ingest:
     """One ingest under way, inside its transaction."""
 

@@ -36,6 +36,7 @@ class RunSettings:
         prefetch: Blocks to prepare ahead.
         run: Name of the run.
         corpus_version: Version it is pinned to.
+        records: Fingerprint of the records of that version.
         splits: Settings of the splits.
         chunking: Fingerprint of the chunks.
     """
@@ -56,6 +57,7 @@ class RunSettings:
     prefetch: int
     run: str
     corpus_version: int
+    records: list[int]
     splits: dict[str, Any]
     chunking: dict[str, Any]
 
@@ -65,7 +67,7 @@ class RunSettings:
         found: dict[str, Any] = {name: getattr(self, name) for name in same}
         found["corpus_version"] = self.corpus_version
         found["order_version"] = ORDER_VERSION
-        for name in ("recipes", "weights", "splits", "chunking"):
+        for name in ("recipes", "weights", "records", "splits", "chunking"):
             found[name] = state.digest(getattr(self, name))
         return found
 

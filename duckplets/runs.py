@@ -81,6 +81,7 @@ def open_run(
         weights=weights,
         columns=checked_columns(columns, kind, arguments["negatives"]),
         corpus_version=version,
+        records=records.fingerprint(database, version),
         splits=asdict(split_settings),
         chunking=chunking,
     )
@@ -114,6 +115,7 @@ def resume_run(
     current = splits.current_splits(database)
     now = replace(
         settings,
+        records=records.fingerprint(database, settings.corpus_version),
         splits=asdict(current) if current else {},
         chunking=chunking_of(database),
     )

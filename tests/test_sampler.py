@@ -215,6 +215,26 @@ def test_saves_tags_and_paths(tmp_path: Path) -> None:
         dp.resume(path, state=tmp_path / "none.duckdb")
 
 
+def test_a_run_is_not_resumed_on_another_corpus(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "one.duckdb", 60) as corpus:
+        saved = corpus.sampler().save()
+    with toy_corpus(tmp_path / "same.duckdb", 60) as corpus:
+        corpus.resume(state=saved)
+    for name, records, seed in [("more", 61, 0), ("other", 60, 1)]:
+        other = toy_corpus(tmp_path / f"{name}.duckdb", records, seed=seed)
+        with other, pytest.raises(dp.StateMismatchError, match="records"):
+            other.resume(state=saved)
+
+
+def test_a_file_of_another_kind_is_no_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "faq.csv"
+    path.write_text("q,a\n1,2\n")
+    for read_only in (True, False):
+        with pytest.raises(dp.MigrationError, match="is not a DuckDB file"):
+            dp.Corpus(path, read_only=read_only)
+    assert path.read_text() == "q,a\n1,2\n"
+
+
 def test_resume_refuses_what_changed_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "toy.duckdb"
     with toy_corpus(path, 60) as corpus:
