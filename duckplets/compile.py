@@ -61,11 +61,12 @@ class CompiledPool:
 
         A staged one takes the first step, ``members``, from the table ``stage`` makes.
         """
-        return _statement(self.recipe, part, staged=staged)
+        return _statement(self.recipe, part, staged=staged)[0]
 
     def parameters_of(self, part: Part = "pool", *, staged: bool = False) -> dict[str, Any]:
         """Return the parameters of that statement."""
-        return bound(self.sql(part, staged=staged), self.parameters)
+        names = _statement(self.recipe, part, staged=staged)[1]
+        return {name: value for name, value in self.parameters.items() if name in names}
 
     def runnable(self, part: Part = "pool") -> str:
         """Return the statement with its parameters written in, for the duckdb CLI."""
@@ -104,13 +105,6 @@ def compile_pool(
 # -- assembling -------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=512)
-def _parameters(sql: str) -> frozenset[str]:
-    from sqlglot import exp, parse_one
-
-    return frozenset(p.name for p in parse_one(sql, dialect="duckdb").find_all(exp.Placeholder))
-
-
 def stage(recipes: Iterable[Recipe]) -> str:
     """Return the statement that makes a table of what the pools of some recipes look at."""
     from sqlglot import exp
@@ -127,15 +121,14 @@ def stage(recipes: Iterable[Recipe]) -> str:
     return statement
 
 
-def bound(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the parameters that a statement has."""
-    return {name: value for name, value in parameters.items() if name in _parameters(sql)}
-
-
 @lru_cache(maxsize=512)
-def _statement(recipe: Recipe, part: Part, *, staged: bool) -> str:
-    statement: str = _tree(recipe, part, staged=staged).sql(dialect="duckdb", pretty=True)
-    return statement
+def _statement(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozenset[str]]:
+    """Return a statement and the names of its parameters."""
+    from sqlglot import exp
+
+    tree = _tree(recipe, part, staged=staged)
+    names = frozenset(node.name for node in tree.find_all(exp.Placeholder))
+    return tree.sql(dialect="duckdb", pretty=True), names
 
 
 def _tree(recipe: Recipe, part: Part, *, staged: bool) -> exp.Expression:
@@ -208,6 +201,11 @@ def _filled(tree: exp.Expression, fills: _Fills) -> exp.Expression:
 
 
 def _parsed(name: str) -> Any:
+    return _parsed_once(name).copy()
+
+
+@lru_cache
+def _parsed_once(name: str) -> Any:
     from sqlglot import parse_one
 
     return parse_one(query(name), dialect="duckdb")

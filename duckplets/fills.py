@@ -78,7 +78,7 @@ def comparison_of(recipe: TripletRecipe) -> Comparison:
         parts = ["pools/same_question", "pools/forbidden"]
         return Comparison(parts, fills, forbids=True)
     nothing = {name: _expression("0::UBIGINT") for name in ("anchor_terms", "negative_terms")}
-    return Comparison(["pools/forbidden"], nothing, forbids=True)
+    return Comparison(["pools/one_group", "pools/forbidden"], nothing, forbids=True)
 
 
 def _nearest_comparison(recipe: TripletRecipe) -> Comparison:

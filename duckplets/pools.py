@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.compile import CompiledPool, Part, bound, stage
+from duckplets.compile import CompiledPool, Part, stage
 from duckplets.database import Database
 from duckplets.errors import EmptyPoolError, RecipeError
 from duckplets.order import Integers, Words, mix
@@ -118,8 +118,8 @@ class PoolReader:
     def __init__(self, database: Database, pools: Sequence[CompiledPool]) -> None:
         self._database = database.cursor()
         self._lists: dict[tuple[str, str], pa.Table] = {}
-        statement = stage(pool.recipe for pool in pools)
-        self._database.rows(statement, bound(statement, pools[0].parameters))
+        where = {name: pools[0].parameters[name] for name in ("split", "version")}
+        self._database.rows(stage(pool.recipe for pool in pools), where)
 
     def __enter__(self) -> PoolReader:
         return self

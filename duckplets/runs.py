@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -128,7 +129,9 @@ def resume_run(
 def _sampler(
     database: Database, settings: RunSettings, state_path: Path, optional: set[tuple[str, str]]
 ) -> Sampler:
-    streams = _streams(database, settings, optional)
+    with ThreadPoolExecutor(1) as beside:
+        index = beside.submit(ChunkIndex, database.cursor(), settings.chunking)
+        streams = _streams(database, settings, optional)
     drawn = {
         name: [to_dict(s.recipe) for s in streams if s.source == name] for name in settings.recipes
     }
@@ -147,7 +150,7 @@ def _sampler(
         kind=settings.kind,
         negatives=settings.negatives,
         columns=settings.columns,
-        index=ChunkIndex(database, settings.chunking),
+        index=index.result(),
     )
     return Sampler(settings, planner, fetcher, state_path)
 

@@ -81,21 +81,16 @@ WITH members AS NOT MATERIALIZED (
   FROM positives
   GROUP BY
     record_key
-), group_texts /* Texts found in one group only: they differ from group to group, so they can be added up. */ AS (
+), group_texts AS (
   SELECT
-    class_group,
-    COUNT(*) AS texts
+    CAST(0 AS UBIGINT) AS class_group,
+    COUNT(DISTINCT text_hash) AS texts
   FROM (
     SELECT
-      MIN(class_group) AS class_group
-    FROM negatives
-    GROUP BY
       text_hash
-    HAVING
-      MIN(class_group) = MAX(class_group)
+    FROM negatives
+    LIMIT 50000
   )
-  GROUP BY
-    class_group
 ), class_texts AS (
   SELECT
     classes.class,
@@ -401,21 +396,16 @@ WITH members AS NOT MATERIALIZED (
   FROM positives
   GROUP BY
     record_key
-), group_texts /* Texts found in one group only: they differ from group to group, so they can be added up. */ AS (
+), group_texts AS (
   SELECT
-    class_group,
-    COUNT(*) AS texts
+    CAST(0 AS UBIGINT) AS class_group,
+    COUNT(DISTINCT text_hash) AS texts
   FROM (
     SELECT
-      MIN(class_group) AS class_group
-    FROM negatives
-    GROUP BY
       text_hash
-    HAVING
-      MIN(class_group) = MAX(class_group)
+    FROM negatives
+    LIMIT 50000
   )
-  GROUP BY
-    class_group
 ), class_texts AS (
   SELECT
     classes.class,
