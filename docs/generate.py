@@ -50,7 +50,7 @@ MODULES = {
     "Text in": "sources records splits chunks windows",
     "Recipes to pools": "recipe_files recipe_store conditions condition_rules compile fills pools",
     "Order to batches": "order draw plan distinct fetch prefetch run_settings runs state",
-    "Below and around": "database queries migrate status doctor progress",
+    "Below and around": "database queries migrate status doctor progress ahead",
 }
 FOLDERS = {
     "sql": "One statement a file, whose path is its name; a header says what it takes and yields.",

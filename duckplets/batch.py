@@ -8,28 +8,50 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckplets.order import Integers
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Samples at consecutive positions, as columns.
+    """Samples at consecutive positions.
 
     Attributes:
         start: Position of the first.
-        table: The columns, contiguous.
+        size: How many there are.
+        columns: The columns in order; None stands for one of ``texts``.
+        texts: All texts, in the order they were read.
+        places: For every column of texts, where in them each sample's is.
     """
 
     start: int
-    table: pa.Table
+    size: int
+    columns: dict[str, pa.Array | None]
+    texts: pa.Array
+    places: dict[str, Integers]
 
     @property
     def stop(self) -> int:
         """The position after the last."""
-        stop: int = self.start + self.table.num_rows
-        return stop
+        return self.start + self.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all texts."""
+        return int(self.texts.nbytes)
 
     def batch(self, start: int, stop: int, step: int) -> Batch:
-        """Return the samples at positions ``start … stop-1`` as the batch of a step."""
-        return Batch(self.table.slice(start - self.start, stop - start), step, start)
+        """Return the samples at positions ``start … stop-1`` as the batch of a step.
+
+        Its texts are gathered here, by the thread that uses them, while the next block is read.
+        """
+        low, high = start - self.start, stop - self.start
+        columns = {
+            name: self.texts.take(pa.array(self.places[name][low:high]))
+            if column is None
+            else column[low:high]
+            for name, column in self.columns.items()
+        }
+        return Batch(pa.table(columns), step, start)
 
 
 class Batch:

@@ -4,8 +4,7 @@
 
 What a chunk is, apart from its text, is kept in arrays (28 bytes a chunk), so that the statement
 of a block joins the sections alone: with chunks and records joined as well it took 1.6 times the
-processor time. It sorts by request, so the texts of a slot come as one contiguous column and a
-batch is a slice of it.
+processor time. Texts come in any order and are gathered batch by batch.
 """
 
 from __future__ import annotations
@@ -142,26 +141,33 @@ class Fetcher:
         chunks = self._index[keys]
         texts, details = self._run(keys, chunks)
         found = self._basics(plan, chunks)
-        for i, slot in enumerate(self._slots):
-            found[slot] = texts.slice(i * size, size)
         for column in self._columns:
             slot, detail = self._detail(column) or ("", "")
             if slot and details is not None:
-                found[column] = details[detail].slice(self._slots.index(slot) * size, size)
-        return Block(plan.start, pa.table({c: found[c] for c in self._columns}))
+                of_slots = details[detail].combine_chunks()
+                found[column] = of_slots.slice(self._slots.index(slot) * size, size)
+        places = np.empty(len(keys), dtype=np.int64)
+        places[texts["request"].to_numpy()] = np.arange(len(keys), dtype=np.int64)
+        return Block(
+            plan.start,
+            size,
+            {c: None if c in self._slots else _array(found[c]) for c in self._columns},
+            texts["text"].combine_chunks(),
+            {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self._slots)},
+        )
 
     def _run(
         self, keys: Integers, chunks: dict[str, np.ndarray[Any, Any]]
-    ) -> tuple[pa.ChunkedArray, pa.Table | None]:
-        """Return the texts of all slots, one after the other, and details if any are wanted."""
+    ) -> tuple[pa.Table, pa.Table | None]:
+        """Return the texts of all slots by request, and details if any are wanted."""
         order = np.arange(len(keys), dtype=np.int64)
         places = {name: chunks[name] for name in ("section_key", "start", "length")}
         requests = pa.table({"request": order} | places)
         asked = pa.table({"request": order, "chunk_key": keys})
         with self._lock, self._database.registered(requests=requests, asked=asked):
-            texts = self._database.table("fetch/texts").combine_chunks()
+            texts = self._database.table("fetch/texts")
             wanted = any(self._detail(column) for column in self._columns)
-            return texts["text"], self._database.table("fetch/details") if wanted else None
+            return texts, self._database.table("fetch/details") if wanted else None
 
     def _detail(self, column: str) -> tuple[str, str] | None:
         """Split a column such as ``anchor_record_id`` into slot and detail."""
@@ -201,6 +207,10 @@ class Fetcher:
         by_recipe = np.array([stream.recipe.weight for stream in self._streams])
         product: np.ndarray[Any, Any] = weights.mean(axis=0) * by_recipe[plan.streams]
         return product
+
+
+def _array(values: Any) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values)
 
 
 def _named(plan: Plan, names: list[str | None]) -> pa.Array:

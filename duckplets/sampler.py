@@ -268,7 +268,7 @@ class _BlockSizes:
 
     def learn(self, block: Block) -> None:
         """Bound the next blocks by the size of this one's texts."""
-        each = max(1, block.table.nbytes // max(1, block.table.num_rows))
+        each = max(1, block.nbytes // max(1, block.size))
         self.largest = max(1, _BLOCK_BYTES // each)
 
 
