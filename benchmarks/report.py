@@ -46,15 +46,21 @@ lists. Grain draws from Python lists in memory (`MapDataset.range(n).seed().shuf
 .random_map().batch()`, no read threads: its fastest setting here); duckplets reads the texts from
 the DuckDB file, checks every negative, and weighs and labels each sample. duckplets gives
 **{ratio_256:.1f} times** Grain's triplets at batches of 256 and **{ratio_32:.1f} times** at 32. The
-aim was eight times. What limits it: creating the Python strings of a triplet takes about a fifth
-of the processor time, and most of the rest is DuckDB's scan, join and sort of a block's texts,
-which uses both cores already. Grain's rate in this task is also above the 30,000 triplets/s that
-were measured for a pipeline which draws two random numbers a triplet.
+aim was eight times, and it is not reached. What limits it: gathering a triplet's texts and making
+Python strings of them takes about a third of the processor time, on one core because Python holds
+its lock; nearly all of the rest is DuckDB's scan and join of a block's texts, which uses the other
+core. Grain's rate in this task is also well above the 30,000 triplets/s that were measured for a
+pipeline which draws two random numbers a triplet.
+
+The first batch was to come within 2 s. Of its time about 0.3 s are imports and opening, 1.5 s
+reading the pools of the two default recipes (800,000 anchors each) and 0.3 s the first block, which
+touches a good part of a file that is not in DuckDB's memory yet.
 
 ## Notes
 
 - A block of 65,536 positions is fetched by one statement over the sections alone. Joined with
   chunks and records as well, it took 1.6 times the processor time.
+- A block's texts are not sorted but gathered batch by batch: sorting took a third of the time.
 - Text is stored uncompressed, which makes that statement two to four times faster than with
   DuckDB's string compression and the file about 1.9 times as large ([design](design.md)).
 - A scattered read costs a scan of the text column, whatever the block's size. On a corpus much

@@ -1,0 +1,42 @@
+"""The benchmark runs on a small corpus, and its page says what was measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_written_from_the_results() -> None:
+    report = load("report")
+    results = json.loads(report.RESULTS.read_text(encoding="utf-8"))
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(results), (
+        "docs/benchmarks.md is not from benchmarks/results.json: python benchmarks/report.py"
+    )
+
+
+def test_every_measurement_of_ours_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, text = load("run"), load("text")
+    monkeypatch.setattr(run, "SECONDS", 0.1)
+    text.write(tmp_path, 2_000)
+    for name, measure in run.MEASUREMENTS.items():
+        if not name.startswith("grain"):
+            found = measure(tmp_path, 2_000)
+            assert all(value > 0 for value in found.values()), name
+    assert run.MEASUREMENTS.keys() == load("report").TITLES.keys()
+    assert str(FOLDER) not in sys.path
