@@ -19,7 +19,7 @@ import pyarrow as pa
 from duckplets.batch import Block
 from duckplets.database import Database
 from duckplets.draw import Stream
-from duckplets.errors import SamplerError, nearest
+from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.order import Integers
 from duckplets.plan import Plan
 from duckplets.recipes import SqlStrategy, TripletRecipe
@@ -39,23 +39,26 @@ def slot_names(kind: str, negatives: int) -> list[str]:
     return ["anchor", "positive", *(f"negative_{i + 1}" for i in range(negatives))]
 
 
-def default_columns(kind: str, negatives: int) -> list[str]:
+def default_columns(kind: str, negatives: int, *, padded: bool = False) -> list[str]:
     """Return the columns of a batch when none are asked for."""
     labels = ["label", "reason"] if kind == "pairs" else []
-    return [*slot_names(kind, negatives), *labels, *_BASICS]
+    return [*slot_names(kind, negatives), *labels, *_BASICS, *(["padded"] if padded else [])]
 
 
-def checked_columns(columns: Sequence[str] | None, kind: str, negatives: int) -> list[str]:
-    """Return the columns of a batch, in order.
+def checked_columns(
+    columns: Sequence[str] | None, kind: str, negatives: int, *, padded: bool = False
+) -> list[str]:
+    """Return the columns of a batch, in order; ``padded`` says that a last batch is filled up.
 
     Raises:
         SamplerError: There is no such column.
     """
     known = default_columns(kind, negatives)
     known += [f"{slot}_{d}" for slot in slot_names(kind, negatives) for d in _DETAILS]
-    known += ["position", "swapped", "negative_by"] if kind != "texts" else ["position"]
+    known += ["position", "padded"]
+    known += ["swapped", "negative_by"] if kind != "texts" else []
     if columns is None:
-        return default_columns(kind, negatives)
+        return default_columns(kind, negatives, padded=padded)
     if isinstance(columns, str):
         columns = [columns]
     for column in columns:
@@ -106,6 +109,9 @@ class Fetcher:
         negatives: How many a triplet has.
         columns: From ``checked_columns``.
         index: Of the corpus.
+
+    Attributes:
+        padded_from: Position from which samples only fill up the last batch, or None.
     """
 
     def __init__(
@@ -124,6 +130,7 @@ class Fetcher:
         self._slots = slot_names(kind, negatives)
         self._columns = list(columns)
         self._index = index
+        self.padded_from: int | None = None
 
     def close(self) -> None:
         """Close the connection."""
@@ -167,7 +174,13 @@ class Fetcher:
         with self._lock, self._database.registered(requests=requests, asked=asked):
             texts = self._database.table("fetch/texts")
             wanted = any(self._detail(column) for column in self._columns)
-            return texts, self._database.table("fetch/details") if wanted else None
+            details = self._database.table("fetch/details") if wanted else None
+        found = (texts, texts if details is None else details)
+        if any(table.num_rows != len(keys) for table in found):
+            raise StateMismatchError(
+                "the corpus was chunked anew since this sampler was opened; open another one"
+            )
+        return texts, details
 
     def _detail(self, column: str) -> tuple[str, str] | None:
         """Split a column such as ``anchor_record_id`` into slot and detail."""
@@ -178,8 +191,11 @@ class Fetcher:
 
     def _basics(self, plan: Plan, chunks: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
         recipes = [stream.recipe for stream in self._streams]
+        position = np.arange(plan.start, plan.start + len(plan), dtype=np.int64)
+        full = np.zeros(len(plan), dtype=bool)
         basics: dict[str, Any] = {
-            "position": np.arange(plan.start, plan.start + len(plan), dtype=np.int64),
+            "position": position,
+            "padded": full if self.padded_from is None else position >= self.padded_from,
             "weight": self._weights(plan, chunks),
             "instruction": _named(plan, [r.instruction for r in recipes]),
             "recipe": _named(plan, [r.name for r in recipes]),

@@ -71,6 +71,11 @@ class RunSettings:
             found[name] = state.digest(getattr(self, name))
         return found
 
+    def padded_from(self, epoch_length: int) -> int | None:
+        """Return the position from which samples only fill up the last batch."""
+        padded = self.remainder == "pad" and self.epochs is not None
+        return epoch_length * (self.epochs or 0) if padded else None
+
     def end(self, epoch_length: int) -> int | None:
         """Return the position a bounded run ends at; None if it is endless."""
         ends = []

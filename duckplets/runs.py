@@ -80,7 +80,9 @@ def open_run(
         kind=kind,
         recipes={s.source: [to_dict(r) for r in s.recipes] for s in resolved},
         weights=weights,
-        columns=checked_columns(columns, kind, arguments["negatives"]),
+        columns=checked_columns(
+            columns, kind, arguments["negatives"], padded=arguments["remainder"] == "pad"
+        ),
         corpus_version=version,
         records=records.fingerprint(database, version),
         splits=asdict(split_settings),

@@ -8,6 +8,7 @@ start small, so that the first batch comes soon, and grow to what the memory all
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -53,11 +54,15 @@ class Sampler:
         self._position = 0
         self._end = settings.end(planner.epoch_length)
         planner.end = self._end
+        fetcher.padded_from = settings.padded_from(planner.epoch_length)
         self._block: Block | None = None
         sizes = _BlockSizes(settings.batch_size, self._end)
         self._ahead = Prefetcher(
             _Preparation(planner, fetcher, sizes), sizes.follow, settings.prefetch
         )
+        # Dropping a sampler ends its thread and its connection, as closing it does.
+        self._dropped = weakref.finalize(self, _let_go, self._ahead, fetcher)
+        self._dropped.atexit = False
 
     # -- iteration ----------------------------------------------------------------------------
 
@@ -124,10 +129,17 @@ class Sampler:
         return self._planner.epoch_length
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the first position of a nominal epoch."""
+        """Go to the first position of a nominal epoch.
+
+        With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
+        begins in it.
+        """
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
             raise SamplerError(f"epoch={epoch!r}: give an integer from 0")
-        self.move(epoch * self._planner.epoch_length)
+        position = epoch * self._planner.epoch_length
+        if self._settings.no_duplicates:
+            position = -(-position // self._settings.batch_size) * self._settings.batch_size
+        self.move(position)
 
     def batch_at(self, step: int) -> Batch:
         """Return the batch of any step, past or future; the position stays.
@@ -226,8 +238,7 @@ class Sampler:
     def close(self) -> None:
         """Stop preparing and close what was opened for this run."""
         self._block = None
-        self._ahead.close()
-        self._fetcher.close()
+        self._dropped()
         owned, self._owned = self._owned, None
         if owned is not None:
             owned.close()
@@ -246,6 +257,11 @@ class Sampler:
     def __repr__(self) -> str:
         s = self._settings
         return f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"
+
+
+def _let_go(ahead: Prefetcher, fetcher: Fetcher) -> None:
+    ahead.close()
+    fetcher.close()
 
 
 @dataclass
