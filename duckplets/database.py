@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,9 @@ import pyarrow as pa
 
 from duckplets.errors import CorpusLockedError, DuckpletsError, MigrationError, QueryError
 from duckplets.queries import query
+
+# DuckDB 2.0 advises con.sql(), which takes no statement but a query and plans it twice.
+warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
 
 # Measured on a million records (docs/benchmarks.md): enough for blocks of 65,536 positions, and
 # the process stays under 2 GB with what Arrow and Python hold besides.
