@@ -47,12 +47,12 @@ lists. Grain draws from Python lists in memory (`MapDataset.range(n).seed().shuf
 the DuckDB file, checks every negative, and weighs and labels each sample. duckplets gives
 **{ratio_256:.1f} times** Grain's triplets at batches of 256 and **{ratio_32:.1f} times** at 32. The
 aim was eight times, and it is not reached. What limits it: gathering a triplet's texts and making
-Python strings of them takes about a third of the processor time, on one core because Python holds
+Python strings of them takes about a quarter of the processor time, on one core because Python holds
 its lock; nearly all of the rest is DuckDB's scan and join of a block's texts, which uses the other
 core. Grain's rate in this task is also well above the 30,000 triplets/s that were measured for a
 pipeline which draws two random numbers a triplet.
 
-The first batch was to come within 2 s. Of its time about 0.3 s are imports and opening, 1.5 s
+The first batch was to come within 2 s. Of its time about 0.3 s are imports and opening, 1.3 s
 reading the pools of the two default recipes (800,000 anchors each) and 0.3 s the first block, which
 touches a good part of a file that is not in DuckDB's memory yet.
 
@@ -66,7 +66,7 @@ touches a good part of a file that is not in DuckDB's memory yet.
 - A scattered read costs a scan of the text column, whatever the block's size. On a corpus much
   larger than memory each block therefore reads the whole column from disk; larger blocks would
   help, an order that follows the storage would cure it. Neither is done.
-- What a run keeps in memory besides blocks is about 28 bytes a chunk and 24 to 32 bytes for every
+- What a run keeps in memory besides blocks is about 36 bytes a chunk and 37 bytes for every
   window a recipe's slots can draw, so it grows with the corpus (not with its text, the position
   or the number of epochs).
 """

@@ -2,7 +2,7 @@
 
     plan (chunk keys) ─ChunkIndex→ requests ─sql/fetch/texts→ columns ─→ Block
 
-What a chunk is, apart from its text, is kept in arrays (28 bytes a chunk), so that the statement
+What a chunk is, apart from its text, is kept in arrays (36 bytes a chunk), so that the statement
 of a block joins the sections alone: with chunks and records joined as well it took 1.6 times the
 processor time. Texts come in any order and are gathered batch by batch.
 """

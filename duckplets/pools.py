@@ -2,7 +2,7 @@
 
 The pool's statement decides validity once, in SQL. Its flat lists (anchor windows, positives,
 negatives, which groups suit which class) are read into NumPy and indexed by ranges, so that a
-plan is arithmetic: about 24 bytes a window, no text. Lists that several recipes share, such as
+plan is arithmetic: about 37 bytes a window, no text. Lists that several recipes share, such as
 the same negatives, are read once.
 """
 

@@ -29,6 +29,7 @@ from duckplets.chunks import chunk_table, current_chunking, next_key
 from duckplets.database import Database
 from duckplets.errors import SourceError, nearest
 from duckplets.sources import Rows, Source
+from duckplets.sources.rows import UNREADABLE
 from duckplets.splits import assign_missing
 
 OnConflict = Literal["error", "skip", "replace"]
@@ -151,14 +152,14 @@ class _Ingest:
             if progress:
                 progress(self.read, self.rows.total)
         rejected = self.rows.rejected()
-        failed = sum(rejected.values())
-        self.read += failed
+        self.read += sum(rejected.values())
+        failed = sum(rejected.values()) + sum(self.counts[reason] for reason in UNREADABLE)
         self._refuse_nothing(rejected)
         assign_missing(self.database, self.first_record_key)
         report = IngestReport(
             read=self.read,
             added=self.added,
-            skipped=sum(self.counts.values()),
+            skipped=self.read - self.added - failed,
             failed=failed,
             seconds=round(time.monotonic() - started, 3),
             reasons=dict(sorted((self.counts + Counter(rejected)).items())),

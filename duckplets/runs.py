@@ -124,6 +124,7 @@ def resume_run(
     )
     state.refuse_mismatch(saved.fingerprint, now.fingerprint(), allow_drift=allow_drift)
     sampler = _sampler(database, now, state_path, set())
+    sampler.drifted_from = saved.fingerprint
     sampler.move(cursor.position)
     return sampler
 

@@ -51,6 +51,8 @@ class Sampler:
         self._fetcher = fetcher
         self._state_path = state_path
         self._owned: Any = None
+        # The fingerprint it was resumed from, which may differ where drift was allowed.
+        self.drifted_from: state.Fingerprint | None = None
         self._position = 0
         self._end = settings.end(planner.epoch_length)
         planner.end = self._end
@@ -183,6 +185,7 @@ class Sampler:
             )
         now = self._settings.fingerprint()
         state.refuse_mismatch(state_dict["fingerprint"], now, allow_drift=allow_drift)
+        self.drifted_from = state_dict["fingerprint"]
         self.move(int(state_dict["position"]))
 
     def save(self, tag: str | None = None, path: str | Path | None = None) -> Path:
@@ -209,7 +212,8 @@ class Sampler:
         cursor = state.Cursor(
             run=run.name, tag=tag, position=self._position, step=self.step, epoch=self.epoch
         )
-        state.save(target, run, cursor, self._settings.weights)
+        weights, drifted_from = self._settings.weights, self.drifted_from
+        state.save(target, run, cursor, weights, drifted_from=drifted_from)
         return target
 
     def _step_of(self, position: int) -> int:

@@ -73,8 +73,22 @@ def state_path(corpus: Path) -> Path:
     return corpus.with_name(f"{stem}.state.duckdb")
 
 
-def save(path: Path, run: Run, cursor: Cursor, weights: Mapping[str, float]) -> None:
-    """Write a cursor, and the run if it is new, in one transaction.
+def save(
+    path: Path,
+    run: Run,
+    cursor: Cursor,
+    weights: Mapping[str, float],
+    *,
+    drifted_from: Fingerprint | None = None,
+) -> None:
+    """Write a cursor and what its run is opened with, in one transaction.
+
+    Args:
+        path: The state file; made if it is not there.
+        run: The run, new or known.
+        cursor: Where it stands.
+        weights: Of the sources, for a new run.
+        drifted_from: The fingerprint the run was resumed from, where it was allowed to differ.
 
     Raises:
         StateMismatchError: A run of that name has other settings, or the tag exists.
@@ -85,7 +99,7 @@ def save(path: Path, run: Run, cursor: Cursor, weights: Mapping[str, float]) -> 
     try:
         migrate.migrate(database, "state")
         with database.transaction():
-            _write_run(database, path, run, weights)
+            _write_run(database, path, run, weights, drifted_from)
             _write_cursor(database, path, cursor)
     finally:
         database.close()
@@ -110,7 +124,7 @@ def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
             )
         rows = database.run("state/cursor", {"run": run, "tag": tag})
         if not rows:
-            tags = [row[1] for row in database.run("state/cursors") if row[0] == run and row[1]]
+            tags = _tags(database, run)
             raise StateMismatchError(
                 f"run {run!r} has no save tagged {tag!r}; its tags: {', '.join(tags) or 'none'}"
             )
@@ -201,30 +215,52 @@ def _find_run(database: Database, run: str) -> Run | None:
     )
 
 
-def _write_run(database: Database, path: Path, run: Run, weights: Mapping[str, float]) -> None:
+def _write_run(
+    database: Database,
+    path: Path,
+    run: Run,
+    weights: Mapping[str, float],
+    drifted_from: Fingerprint | None,
+) -> None:
+    definition = {
+        "run": run.name,
+        "settings": json.dumps(run.settings),
+        "fingerprint": json.dumps(run.fingerprint),
+    }
     known = _find_run(database, run.name)
     if known is not None:
-        try:
-            refuse_mismatch(known.fingerprint, run.fingerprint)
-        except StateMismatchError as error:
-            raise StateMismatchError(
-                f"{path} has another run {run.name!r}: {error}. Save under another name "
-                f"(run=…), or forget that one: duckplets cursor reset … --run {run.name}"
-            ) from None
+        if known.fingerprint != drifted_from or _tags(database, run.name):
+            _refuse_other(path, known, run)
+        # Its bounds, columns and the like may be others than at the last save.
+        database.run("state/update_run", definition)
         return
     database.run(
         "state/add_run",
-        {
-            "run": run.name,
+        definition
+        | {
             "kind": run.kind,
             "corpus_version": run.corpus_version,
             "order_version": run.order_version,
-            "settings": json.dumps(run.settings),
-            "fingerprint": json.dumps(run.fingerprint),
         },
     )
     parameters = {"run": run.name, "step": 0, "weights": json.dumps(dict(weights))}
     database.run("state/add_event", parameters)
+
+
+def _refuse_other(path: Path, known: Run, run: Run) -> None:
+    try:
+        refuse_mismatch(known.fingerprint, run.fingerprint)
+    except StateMismatchError as error:
+        raise StateMismatchError(
+            f"{path} has another run {run.name!r}: {error}. Save under another name (run=…) or "
+            f"into another file (path=…), or forget that one: duckplets cursor reset … "
+            f"--run {run.name}"
+        ) from None
+
+
+def _tags(database: Database, run: str) -> list[str]:
+    """Return the names of a run's checkpoints: they are of the order it was saved with."""
+    return [tag for name, tag in database.run("state/cursors") if name == run and tag]
 
 
 def _write_cursor(database: Database, path: Path, cursor: Cursor) -> None:

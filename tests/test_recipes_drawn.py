@@ -166,15 +166,11 @@ def test_texts_come_from_text_recipes_or_derived_ones(tmp_path: Path) -> None:
         windows = train(corpus)
         derived = corpus.sampler("texts", long_sections=False)
         names = Counter(row["recipe"] for row in samples(derived, 800))
-        slots = ("anchor", "positive", "negative")
-        assert (
-            names
-            == {
-                **{f"anchor_context_{slot}": 200 for slot in slots},
-                **{f"anchor_anchor_{slot}": 800 // 12 for slot in slots},
-            }
-            or abs(names["anchor_context_anchor"] - 200) <= 3
-        )
+        shares = {"anchor_context": 800 / 4, "anchor_anchor": 800 / 12}
+        for recipe, share in shares.items():
+            for slot in ("anchor", "positive", "negative"):
+                assert abs(names.pop(f"{recipe}_{slot}") - share) < 4
+        assert not names
         every = dp.TextRecipe("bodies", CONTEXT, per="chunk", instruction="read", weight=2.0)
         sampler = corpus.sampler("texts", recipes=[every], epochs=1)
         rows = list(samples(sampler, sampler.epoch_length))

@@ -761,3 +761,18 @@ def test_nothing_is_left_in_the_folder() -> None:
         with dp.Corpus(Path(folder) / "c.duckdb") as corpus:
             corpus.ingest(texts("x"))
         assert [file.name for file in Path(folder).iterdir()] == ["c.duckdb"]
+
+
+def test_rows_that_cannot_be_read_are_failed_and_not_skipped(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"q": "a", "a": "b"}\n{"q": "c"\n[1]\n{"q": " ", "a": "d"}\n')
+    table = tmp_path / "table.csv"
+    table.write_text("q,a\none,two\nragged\n,blank\n")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for source, expected in [
+            (dp.JsonSource(lines, anchor="q", positive="a"), (4, 1, 1, 2)),
+            (dp.CsvSource(table, anchor="q", positive="a"), (3, 1, 1, 1)),
+        ]:
+            report = corpus.ingest(source, progress=False)
+            assert (report.read, report.added, report.skipped, report.failed) == expected
+            assert sum(report.reasons.values()) == report.skipped + report.failed

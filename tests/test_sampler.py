@@ -357,3 +357,34 @@ def test_chunking_anew_under_a_sampler_is_noticed(tmp_path: Path) -> None:
         corpus.chunk(dp.Chunking(max_tokens=5, overlap=(0,)))
         with pytest.raises(dp.StateMismatchError, match="chunked anew"):
             sampler.batch_at(10_000)
+
+
+def test_a_save_keeps_what_the_run_is_opened_with_now(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        first = corpus.sampler(epochs=1, batch_size=16)
+        assert list(first)
+        first.save()
+        longer = corpus.resume(epochs=2, columns=["anchor"])
+        assert next(longer).keys() == ["anchor"]
+        longer.save()
+    with dp.resume(path) as sampler:
+        assert sampler.settings.epochs == 2
+        assert next(sampler).keys() == ["anchor"]
+
+
+def test_a_run_that_was_let_drift_can_be_saved(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        corpus.sampler(batch_size=16).save()
+    with dp.resume(path, batch_size=8, allow_drift=("batch_size",)) as sampler:
+        next(sampler)
+        sampler.save()
+        sampler.save(tag="drifted")
+    with dp.resume(path) as sampler:
+        assert (sampler.settings.batch_size, sampler.position) == (8, 8)
+    with dp.resume(path, batch_size=4, allow_drift=("batch_size",)) as sampler:
+        # The checkpoint is of the other order, and must not be taken for one of this.
+        with pytest.raises(dp.StateMismatchError, match=r"another run.*path="):
+            sampler.save()
+        sampler.save(path=tmp_path / "other.duckdb")

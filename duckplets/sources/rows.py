@@ -35,6 +35,15 @@ ROW_SCHEMA = pa.schema(
 )
 
 
+# The reasons for a skip that mean the input could not be read, rather than not be used.
+UNREADABLE = frozenset(
+    {
+        *("ragged row", "bad quoting", "invalid UTF-8"),
+        *("invalid JSON", "not an object", "empty file", "unreadable file"),
+    }
+)
+
+
 def _nothing() -> dict[str, int]:
     return {}
 
