@@ -147,8 +147,10 @@ def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
     by_name = {recipe.name: recipe for recipe in known}
     found: list[Recipe] = []
     for recipe in [given] if isinstance(given, str | TripletRecipe | TextRecipe) else given:
-        if not isinstance(recipe, str):
+        if isinstance(recipe, TripletRecipe | TextRecipe):
             found.append(recipe)
+        elif not isinstance(recipe, str):
+            raise RecipeError(f"recipes: {recipe!r} is neither a recipe nor the name of one")
         elif recipe in by_name:
             found.append(by_name[recipe])
         else:

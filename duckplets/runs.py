@@ -208,6 +208,10 @@ def _overridden(settings: RunSettings, overrides: Mapping[str, Any]) -> RunSetti
 
 def _weights(mixture: Mapping[str, float] | None, sources: Sequence[str]) -> dict[str, float]:
     """Return the weight of every source: 1 where none is given."""
+    if mixture is not None and not isinstance(mixture, Mapping):
+        raise MixtureError(
+            f"mixture={mixture!r}: give a weight for each name, as in {{'web': 0.7}}"
+        )
     for name, weight in (mixture or {}).items():
         if name not in sources:
             raise MixtureError(

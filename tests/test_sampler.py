@@ -273,6 +273,8 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"columns": ["anchr"]}, dp.SamplerError, "did you mean 'anchor'"),
     ({"run": ""}, dp.SamplerError, "run=''"),
     ({"mixture": {"c": 1}}, dp.MixtureError, "no source 'c'"),
+    ({"mixture": ["a"]}, dp.MixtureError, "a weight for each name"),
+    ({"recipes": [1]}, dp.RecipeError, "neither a recipe nor the name"),
     ({"mixture": {"a": -1}}, dp.MixtureError, "'a' has weight -1"),
     ({"mixture": {"a": float("nan")}}, dp.MixtureError, "nan"),
     ({"mixture": {"a": float("inf")}}, dp.MixtureError, "inf"),
