@@ -116,7 +116,9 @@ def _entry(name: str, value: Any) -> list[str]:
 def _members(cls: type) -> list[str]:
     if cls.__name__.endswith("Source"):
         return []  # their methods are for ingest
-    shown = [name for name in vars(cls) if not name.startswith("_") or name == "__len__"]
+    own = [base for base in cls.__mro__ if base.__module__.startswith("duckplets")]
+    names = dict.fromkeys(name for base in own for name in vars(base))
+    shown = [name for name in names if not name.startswith("_") or name == "__len__"]
     return [name for name in shown if _doc(cls, name)]
 
 

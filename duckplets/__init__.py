@@ -32,6 +32,14 @@ if TYPE_CHECKING:
         SplitError,
         StateMismatchError,
     )
+    from duckplets.index_order import (
+        IndexOrder,
+        IndexSampler,
+        SequentialSampler,
+        ShardOptions,
+    )
+    from duckplets.metrics import lexical_similarity, source_skew
+    from duckplets.mixture import Anneal, Mixture, Phase
     from duckplets.recipe_files import load_recipes
     from duckplets.recipes import (
         TextRecipe,
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
         role,
         sql,
     )
+    from duckplets.record_metadata import RecordMetadata
     from duckplets.records import IngestReport
     from duckplets.sampler import Sampler
     from duckplets.sources import (
@@ -57,6 +66,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Anneal",
     "ArrowSource",
     "Batch",
     "Chunking",
@@ -67,16 +77,23 @@ __all__ = [
     "DuckpletsError",
     "EmptyPoolError",
     "ExtensionError",
+    "IndexOrder",
+    "IndexSampler",
     "IngestReport",
     "JsonSource",
     "MemorySource",
     "MigrationError",
+    "Mixture",
     "MixtureError",
     "ParquetSource",
+    "Phase",
     "QueryError",
     "RecipeError",
+    "RecordMetadata",
     "Sampler",
     "SamplerError",
+    "SequentialSampler",
+    "ShardOptions",
     "SourceError",
     "SplitError",
     "SqlSource",
@@ -85,11 +102,13 @@ __all__ = [
     "TextRecipe",
     "TripletRecipe",
     "any_section",
+    "lexical_similarity",
     "load_recipes",
     "near_date",
     "position",
     "resume",
     "role",
+    "source_skew",
     "sql",
 ]
 
@@ -97,10 +116,14 @@ _HOMES = {
     "batch": ("Batch",),
     "chunking": ("Chunking",),
     "corpus": ("Corpus", "resume"),
+    "index_order": ("IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"),
+    "metrics": ("lexical_similarity", "source_skew"),
+    "mixture": ("Anneal", "Mixture", "Phase"),
     "recipe_files": ("load_recipes",),
     "recipes": (
         *("TextRecipe", "TripletRecipe", "any_section", "near_date", "position", "role", "sql"),
     ),
+    "record_metadata": ("RecordMetadata",),
     "records": ("IngestReport",),
     "sampler": ("Sampler",),
     "sources": tuple(name for name in __all__ if name.endswith("Source")),

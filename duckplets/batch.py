@@ -13,45 +13,54 @@ from duckplets.order import Integers
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Samples at consecutive positions.
+    """Samples of consecutive batches of one reader.
 
     Attributes:
-        start: Position of the first.
-        size: How many there are.
+        start: Position where the first batch begins.
+        stop: Position after the last batch.
         columns: The columns in order; None stands for one of ``texts``.
         texts: All texts, in the order they were read.
         places: For every column of texts, where in them each sample's is.
+        tally: The source and the tokens of every sample of these batches, of all ranks.
     """
 
     start: int
-    size: int
+    stop: int
     columns: dict[str, pa.Array | None]
     texts: pa.Array
     places: dict[str, Integers]
-
-    @property
-    def stop(self) -> int:
-        """The position after the last."""
-        return self.start + self.size
+    tally: Tally
 
     @property
     def nbytes(self) -> int:
         """Bytes of all texts."""
         return int(self.texts.nbytes)
 
-    def batch(self, start: int, stop: int, step: int) -> Batch:
-        """Return the samples at positions ``start … stop-1`` as the batch of a step.
+    def batch(self, low: int, high: int, *, position: int, step: int) -> Batch:
+        """Return samples ``low … high-1`` as the batch of a step.
 
         Its texts are gathered here, by the thread that uses them, while the next block is read.
         """
-        low, high = start - self.start, stop - self.start
         columns = {
             name: self.texts.take(pa.array(self.places[name][low:high]))
             if column is None
             else column[low:high]
             for name, column in self.columns.items()
         }
-        return Batch(pa.table(columns), step, start)
+        return Batch(pa.table(columns), step, position)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What samples count for, in order: shape (samples,) each.
+
+    Attributes:
+        sources: Number of the source.
+        tokens: Tokens of all texts.
+    """
+
+    sources: Integers
+    tokens: Integers
 
 
 class Batch:

@@ -10,12 +10,12 @@ with dp.Corpus("faq.duckdb") as corpus:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from duckplets import chunks, migrate, recipe_store, records, runs, splits, state, status
+from duckplets import chunks, migrate, reading, recipe_store, records, runs, splits, state, status
 from duckplets.chunking import Chunking
 from duckplets.compile import CompiledPool, compile_pool
 from duckplets.database import Database
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from duckplets.batch import Batch
+    from duckplets.elements import Order
+    from duckplets.mixture import Mixture
     from duckplets.records import IngestReport, OnConflict
     from duckplets.run_settings import Kind, Remainder
     from duckplets.sampler import Sampler
@@ -216,11 +219,13 @@ class Corpus:
         *,
         split: str = "train",
         recipes: Sequence[Recipe | str] | None = None,
-        mixture: Mapping[str, float] | None = None,
+        mixture: Mixture | Mapping[str, float] | None = None,
         batch_size: int = 128,
         seed: int = 42,
         steps: int | None = None,
         epochs: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
         remainder: Remainder = "keep",
         no_duplicates: bool = False,
         negatives: int = 1,
@@ -229,6 +234,7 @@ class Corpus:
         columns: Sequence[str] | None = None,
         run: str = "default",
         state: str | Path | None = None,
+        log: str | Path | None = None,
         long_sections: bool = True,
     ) -> Sampler:
         """Open a run over this corpus, pinned to its newest version.
@@ -238,11 +244,14 @@ class Corpus:
             split: Every text of the run is of this split.
             recipes: Recipes or names of stored ones; by default the stored ones, else the
                 defaults of each source.
-            mixture: Weight of each source; an omitted one weighs 1, 0 means never.
-            batch_size: Samples a batch.
+            mixture: Weight of each source, an omitted one weighs 1 and 0 means never; or a
+                ``Mixture`` with temperature and phases.
+            batch_size: Samples a batch, of each rank.
             seed: Another seed gives another order.
             steps: Stop after so many batches.
             epochs: Stop after so many nominal epochs; with neither the run is endless.
+            rank: Which of ``world_size`` ranks this is, from 0.
+            world_size: Number of ranks that share each global batch, in slices by rank.
             remainder: Serve a last batch that is not full (``keep``), leave it out (``drop``) or
                 fill it with the samples that come next (``pad``).
             no_duplicates: Let no text come twice in a batch.
@@ -252,6 +261,7 @@ class Corpus:
             columns: Columns of a batch; see ``docs/interface.md``.
             run: Name to save under.
             state: The state file; by default beside the corpus.
+            log: A folder in which every save adds the ids of what was served, as Parquet.
             long_sections: Whether the defaults include the long-section recipe where it applies.
 
         Raises:
@@ -264,11 +274,14 @@ class Corpus:
             "seed": seed,
             "steps": steps,
             "epochs": epochs,
+            "rank": rank,
+            "world_size": world_size,
             "remainder": remainder,
             "no_duplicates": bool(no_duplicates),
             "negatives": negatives,
             "swap": bool(swap),
             "prefetch": prefetch,
+            "log": None if log is None else str(log),
             "run": run,
         }
         sampler = runs.open_run(
@@ -304,6 +317,47 @@ class Corpus:
         )
         self._samplers.add(sampler)
         return sampler
+
+    def read(
+        self,
+        order: Order,
+        *,
+        batch_size: int = 128,
+        split: str | None = None,
+        source: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[Batch]:
+        """Read records in any order, in batches; record k is the k-th, of a split or source.
+
+        Args:
+            order: An ``IndexSampler`` over ``count()`` records, or anything that yields
+                ``RecordMetadata`` or integers; it may be endless.
+            batch_size: Records a batch; the last may have fewer.
+            split: Number the records of this split only.
+            source: Number the records of this source only.
+            columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``,
+                ``split``, ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``,
+                ``created_at``, ``updated_at``; ``text``, the texts of all sections joined by a
+                blank line; ``anchor`` and ``context``, lists of the texts of these roles. By
+                default those up to ``date``, ``meta`` and ``text``.
+
+        Raises:
+            SamplerError, SplitError: An argument is wrong; or, in the loop, the order names a
+                record that is not there.
+        """
+        return reading.read(
+            self._database,
+            order,
+            batch_size=batch_size,
+            split=split,
+            source=source,
+            version=self.version,
+            columns=columns,
+        )
+
+    def count(self, *, split: str | None = None, source: str | None = None) -> int:
+        """Return how many records there are to read."""
+        return reading.count(self._database, split=split, source=source, version=self.version)
 
     def _state_path(self, given: str | Path | None) -> Path:
         return Path(given) if given is not None else state.state_path(self.path)
@@ -391,7 +445,8 @@ def resume(
         memory_limit: As for ``Corpus``.
         threads: As for ``Corpus``.
         overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;
-            those that change the order must be named in ``allow_drift``.
+            those that change the order must be named in ``allow_drift``. With ``world_size``
+            the batch of all ranks stays what it was, and is divided among so many.
 
     Raises:
         StateMismatchError: Nothing is saved there, or something differs.

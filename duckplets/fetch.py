@@ -2,7 +2,7 @@
 
     plan (chunk keys) ─ChunkIndex→ requests ─sql/fetch/texts→ columns ─→ Block
 
-What a chunk is, apart from its text, is kept in arrays (36 bytes a chunk), so that the statement
+What a chunk is, apart from its text, is kept in arrays (40 bytes a chunk), so that the statement
 of a block joins the sections alone: with chunks and records joined as well it took 1.6 times the
 processor time. Texts come in any order and are gathered batch by batch.
 """
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.batch import Block
+from duckplets.batch import Block, Tally
 from duckplets.database import Database
 from duckplets.draw import Stream
 from duckplets.errors import SamplerError, StateMismatchError, nearest
@@ -88,15 +88,23 @@ class ChunkIndex:
             },
         )
         self._keys = rows["chunk_key"].to_numpy()
-        self._columns = {name: rows[name].to_numpy() for name in rows.column_names[1:]}
+        self._tokens = rows["token_count"].to_numpy()
+        names = [n for n in rows.column_names if n not in ("chunk_key", "token_count")]
+        self._columns = {name: rows[name].to_numpy() for name in names}
         first, last = (self._keys[0], self._keys[-1]) if len(self._keys) else (0, -1)
         self._dense = last - first + 1 == len(self._keys)
 
     def __getitem__(self, chunks: Integers) -> dict[str, np.ndarray[Any, Any]]:
         """Return section_key, start, length, window_index and weight of chunks."""
-        first = self._keys[0]
-        rows = chunks - first if self._dense else np.searchsorted(self._keys, chunks)
+        rows = self._rows(chunks)
         return {name: column[rows] for name, column in self._columns.items()}
+
+    def tokens(self, chunks: Integers) -> Integers:
+        """Return how many tokens each chunk has."""
+        return np.asarray(self._tokens[self._rows(chunks)], np.int64)
+
+    def _rows(self, chunks: Integers) -> Integers:
+        return chunks - self._keys[0] if self._dense else np.searchsorted(self._keys, chunks)
 
 
 class Fetcher:
@@ -111,6 +119,7 @@ class Fetcher:
         index: Of the corpus.
 
     Attributes:
+        slots: The text columns of this kind of sample, in order.
         padded_from: Position from which samples only fill up the last batch, or None.
     """
 
@@ -126,8 +135,8 @@ class Fetcher:
     ) -> None:
         self._database = database.cursor()
         self._lock = threading.Lock()
-        self._streams = list(streams)
-        self._slots = slot_names(kind, negatives)
+        self._streams = streams
+        self.slots = slot_names(kind, negatives)
         self._columns = list(columns)
         self._index = index
         self.padded_from: int | None = None
@@ -141,57 +150,98 @@ class Fetcher:
         """Stop a fetch that another thread waits for."""
         self._database.interrupt()
 
-    def fetch(self, plan: Plan) -> Block:
-        """Return the samples of a plan."""
+    def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> Block:
+        """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         size = len(plan)
         keys = np.concatenate(plan.chunks)
         chunks = self._index[keys]
-        texts, details = self._run(keys, chunks)
-        found = self._basics(plan, chunks)
-        for column in self._columns:
-            slot, detail = self._detail(column) or ("", "")
-            if slot and details is not None:
-                of_slots = details[detail].combine_chunks()
-                found[column] = of_slots.slice(self._slots.index(slot) * size, size)
+        texts = self._texts(plan, keys, chunks)
+        details = self._details(plan, keys, self._columns)
+        found = self._basics(plan, chunks) | details
         places = np.empty(len(keys), dtype=np.int64)
         places[texts["request"].to_numpy()] = np.arange(len(keys), dtype=np.int64)
         return Block(
-            plan.start,
-            size,
-            {c: None if c in self._slots else _array(found[c]) for c in self._columns},
+            start,
+            stop,
+            {c: None if c in self.slots else _array(found[c]) for c in self._columns},
             texts["text"].combine_chunks(),
-            {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self._slots)},
+            {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)},
+            tally,
         )
 
-    def _run(
-        self, keys: Integers, chunks: dict[str, np.ndarray[Any, Any]]
-    ) -> tuple[pa.Table, pa.Table | None]:
-        """Return the texts of all slots by request, and details if any are wanted."""
+    def tally(self, plan: Plan, sources: Integers) -> Tally:
+        """Return what the samples of a plan count for; ``sources`` of every stream."""
+        tokens = np.sum([self._index.tokens(chunks) for chunks in plan.chunks], axis=0)
+        return Tally(sources[plan.streams], tokens)
+
+    def identities(self, plan: Plan, batch: int) -> pa.Table:
+        """Return what a plan's samples are, without their texts; ``batch`` positions a step.
+
+        Columns: ``step``, ``position``, ``source``, ``recipe``, ``swapped``, for pairs ``label``,
+        and of every slot ``SLOT_record_id``, ``SLOT_section`` and ``SLOT_window``.
+        """
+        keys = np.concatenate(plan.chunks)
+        columns = [f"{slot}_{d}" for slot in self.slots for d in ("record_id", "section", "window")]
+        basics = self._basics(plan, self._index[keys])
+        names = ("position", "source", "recipe", "swapped", "label")
+        found = {"step": plan.positions // batch}
+        found |= {name: basics[name] for name in names if name in basics}
+        found |= self._details(plan, keys, columns)
+        return pa.table({name: _array(values) for name, values in found.items()})
+
+    def _texts(
+        self, plan: Plan, keys: Integers, chunks: dict[str, np.ndarray[Any, Any]]
+    ) -> pa.Table:
+        """Return the texts of all slots, each with the number of its request."""
         order = np.arange(len(keys), dtype=np.int64)
         places = {name: chunks[name] for name in ("section_key", "start", "length")}
         requests = pa.table({"request": order} | places)
-        asked = pa.table({"request": order, "chunk_key": keys})
-        with self._lock, self._database.registered(requests=requests, asked=asked):
+        with self._lock, self._database.registered(requests=requests):
             texts = self._database.table("fetch/texts")
-            wanted = any(self._detail(column) for column in self._columns)
-            details = self._database.table("fetch/details") if wanted else None
-        found = (texts, texts if details is None else details)
-        if any(table.num_rows != len(keys) for table in found):
-            raise StateMismatchError(
-                "the corpus was chunked anew since this sampler was opened; open another one"
-            )
-        return texts, details
+        if texts.num_rows != len(keys):
+            self._refuse(plan, keys, np.setdiff1d(order, texts["request"].to_numpy()))
+        return texts
+
+    def _details(self, plan: Plan, keys: Integers, columns: Sequence[str]) -> dict[str, Any]:
+        """Return those of the columns that are details of a slot."""
+        wanted = {column: found for column in columns if (found := self._detail(column))}
+        if not wanted:
+            return {}
+        size = len(plan)
+        order = np.arange(len(keys), dtype=np.int64)
+        asked = pa.table({"request": order, "chunk_key": keys})
+        with self._lock, self._database.registered(asked=asked):
+            details = self._database.table("fetch/details")
+        if details.num_rows != len(keys):
+            self._refuse(plan, keys, order)
+        return {
+            column: details[detail].combine_chunks().slice(self.slots.index(slot) * size, size)
+            for column, (slot, detail) in wanted.items()
+        }
+
+    def _refuse(self, plan: Plan, keys: Integers, missing: Integers) -> NoReturn:
+        slot, row = divmod(int(missing[0]), len(plan))
+        stream = self._streams[int(plan.streams[row])]
+        section = int(self._index[keys[missing[:1]]]["section_key"][0])
+        with self._lock:
+            found = self._database.run("fetch/record_of", {"section_key": section})
+        record = f"record {found[0][0]!r}" if found else f"section key {section}, which is gone"
+        raise StateMismatchError(
+            f"the corpus was chunked anew since this sampler was opened; open another one. "
+            f"Position {int(plan.positions[row])}, source {stream.source!r}, recipe "
+            f"{stream.recipe.name!r}: the {self.slots[slot]} of {record} is not what it was"
+        )
 
     def _detail(self, column: str) -> tuple[str, str] | None:
         """Split a column such as ``anchor_record_id`` into slot and detail."""
-        for slot in self._slots:
+        for slot in self.slots:
             if column.startswith(slot + "_") and column.removeprefix(slot + "_") in _DETAILS:
                 return slot, column.removeprefix(slot + "_")
         return None
 
     def _basics(self, plan: Plan, chunks: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
         recipes = [stream.recipe for stream in self._streams]
-        position = np.arange(plan.start, plan.start + len(plan), dtype=np.int64)
+        position = plan.positions
         full = np.zeros(len(plan), dtype=bool)
         basics: dict[str, Any] = {
             "position": position,
@@ -210,19 +260,29 @@ class Fetcher:
             basics["reason"] = pa.array(reasons, pa.string()).take(pa.array(which))
         return basics
 
+    def proximity(self, plan: Plan) -> list[float | None]:
+        """Return 1/distance of the windows of anchor and positive, None for other sections."""
+        if len(self.slots) == 1:
+            return [None] * len(plan)
+        near, factor = self._proximity(self._index[np.concatenate(plan.chunks)], len(plan))
+        return [f if is_near else None for f, is_near in zip(factor, near, strict=True)]
+
     def _weights(self, plan: Plan, chunks: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
         """Recipe weight × the mean over slots of trust × position (× proximity), as specified."""
-        shape = (len(self._slots), len(plan))
-        weights = chunks["weight"].reshape(shape)
-        if len(self._slots) > 1:
-            sections = chunks["section_key"].reshape(shape)
-            index = chunks["window_index"].reshape(shape)
-            near = (sections[0] == sections[1]) & (index[0] >= 0) & (index[1] >= 0)
-            apart = np.maximum(np.abs(index[0] - index[1]), 1)
-            weights[:2] *= np.where(near, 1 / apart, 1.0)
+        weights = chunks["weight"].reshape(len(self.slots), len(plan))
+        if len(self.slots) > 1:
+            weights[:2] *= self._proximity(chunks, len(plan))[1]
         by_recipe = np.array([stream.recipe.weight for stream in self._streams])
         product: np.ndarray[Any, Any] = weights.mean(axis=0) * by_recipe[plan.streams]
         return product
+
+    def _proximity(self, chunks: dict[str, np.ndarray[Any, Any]], size: int) -> tuple[Any, Any]:
+        """Return whether the first two slots are windows of one section, and 1/distance if so."""
+        sections = chunks["section_key"].reshape(-1, size)
+        index = chunks["window_index"].reshape(-1, size)
+        near = (sections[0] == sections[1]) & (index[0] >= 0) & (index[1] >= 0)
+        apart = np.maximum(np.abs(index[0] - index[1]), 1)
+        return near, np.where(near, 1 / apart, 1.0)
 
 
 def _array(values: Any) -> pa.Array:

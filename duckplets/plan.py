@@ -3,7 +3,8 @@
     positions ─apportion→ source ─apportion→ recipe ─Stream.draw→ windows ─swap, rearrange→ plan
 
 A plan is a pure function of the run's configuration and the positions, so any stretch of the
-past or future can be planned alone, and how a run is cut into blocks changes nothing.
+past or future can be planned alone, and how a run is cut into blocks changes nothing. Every rank
+plans all positions and takes its own: planning is a small part of the work.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import numpy as np
 from duckplets.distinct import BLOCK_BATCHES, rearranged
 from duckplets.draw import Stream
 from duckplets.order import MAX_SPAN, Apportionment, Integers, Words, exact_weights, hashed, key
+from duckplets.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The samples at consecutive positions, in order.
+    """The samples at some positions, in order.
 
     Attributes:
-        start: The first position.
+        positions: Of every sample.
         streams: Index of the stream of every sample.
         chunks: Chunk keys, a column a slot: anchor, positive, negatives; or the text alone.
         hashes: Text hashes of the same.
@@ -31,7 +33,7 @@ class Plan:
         labels: For pairs, 1 for anchor and positive, 0 for anchor and negative; else None.
     """
 
-    start: int
+    positions: Integers
     streams: Integers
     chunks: list[Integers]
     hashes: list[Words]
@@ -41,17 +43,17 @@ class Plan:
     def __len__(self) -> int:
         return len(self.streams)
 
-    def part(self, low: int, high: int) -> Plan:
-        """Return the samples from ``low`` to ``high``, counted within this plan."""
-        return self._take(slice(low, high), self.start + low)
+    def part(self, which: slice | Integers) -> Plan:
+        """Return some of the samples, counted within this plan."""
+        return self._take(which, self.positions[which])
 
     def reordered(self, order: Integers) -> Plan:
         """Return the samples in another order, at the same positions."""
-        return self._take(order, self.start)
+        return self._take(order, self.positions)
 
-    def _take(self, which: slice | Integers, start: int) -> Plan:
+    def _take(self, which: slice | Integers, positions: Integers) -> Plan:
         return Plan(
-            start,
+            positions,
             self.streams[which],
             [column[which] for column in self.chunks],
             [column[which] for column in self.hashes],
@@ -65,69 +67,81 @@ class Planner:
 
     Args:
         streams: All of them, grouped by source.
-        source_weights: Weight of every source by name; 0 means never.
+        schedule: Deals draws to sources.
         kind: ``triplets``, ``pairs`` or ``texts``.
         seed: Of the run.
         swap: Whether anchor and positive change places on a hashed coin.
         distinct_batch: With a batch size, no text comes twice in a batch; 0 for no such rule.
 
     Attributes:
+        schedule: May be replaced by one that differs from a later step on only.
         end: The position a bounded run ends at, or None.
     """
 
     def __init__(
         self,
         streams: Sequence[Stream],
-        source_weights: dict[str, float],
+        schedule: Schedule,
         *,
         kind: str,
         seed: int,
         swap: bool,
         distinct_batch: int = 0,
     ) -> None:
-        self.streams = list(streams)
+        self.streams: list[Stream] = []
         self.kind = kind
+        self.schedule = schedule
+        self._seed = seed
         self._swap = swap and kind != "texts"
         self._swap_key = key(seed, "swap")
-        self._distinct_batch = distinct_batch
+        self.distinct_batch = distinct_batch
         self.end: int | None = None
-        self._names = sorted({s.source for s in streams if source_weights[s.source] > 0})
-        weights = exact_weights([source_weights[name] for name in self._names])
-        self._sources = Apportionment(weights, key(seed, "sources"))
-        self._recipes = [self._recipes_of(name, seed) for name in self._names]
+        self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
+        self.add(streams)
+        self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
 
-    def _recipes_of(self, source: str, seed: int) -> tuple[list[int], Apportionment]:
-        indexes = [i for i, s in enumerate(self.streams) if s.source == source]
-        weights = exact_weights([self.streams[i].recipe.weight for i in indexes])
-        return indexes, Apportionment(weights, key(seed, "recipes", source))
+    def add(self, streams: Sequence[Stream]) -> None:
+        """Add the streams of a source that is drawn from later on."""
+        first = len(self.streams)
+        self.streams += streams
+        by_source: dict[str, list[int]] = {}
+        for i, stream in enumerate(streams, start=first):
+            by_source.setdefault(stream.source, []).append(i)
+        for source, indexes in by_source.items():
+            weights = exact_weights([self.streams[i].recipe.weight for i in indexes])
+            recipes = Apportionment(weights, key(self._seed, "recipes", source))
+            self._recipes[self.schedule.sources.index(source)] = indexes, recipes
 
     @property
     def samples_per_draw(self) -> int:
         """How many positions one draw of a stream fills: more than one for pairs only."""
-        return 1 + self.streams[0].negatives if self.kind == "pairs" else 1
+        return samples_per_draw(self.kind, self.streams[0].negatives)
+
+    def length_of(self, source: str) -> int:
+        """Return the positions in which every anchor of a source comes up once."""
+        anchors = sum(len(stream) for stream in self.streams if stream.source == source)
+        return anchors * self.samples_per_draw
 
     @property
-    def epoch_length(self) -> int:
-        """Positions of a nominal epoch: the anchors of all active streams."""
-        active = {i for indexes, _ in self._recipes for i in indexes}
-        anchors = sum(len(self.streams[i]) for i in active if self.streams[i].recipe.weight > 0)
-        return anchors * self.samples_per_draw
+    def sources(self) -> Integers:
+        """Number of the source of every stream."""
+        return np.array([self.schedule.sources.index(s.source) for s in self.streams])
 
     def plan(self, start: int, stop: int) -> Plan:
         """Plan positions ``start … stop-1``."""
-        if not self._distinct_batch:
+        if not self.distinct_batch:
             return self._samples(start, stop)
-        block = self._distinct_batch * BLOCK_BATCHES
-        first = start // block * block
-        parts = [
-            rearranged(self._samples(low, self._cut(low + block)), self._distinct_batch)
-            for low in range(first, max(stop, first + 1), block)
-        ]
-        return _joined(parts).part(start - first, stop - first)
-
-    def _cut(self, stop: int) -> int:
-        # Past the end of a bounded run lies another epoch, whose samples must not slip in.
-        return stop if self.end is None else min(stop, self.end)
+        schedule, at = self.schedule, start
+        parts: list[Plan] = []
+        while at < stop or not parts:
+            low, high = schedule.stretch(at, self.distinct_batch * BLOCK_BATCHES)
+            if self.end is not None and low < self.end:
+                # Past the end of a bounded run lies another epoch, not to be mixed in.
+                high = min(high, self.end)
+            block = rearranged(self._samples(low, high), self.distinct_batch)
+            parts.append(block.part(slice(at - low, min(high, stop) - low)))
+            at = high
+        return joined(parts)
 
     def _samples(self, start: int, stop: int) -> Plan:
         per_draw = self.samples_per_draw
@@ -135,10 +149,10 @@ class Planner:
         parts = [
             self._draws(at, min(at + MAX_SPAN, high)) for at in range(low, high, MAX_SPAN)
         ] or [self._draws(low, low)]
-        draws = _joined(parts)
+        draws = joined(parts)
         if self.kind != "pairs":
             return draws
-        return _pairs(draws, per_draw).part(start - low * per_draw, stop - low * per_draw)
+        return _pairs(draws, per_draw).part(slice(start - low * per_draw, stop - low * per_draw))
 
     def _draws(self, start: int, stop: int) -> Plan:
         """Plan draws ``start … stop-1``: positions, unless several samples share a draw."""
@@ -147,7 +161,7 @@ class Planner:
         streams = np.zeros(length, dtype=np.int64)
         chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
-        for share in self._sources.shares(start, stop):
+        for share in self.schedule.shares(start, stop):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.shares(share.start, share.start + len(share.offsets)):
                 at = share.offsets[part.offsets]
@@ -166,7 +180,12 @@ class Planner:
                     np.where(swapped, columns[1], columns[0]),
                     np.where(swapped, columns[0], columns[1]),
                 )
-        return Plan(start, streams, chunks, hashes, swapped)
+        return Plan(np.arange(start, stop), streams, chunks, hashes, swapped)
+
+
+def samples_per_draw(kind: str, negatives: int) -> int:
+    """Return how many positions one draw fills: more than one for pairs only."""
+    return 1 + negatives if kind == "pairs" else 1
 
 
 def _pairs(draws: Plan, per_draw: int) -> Plan:
@@ -179,7 +198,7 @@ def _pairs(draws: Plan, per_draw: int) -> Plan:
     labels = np.zeros((len(draws), per_draw), dtype=np.int64)
     labels[:, 0] = 1
     return Plan(
-        draws.start * per_draw,
+        (draws.positions[:, None] * per_draw + np.arange(per_draw)).reshape(-1),
         np.repeat(draws.streams, per_draw),
         interleaved(draws.chunks),
         interleaved(draws.hashes),
@@ -188,12 +207,13 @@ def _pairs(draws: Plan, per_draw: int) -> Plan:
     )
 
 
-def _joined(parts: list[Plan]) -> Plan:
+def joined(parts: Sequence[Plan]) -> Plan:
+    """Return the samples of several plans as one."""
     if len(parts) == 1:
         return parts[0]
     slots = range(len(parts[0].chunks))
     return Plan(
-        parts[0].start,
+        np.concatenate([p.positions for p in parts]),
         np.concatenate([p.streams for p in parts]),
         [np.concatenate([p.chunks[s] for p in parts]) for s in slots],
         [np.concatenate([p.hashes[s] for p in parts]) for s in slots],

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from duckplets import state
 from duckplets.order import ORDER_VERSION
+from duckplets.portions import Portion
 
 Kind = Literal["triplets", "pairs", "texts"]
 Remainder = Literal["keep", "drop", "pad"]
@@ -23,8 +24,10 @@ class RunSettings:
         kind: ``triplets``, ``pairs`` or ``texts``.
         split: Every text of the run is of this split.
         recipes: Definitions of the recipes of every source.
-        weights: Weight of every source.
-        batch_size: Samples a batch.
+        optional: Names of those of them, by source, that are left out if they find no anchor.
+        sources: Names of all sources of the pinned version.
+        mixture: Weights of the sources and how they change; see ``Mixture.to_dict``.
+        batch_size: Samples a batch of each rank.
         seed: Another seed gives another order.
         steps: Number of batches, or None.
         epochs: Number of nominal epochs, or None.
@@ -34,6 +37,9 @@ class RunSettings:
         swap: Whether anchor and positive change places half of the time.
         columns: Columns of a batch.
         prefetch: Blocks to prepare ahead.
+        rank: Which of the ranks this is, from 0.
+        world_size: Number of ranks.
+        log: Folder to write the ids of what is served to, or None.
         run: Name of the run.
         corpus_version: Version it is pinned to.
         records: Fingerprint of the records of that version.
@@ -44,7 +50,9 @@ class RunSettings:
     kind: Kind
     split: str
     recipes: dict[str, list[dict[str, Any]]]
-    weights: dict[str, float]
+    optional: dict[str, list[str]]
+    sources: list[str]
+    mixture: dict[str, Any]
     batch_size: int
     seed: int
     steps: int | None
@@ -55,6 +63,9 @@ class RunSettings:
     swap: bool
     columns: list[str]
     prefetch: int
+    rank: int
+    world_size: int
+    log: str | None
     run: str
     corpus_version: int
     records: list[int]
@@ -62,14 +73,27 @@ class RunSettings:
     chunking: dict[str, Any]
 
     def fingerprint(self) -> state.Fingerprint:
-        """Return what must agree for a position to mean the same sample."""
-        same = ("kind", "split", "seed", "batch_size", "negatives", "swap", "no_duplicates")
+        """Return what must agree for a position to mean the same sample.
+
+        ``batch_size`` is that of all ranks together: so many ranks may share it as divide it.
+        """
+        same = ("kind", "split", "seed", "negatives", "swap", "no_duplicates")
         found: dict[str, Any] = {name: getattr(self, name) for name in same}
+        found["batch_size"] = self.global_batch
         found["corpus_version"] = self.corpus_version
         found["order_version"] = ORDER_VERSION
-        for name in ("recipes", "weights", "records", "splits", "chunking"):
+        for name in ("recipes", "mixture", "records", "splits", "chunking"):
             found[name] = state.digest(getattr(self, name))
         return found
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a batch of all ranks."""
+        return self.batch_size * self.world_size
+
+    def portion(self) -> Portion:
+        """Return what this rank takes."""
+        return Portion(self.batch_size, self.rank, self.world_size)
 
     def padded_from(self, epoch_length: int) -> int | None:
         """Return the position from which samples only fill up the last batch."""
@@ -80,12 +104,12 @@ class RunSettings:
         """Return the position a bounded run ends at; None if it is endless."""
         ends = []
         if self.steps is not None:
-            ends.append(self.steps * self.batch_size)
+            ends.append(self.steps * self.global_batch)
         if self.epochs is not None:
             end = self.epochs * epoch_length
             if self.remainder == "drop":
-                end = end // self.batch_size * self.batch_size
+                end = end // self.global_batch * self.global_batch
             elif self.remainder == "pad":
-                end = -(-end // self.batch_size) * self.batch_size
+                end = -(-end // self.global_batch) * self.global_batch
             ends.append(end)
         return min(ends, default=None)

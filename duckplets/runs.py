@@ -7,7 +7,6 @@ was ingested since, or stored as a recipe, changes nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
@@ -21,19 +20,22 @@ from duckplets.database import Database
 from duckplets.draw import Stream
 from duckplets.errors import (
     EmptyPoolError,
-    MixtureError,
     SamplerError,
     SplitError,
     StateMismatchError,
     nearest,
 )
 from duckplets.fetch import ChunkIndex, Fetcher, checked_columns
+from duckplets.mixture import Mixture, mixture_of
 from duckplets.order import ORDER_VERSION
-from duckplets.plan import Planner
+from duckplets.plan import Planner, samples_per_draw
 from duckplets.pools import PoolReader
+from duckplets.portions import batch_size_of
+from duckplets.reader import Reader
 from duckplets.recipe_files import from_dict, to_dict
 from duckplets.run_settings import Kind, Remainder, RunSettings
 from duckplets.sampler import Sampler
+from duckplets.schedule import Events, Schedule
 
 Recipe = recipe_store.Recipe
 
@@ -43,7 +45,7 @@ def open_run(
     kind: Kind,
     *,
     recipes: Sequence[Recipe | str] | None,
-    mixture: Mapping[str, float] | None,
+    mixture: Mixture | Mapping[str, float] | None,
     columns: Sequence[str] | None,
     long_sections: bool,
     state_path: Path,
@@ -74,12 +76,16 @@ def open_run(
             f"{database.path} has no sources; ingest some text first: duckplets ingest "
             f"{database.path} FILE"
         )
-    weights = _weights(mixture, [of_source.source for of_source in resolved])
+    sources = sorted(of_source.source for of_source in resolved)
+    mixed = mixture_of(mixture)
+    mixed.check(sources)
     settings = RunSettings(
         **arguments,
         kind=kind,
         recipes={s.source: [to_dict(r) for r in s.recipes] for s in resolved},
-        weights=weights,
+        optional={s.source: sorted(s.optional) for s in resolved if s.optional},
+        sources=sources,
+        mixture=mixed.to_dict(),
         columns=checked_columns(
             columns, kind, arguments["negatives"], padded=arguments["remainder"] == "pad"
         ),
@@ -88,8 +94,7 @@ def open_run(
         splits=asdict(split_settings),
         chunking=chunking,
     )
-    optional = {(s.source, name) for s in resolved for name in s.optional}
-    return _sampler(database, settings, state_path, optional)
+    return open_settings(database, settings, state_path)
 
 
 def resume_run(
@@ -109,7 +114,7 @@ def resume_run(
             f"draws in order version {ORDER_VERSION} and cannot continue it. Finish it with the "
             f"version it was started with"
         )
-    settings = _overridden(RunSettings(**saved.settings), overrides)
+    settings = _overridden(_settings(saved), overrides)
     if settings.corpus_version > records.current_version(database):
         raise StateMismatchError(
             f"run {run!r} is pinned to corpus version {settings.corpus_version}, but "
@@ -123,50 +128,75 @@ def resume_run(
         chunking=chunking_of(database),
     )
     state.refuse_mismatch(saved.fingerprint, now.fingerprint(), allow_drift=allow_drift)
-    sampler = _sampler(database, now, state_path, set())
-    sampler.drifted_from = saved.fingerprint
-    sampler.move(cursor.position)
+    sampler = open_settings(database, now, state_path, events=saved.events)
+    sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
     return sampler
 
 
-def _sampler(
-    database: Database, settings: RunSettings, state_path: Path, optional: set[tuple[str, str]]
+def open_settings(
+    database: Database,
+    settings: RunSettings,
+    state_path: Path,
+    *,
+    events: Events | None = None,
 ) -> Sampler:
+    """Open a run of given settings at its first position.
+
+    Args:
+        database: The corpus.
+        settings: All of them.
+        state_path: Where the run is saved.
+        events: Weights that were set during the run.
+    """
     with ThreadPoolExecutor(1) as beside:
         index = beside.submit(ChunkIndex, database.cursor(), settings.chunking)
-        streams = _streams(database, settings, optional)
-    drawn = {
-        name: [to_dict(s.recipe) for s in streams if s.source == name] for name in settings.recipes
-    }
-    settings = replace(settings, recipes=drawn)
+        schedule = _schedule(settings, events)
+        streams = _streams(database, settings, sorted(schedule.drawn))
     planner = Planner(
         streams,
-        settings.weights,
+        schedule,
         kind=settings.kind,
         seed=settings.seed,
         swap=settings.swap,
-        distinct_batch=settings.batch_size if settings.no_duplicates else 0,
+        distinct_batch=settings.global_batch if settings.no_duplicates else 0,
     )
     fetcher = Fetcher(
         database,
-        streams,
+        planner.streams,
         kind=settings.kind,
         negatives=settings.negatives,
         columns=settings.columns,
         index=index.result(),
     )
-    return Sampler(settings, planner, fetcher, state_path)
+    planner.end = settings.end(planner.epoch_length)
+    fetcher.padded_from = settings.padded_from(planner.epoch_length)
+    portion, prefetch = settings.portion(), settings.prefetch
+    reader = Reader(planner, fetcher, portion, end=planner.end, prefetch=prefetch)
+
+    def open_source(name: str) -> list[Stream]:
+        return _streams(database, settings, [name])
+
+    return Sampler(settings, reader, state_path, open_source)
 
 
-def _streams(
-    database: Database, settings: RunSettings, optional: set[tuple[str, str]]
-) -> list[Stream]:
-    """Read the pools of all recipes that can be drawn."""
+def _schedule(settings: RunSettings, events: Events | None) -> Schedule:
+    return Schedule(
+        Mixture.from_dict(settings.mixture),
+        settings.sources,
+        seed=settings.seed,
+        batch=settings.global_batch,
+        samples_per_draw=samples_per_draw(settings.kind, settings.negatives),
+        events=events,
+    )
+
+
+def _streams(database: Database, settings: RunSettings, sources: Sequence[str]) -> list[Stream]:
+    """Read the pools of all recipes that can be drawn of some sources."""
     compiled = []
-    for source, weight in settings.weights.items():
-        recipes = [from_dict(d) for d in settings.recipes[source]] if weight else []
+    for source in sources:
+        recipes = [from_dict(d) for d in settings.recipes[source]]
         recipes = [recipe for recipe in recipes if recipe.weight]
-        if weight and not recipes:
+        if not recipes:
             raise EmptyPoolError(
                 f"source {source!r} has no recipe to draw by; give one for it, or give the "
                 f"source weight 0 in mixture="
@@ -188,11 +218,23 @@ def _streams(
             try:
                 read = reader.read(pool)
             except EmptyPoolError:
-                if (source, pool.recipe.name) in optional:
+                if pool.recipe.name in settings.optional.get(source, []):
                     continue
                 raise
             streams.append(Stream(source, read, settings.seed, settings.negatives))
     return streams
+
+
+def _settings(saved: state.Run) -> RunSettings:
+    try:
+        return RunSettings(**saved.settings)
+    except TypeError:
+        known = {field.name for field in fields(RunSettings)}
+        differ = sorted(known.symmetric_difference(saved.settings))
+        raise StateMismatchError(
+            f"run {saved.name!r} was saved by another version of duckplets, whose settings differ "
+            f"in {', '.join(differ)}; finish it with that version, or start a new run"
+        ) from None
 
 
 def _overridden(settings: RunSettings, overrides: Mapping[str, Any]) -> RunSettings:
@@ -201,30 +243,13 @@ def _overridden(settings: RunSettings, overrides: Mapping[str, Any]) -> RunSetti
         if name not in known:
             raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
     overridden = replace(settings, **overrides)
+    if "world_size" in overrides and "batch_size" not in overrides:
+        _check_ranks(overridden.rank, overridden.world_size)
+        size = batch_size_of(settings.global_batch, overridden.world_size)
+        overridden = replace(overridden, batch_size=size)
     _check(overridden.kind, asdict(overridden))
     columns = checked_columns(overridden.columns, overridden.kind, overridden.negatives)
     return replace(overridden, columns=columns)
-
-
-def _weights(mixture: Mapping[str, float] | None, sources: Sequence[str]) -> dict[str, float]:
-    """Return the weight of every source: 1 where none is given."""
-    if mixture is not None and not isinstance(mixture, Mapping):
-        raise MixtureError(
-            f"mixture={mixture!r}: give a weight for each name, as in {{'web': 0.7}}"
-        )
-    for name, weight in (mixture or {}).items():
-        if name not in sources:
-            raise MixtureError(
-                f"mixture: no source {name!r}{nearest(name, sources)}; there are: "
-                f"{', '.join(sources)}"
-            )
-        wrong = isinstance(weight, bool) or not isinstance(weight, int | float)
-        if wrong or not math.isfinite(weight) or weight < 0:
-            raise MixtureError(f"mixture: source {name!r} has weight {weight!r}; give 0 or more")
-    weights = {name: float((mixture or {}).get(name, 1)) for name in sources}
-    if not any(weights.values()):
-        raise MixtureError("mixture: every source has weight 0; give at least one more than that")
-    return weights
 
 
 def _check(kind: str, arguments: Mapping[str, Any]) -> None:
@@ -242,6 +267,7 @@ def _check(kind: str, arguments: Mapping[str, Any]) -> None:
             raise SamplerError(f"{name}={value!r}: give an integer")
         if low is not None and value < low:
             raise SamplerError(f"{name}={value}: give an integer from {low}")
+    _check_ranks(arguments["rank"], arguments["world_size"])
     if arguments["remainder"] not in get_args(Remainder):
         raise SamplerError(
             f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
@@ -251,3 +277,15 @@ def _check(kind: str, arguments: Mapping[str, Any]) -> None:
     run = arguments["run"]
     if not isinstance(run, str) or not run.strip() or not run.isprintable():
         raise SamplerError(f"run={run!r}: give a printable name")
+
+
+def _check_ranks(rank: Any, world_size: Any) -> None:
+    for name, value in (("world_size", world_size), ("rank", rank)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise SamplerError(f"{name}={value!r}: give an integer")
+    if world_size < 1:
+        raise SamplerError(f"world_size={world_size}: give an integer from 1")
+    if not 0 <= rank < world_size:
+        raise SamplerError(
+            f"rank={rank}: with world_size={world_size} give one from 0 to {world_size - 1}"
+        )

@@ -1,38 +1,36 @@
 """The sampler: a run's batches, one after the other or any of them by number.
 
-    position ─Planner→ plan ─Fetcher→ Block ─slices→ Batch        (the next block meanwhile)
-
-The sampler's only state is the position; everything else follows from its configuration. Blocks
-start small, so that the first batch comes soon, and grow to what the memory allows.
+Where a run stands is the position of its next batch, together with the weights that were set on
+the way; all else follows from its configuration. What was taken is counted as well, by source.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets import state
-from duckplets.batch import Batch, Block
+from duckplets.batch import Batch
+from duckplets.distinct import BLOCK_BATCHES
 from duckplets.errors import SamplerError, StateMismatchError
-from duckplets.fetch import Fetcher
+from duckplets.metrics import PhaseLog
 from duckplets.order import ORDER_VERSION
-from duckplets.plan import Planner
-from duckplets.prefetch import Prefetcher
+from duckplets.reader import Reader
 from duckplets.run_settings import RunSettings
+from duckplets.served import ServedLog
+from duckplets.views import Views, count_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-_FIRST_BLOCK = 256  # positions: a first read of a cold file touches few of its blocks
-_GROWTH = 4
-_LARGEST_BLOCK = 65_536
-_BLOCK_BYTES = 192 << 20  # of text in a block: with those ahead of it well below the limit
+    from duckplets.draw import Stream
+    from duckplets.mixture import Mixture
+    from duckplets.schedule import Schedule
 
 
-class Sampler:
+class Sampler(Views):
     """A run over a corpus: iterate it for batches.
 
     Made by ``Corpus.sampler`` and ``duckplets.resume``. Taking a batch is what moves the
@@ -42,29 +40,19 @@ class Sampler:
     def __init__(
         self,
         settings: RunSettings,
-        planner: Planner,
-        fetcher: Fetcher,
+        reader: Reader,
         state_path: Path,
+        open_source: Callable[[str], list[Stream]],
     ) -> None:
-        self._settings = settings
-        self._planner = planner
-        self._fetcher = fetcher
+        super().__init__(settings, reader)
         self._state_path = state_path
+        self._open_source = open_source
         self._owned: Any = None
         # The fingerprint it was resumed from, which may differ where drift was allowed.
-        self.drifted_from: state.Fingerprint | None = None
-        self._position = 0
-        self._end = settings.end(planner.epoch_length)
-        planner.end = self._end
-        fetcher.padded_from = settings.padded_from(planner.epoch_length)
-        self._block: Block | None = None
-        sizes = _BlockSizes(settings.batch_size, self._end)
-        self._ahead = Prefetcher(
-            _Preparation(planner, fetcher, sizes), sizes.follow, settings.prefetch
-        )
-        # Dropping a sampler ends its thread and its connection, as closing it does.
-        self._dropped = weakref.finalize(self, _let_go, self._ahead, fetcher)
-        self._dropped.atexit = False
+        self._drifted_from: state.Fingerprint | None = None
+        self._taken: int | None = None  # step of the batch taken last
+        self._phases = PhaseLog(self.mixture, quiet=settings.rank > 0)
+        self._log = ServedLog(Path(settings.log), settings.run) if settings.log else None
 
     # -- iteration ----------------------------------------------------------------------------
 
@@ -72,63 +60,58 @@ class Sampler:
         return self
 
     def __next__(self) -> Batch:
-        stop = self._position + self._settings.batch_size
-        if self._end is not None:
-            stop = min(stop, self._end)
-        if stop <= self._position:
+        start, stop = self._position, self._reader.stop_of(self._position)
+        if stop <= start:
             raise StopIteration
-        batch = self._slice(self._position, stop)
-        self._position = stop
+        batch = self._reader.take(start)
+        self._position = self._reader.bounded(start + self._reader.portion.stride)
+        self._taken = batch.step
+        self._phases.take(batch.step)
+        if self._log is not None:
+            self._log.take(start, stop)
         return batch
 
-    def _slice(self, start: int, stop: int) -> Batch:
-        block = self._block
-        if block is None or not block.start <= start < block.stop:
-            block = self._block = self._ahead.take(start)
-        if block is None or block.stop < stop:
-            return self._fetched(start, stop)
-        return block.batch(start, stop, self._step_of(start))
-
-    def _fetched(self, start: int, stop: int) -> Batch:
-        block = self._fetcher.fetch(self._planner.plan(start, stop))
-        return block.batch(start, stop, self._step_of(start))
-
     def __len__(self) -> int:
-        """Return the number of batches of a bounded run.
+        """Return the number of batches of a bounded run, the same for all ranks.
 
         Raises:
             TypeError: The run is endless.
         """
-        if self._end is None:
+        if self._reader.end is None:
             raise TypeError("an endless sampler has no length; bound it with steps= or epochs=")
-        return -(-self._end // self._settings.batch_size)
+        return -(-self._reader.end // self._batch)
 
     # -- where it stands ----------------------------------------------------------------------
 
     @property
-    def settings(self) -> RunSettings:
-        """What the run follows from."""
-        return self._settings
+    def mixture(self) -> Mixture:
+        """Weights of the sources, temperature and phases."""
+        return self._planner.schedule.mixture
 
     @property
     def position(self) -> int:
-        """First position not yet taken."""
+        """First position, of all ranks, of the next batch."""
         return self._position
 
     @property
     def step(self) -> int:
         """Number of the next batch."""
-        return self._step_of(self._position)
+        return self._position // self._batch
 
     @property
     def epoch(self) -> int:
         """Nominal epoch of the position."""
-        return self._position // self._planner.epoch_length
+        return self._position // self.epoch_length
 
     @property
     def epoch_length(self) -> int:
         """Samples of a nominal epoch: the anchors of all active streams."""
         return self._planner.epoch_length
+
+    @property
+    def lr_scale(self) -> float:
+        """Factor for the learning rate of the batch taken last; before any, of the next."""
+        return self.mixture.lr_scale(self.step if self._taken is None else self._taken)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the first position of a nominal epoch.
@@ -136,11 +119,9 @@ class Sampler:
         With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
         begins in it.
         """
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
-            raise SamplerError(f"epoch={epoch!r}: give an integer from 0")
-        position = epoch * self._planner.epoch_length
+        position = count_of("epoch", epoch) * self.epoch_length
         if self._settings.no_duplicates:
-            position = -(-position // self._settings.batch_size) * self._settings.batch_size
+            position = -(-position // self._batch) * self._batch
         self.move(position)
 
     def batch_at(self, step: int) -> Batch:
@@ -149,22 +130,90 @@ class Sampler:
         Raises:
             SamplerError: A bounded run has no such step.
         """
-        start = step * self._settings.batch_size
-        stop = start + self._settings.batch_size
-        stop = stop if self._end is None else min(stop, self._end)
-        if step < 0 or stop <= start:
+        start = count_of("step", step) * self._batch
+        if self._reader.stop_of(start) <= start:
+            raise SamplerError(f"step {step}: this run has steps 0 to {len(self) - 1}")
+        return self._reader.at(start)
+
+    def move(self, position: int) -> None:
+        """Go to a position.
+
+        Raises:
+            SamplerError: It lies beyond the end of a bounded run.
+        """
+        if position > self._reader.bounded(position):
             raise SamplerError(
-                f"step {step}: this run has steps 0 to {len(self) - 1}"
-                if self._end is not None
-                else f"step {step}: give an integer from 0"
+                f"position {position} lies beyond the end of this run ({self._reader.end}); "
+                f"give it more steps= or epochs="
             )
-        return self._fetched(start, stop)
+        self._position = position
+        self._taken = None
+        self._reader.forget()
+
+    def stride(self, worker: int, workers: int) -> None:
+        """From here on take every ``workers``-th batch, beginning with the ``worker``-th.
+
+        For several processes that take a rank's batches in turn, as a DataLoader's workers do.
+        """
+        if not 0 <= worker < workers:
+            raise SamplerError(f"worker={worker}: give an integer from 0 to {workers - 1}")
+        self._reader.share(workers)
+        self._phases.quiet = self._settings.rank > 0 or worker > 0
+        self._position = self._reader.bounded(self._position + worker * self._batch)
+
+    # -- weights ------------------------------------------------------------------------------
+
+    def set_weights(self, weights: Mapping[str, float]) -> int:
+        """Give sources other weights from the next step on, until the mixture's next phase.
+
+        As a phase does, they override the declared weights for the names given. Every rank has
+        to set the same at the same step. Kept with the run, so that a resumed one does the same;
+        in the state file at once if the run is saved there already.
+
+        Returns:
+            The step from which on they are in force. With ``no_duplicates``, where samples change
+            places within 64 batches, this is where the next 64 begin.
+
+        Raises:
+            MixtureError: A name is no source, a weight is wrong, or all would be 0.
+        """
+        step = self._next_change()
+        schedule = self._planner.schedule.with_event(step, weights)
+        self._open_sources(schedule)
+        if self._settings.rank == 0:
+            name, fingerprint = self._settings.run, self._settings.fingerprint()
+            state.save_events(self._state_path, name, fingerprint, schedule.events)
+            if self._log is not None:
+                self._log.forget_from(step * self._batch)
+        self._planner.schedule = schedule
+        self._reader.forget()
+        return step
+
+    def _next_change(self) -> int:
+        """Return the first step, from the next batch on, at which weights may change."""
+        position = self._position
+        if self._planner.distinct_batch:
+            length = self._planner.distinct_batch * BLOCK_BATCHES
+            low, high = self._planner.schedule.stretch(position, length)
+            position = low if low == position else high
+        return -(-position // self._batch)
+
+    def _open_sources(self, schedule: Schedule) -> None:
+        """Read the pools of sources that nothing was to be drawn from so far."""
+        known = {stream.source for stream in self._planner.streams}
+        for name in sorted(schedule.drawn - known):
+            self._planner.add(self._open_source(name))
 
     # -- state --------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the run stands, as a few plain values."""
-        return {"position": self._position, "fingerprint": self._settings.fingerprint()}
+        """Return where the run stands, as a few plain values; the same on every rank."""
+        return {
+            "position": self._position,
+            "fingerprint": self._settings.fingerprint(),
+            "events": [[step, weights] for step, weights in self._planner.schedule.events.items()],
+            "counts": self._reader.counters.counts(),
+        }
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
@@ -185,8 +234,29 @@ class Sampler:
             )
         now = self._settings.fingerprint()
         state.refuse_mismatch(state_dict["fingerprint"], now, allow_drift=allow_drift)
-        self.drifted_from = state_dict["fingerprint"]
-        self.move(int(state_dict["position"]))
+        self.go_on(
+            int(state_dict["position"]),
+            {int(step): weights for step, weights in state_dict.get("events", [])},
+            state_dict.get("counts", {}),
+            drifted_from=state_dict["fingerprint"],
+        )
+
+    def go_on(
+        self,
+        position: int,
+        events: Mapping[int, Mapping[str, float]],
+        counts: Mapping[str, Sequence[int]],
+        *,
+        drifted_from: state.Fingerprint,
+    ) -> None:
+        """Go on where a run of these settings stood, with the weights that were set on the way."""
+        schedule = self._planner.schedule.with_events(events)
+        self._open_sources(schedule)
+        self._planner.schedule = schedule
+        self.move(position)
+        self._reader.counters.load(counts)
+        self._phases.resume(self.step)
+        self._drifted_from = drifted_from
 
     def save(self, tag: str | None = None, path: str | Path | None = None) -> Path:
         """Write the position to the state file and return the file's path.
@@ -208,30 +278,20 @@ class Sampler:
             order_version=ORDER_VERSION,
             settings=asdict(self._settings),
             fingerprint=self._settings.fingerprint(),
+            events=self._planner.schedule.events,
         )
         cursor = state.Cursor(
-            run=run.name, tag=tag, position=self._position, step=self.step, epoch=self.epoch
+            run=run.name,
+            tag=tag,
+            position=self._position,
+            step=self.step,
+            epoch=self.epoch,
+            counts=self._reader.counters.counts(),
         )
-        weights, drifted_from = self._settings.weights, self.drifted_from
-        state.save(target, run, cursor, weights, drifted_from=drifted_from)
+        if self._log is not None and self._settings.rank == 0:
+            self._log.bring_up_to_date(self._identities)
+        state.save(target, run, cursor, drifted_from=self._drifted_from)
         return target
-
-    def _step_of(self, position: int) -> int:
-        return position // self._settings.batch_size
-
-    def move(self, position: int) -> None:
-        """Go to a position.
-
-        Raises:
-            SamplerError: It lies beyond the end of a bounded run.
-        """
-        if self._end is not None and position > self._end:
-            raise SamplerError(
-                f"position {position} lies beyond the end of this run ({self._end}); "
-                f"give it more steps= or epochs="
-            )
-        self._position = position
-        self._block = None
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -241,8 +301,7 @@ class Sampler:
 
     def close(self) -> None:
         """Stop preparing and close what was opened for this run."""
-        self._block = None
-        self._dropped()
+        self._reader.close()
         owned, self._owned = self._owned, None
         if owned is not None:
             owned.close()
@@ -261,46 +320,3 @@ class Sampler:
     def __repr__(self) -> str:
         s = self._settings
         return f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"
-
-
-def _let_go(ahead: Prefetcher, fetcher: Fetcher) -> None:
-    ahead.close()
-    fetcher.close()
-
-
-@dataclass
-class _BlockSizes:
-    """How many positions each block has: few at first, then as many as the memory allows."""
-
-    batch_size: int
-    end: int | None
-    target: int = _FIRST_BLOCK
-    largest: int = _LARGEST_BLOCK
-
-    def follow(self, start: int) -> tuple[int, int] | None:
-        """Return the block that begins at a position."""
-        if self.end is not None and start >= self.end:
-            return None
-        size = max(1, min(self.target, self.largest) // self.batch_size) * self.batch_size
-        self.target = min(self.target * _GROWTH, _LARGEST_BLOCK)
-        stop = start + size
-        return start, stop if self.end is None else min(stop, self.end)
-
-    def learn(self, block: Block) -> None:
-        """Bound the next blocks by the size of this one's texts."""
-        each = max(1, block.nbytes // max(1, block.size))
-        self.largest = max(1, _BLOCK_BYTES // each)
-
-
-@dataclass(frozen=True)
-class _Preparation:
-    """What the background thread does; it holds no reference to the sampler."""
-
-    planner: Planner
-    fetcher: Fetcher
-    sizes: _BlockSizes = field(repr=False)
-
-    def __call__(self, start: int, stop: int) -> Block:
-        block = self.fetcher.fetch(self.planner.plan(start, stop))
-        self.sizes.learn(block)
-        return block

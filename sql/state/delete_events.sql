@@ -1,4 +1,4 @@
--- Forget the weights of a run.
--- Parameters: $run.
+-- Forget the weights set during a run from a step on.
+-- Parameters: $run, $step.
 DELETE FROM weight_events
-WHERE run = $run
+WHERE run = $run AND step >= $step
