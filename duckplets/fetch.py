@@ -278,8 +278,8 @@ class Fetcher:
 
     def _proximity(self, chunks: dict[str, np.ndarray[Any, Any]], size: int) -> tuple[Any, Any]:
         """Return whether the first two slots are windows of one section, and 1/distance if so."""
-        sections = chunks["section_key"].reshape(-1, size)
-        index = chunks["window_index"].reshape(-1, size)
+        sections = chunks["section_key"].reshape(len(self.slots), size)
+        index = chunks["window_index"].reshape(len(self.slots), size)
         near = (sections[0] == sections[1]) & (index[0] >= 0) & (index[1] >= 0)
         apart = np.maximum(np.abs(index[0] - index[1]), 1)
         return near, np.where(near, 1 / apart, 1.0)

@@ -81,6 +81,9 @@ class Sampler(Views):
             raise TypeError("an endless sampler has no length; bound it with steps= or epochs=")
         return -(-self._reader.end // self._batch)
 
+    def __bool__(self) -> bool:
+        return True  # not a question of length: an endless run has none
+
     # -- where it stands ----------------------------------------------------------------------
 
     @property

@@ -1,0 +1,199 @@
+"""Counters by source, losses, skew and similarity, against plain Python."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import duckplets as dp
+from duckplets.testing import toy_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    path = tmp_path_factory.mktemp("metrics") / "c.duckdb"
+    with toy_corpus(path, 150, sources=("a", "b", "c")) as corpus:
+        yield corpus
+
+
+CONFIGURATIONS: list[dict[str, Any]] = [
+    {},
+    {"kind": "pairs", "negatives": 2, "batch_size": 9},
+    {"kind": "texts", "mixture": {"a": 0, "b": 1, "c": 3}},
+    {"no_duplicates": True, "negatives": 2, "batch_size": 8},
+    {"prefetch": 0, "epochs": 1, "batch_size": 100},
+]
+
+
+def counted(batches: list[dp.Batch], slots: list[str]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for batch in batches:
+        rows = zip(batch["source"], *[batch[f"{slot}_tokens"] for slot in slots], strict=True)
+        for source, *tokens in rows:
+            samples = found.setdefault(source, [0, 0])
+            samples[0] += 1
+            samples[1] += sum(tokens)
+    return found
+
+
+def metrics_of(sampler: dp.Sampler, what: str) -> dict[str, float]:
+    found = {k.split("/")[1]: v for k, v in sampler.metrics().items() if k.endswith(what)}
+    return {name: value for name, value in found.items() if value}
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
+def test_counters_are_what_was_taken(corpus: dp.Corpus, configuration: dict[str, Any]) -> None:
+    slots = corpus.sampler(**configuration).text_columns
+    tokens = [f"{slot}_tokens" for slot in slots]
+    sampler = corpus.sampler(**configuration, columns=["source", *tokens])
+    batches: list[dp.Batch] = []
+    for batch in sampler:
+        batches.append(batch)
+        if len(batches) in (1, 2, 7):
+            expected = counted(batches, slots)
+            assert metrics_of(sampler, "/samples") == {k: v[0] for k, v in expected.items()}
+            assert metrics_of(sampler, "/tokens") == {k: v[1] for k, v in expected.items()}
+        if len(batches) == 7:
+            break
+    sampler.batch_at(3)
+    again = corpus.sampler(**configuration, columns=["source", *tokens])
+    again.load_state_dict(sampler.state_dict())
+    assert again.metrics() == sampler.metrics()
+    batches += itertools.islice(again, 5)
+    assert metrics_of(again, "/tokens") == {k: v[1] for k, v in counted(batches, slots).items()}
+
+
+def test_tokens_follow_the_weights(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(mixture={"a": 0.7, "b": 0.2, "c": 0.1}, batch_size=100)
+    for _ in range(100):
+        next(sampler)
+    tokens = metrics_of(sampler, "/tokens")
+    for name, share in (("a", 0.7), ("b", 0.2), ("c", 0.1)):
+        assert tokens[name] / sum(tokens.values()) == pytest.approx(share, rel=0.1)
+
+
+def test_epochs_are_samples_to_anchors(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(mixture={"b": 0, "c": 0}, epochs=2, batch_size=64)
+    list(sampler)
+    assert sampler.metrics()["data/a/epochs"] == 2
+    assert "data/b/samples" not in sampler.metrics()
+
+
+def test_every_rank_counts_all_samples(corpus: dp.Corpus) -> None:
+    alone = corpus.sampler(batch_size=12, epochs=1)
+    ranks = [corpus.sampler(batch_size=4, world_size=3, rank=r, epochs=1) for r in range(3)]
+    for sampler in (alone, *ranks):
+        list(sampler)
+    assert all(rank.metrics() == alone.metrics() for rank in ranks)
+
+
+@pytest.mark.parametrize("made", [list, np.array], ids=["list", "array"])
+@pytest.mark.parametrize("columns", [None, ["anchor"]], ids=str)
+def test_losses_are_averaged_by_source(corpus: dp.Corpus, made: Any, columns: Any) -> None:
+    draw = random.Random(1)
+    sampler = corpus.sampler(batch_size=20, columns=columns)
+    sources = corpus.sampler(batch_size=20)
+    for _ in range(5):
+        batch, names = next(sampler), next(sources)["source"]
+        losses = [draw.random() for _ in batch.to_pylist()]
+        found = sampler.loss_by_source(batch, made(losses))
+        expected = {
+            f"loss/{name}": math.fsum(x for x, s in zip(losses, names, strict=True) if s == name)
+            / names.count(name)
+            for name in set(names)
+        }
+        assert found == pytest.approx(expected)
+
+
+def test_losses_of_a_rank_are_of_its_own_samples(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(batch_size=6, rank=1, world_size=3)
+    batch = next(sampler)
+    found = sampler.loss_by_source(batch, [float(name == "a") for name in batch["source"]])
+    assert all(loss == float(name == "loss/a") for name, loss in found.items())
+    assert len(found) > 1
+
+
+@pytest.mark.parametrize("losses", [[], [1.0] * 7, [[1.0]] * 8, np.ones((8, 2))], ids=repr)
+def test_losses_of_another_shape_are_refused(corpus: dp.Corpus, losses: Any) -> None:
+    sampler = corpus.sampler(batch_size=8)
+    with pytest.raises(dp.SamplerError, match="one number a sample"):
+        sampler.loss_by_source(next(sampler), losses)
+
+
+def test_skew_says_how_uneven_a_batch_is(corpus: dp.Corpus) -> None:
+    batch = next(corpus.sampler(mixture={"a": 6, "b": 3, "c": 1}, batch_size=100))
+    counts = Counter(batch["source"])
+    for given in (batch, batch["source"], batch.to_pydict()):
+        found = dp.source_skew(given)
+        assert found["total"] == 100
+        assert found["sources"] == 3
+        assert (found["min"], found["max"]) == (min(counts.values()), max(counts.values()))
+        assert found["mean"] == pytest.approx(100 / 3)
+        assert found["ratio"] == max(counts.values()) / min(counts.values())
+        assert list(found["shares"]) == ["a", "b", "c"]
+        assert sum(found["shares"].values()) == pytest.approx(1)
+    assert dp.source_skew([]) == {
+        **dict.fromkeys(("total", "sources", "min", "max", "mean", "ratio"), 0),
+        "shares": {},
+    }
+    assert dp.source_skew(["b", "a"])["shares"] == {"a": 0.5, "b": 0.5}
+
+
+SIMILAR: list[tuple[str, str, float]] = [
+    ("", "", 0),
+    ("a b", "", 0),
+    ("A b!", "b, a", 1),
+    ("one two three", "three four", 1 / 4),
+    ("Straße 9", "STRASSE 9", 1),
+    ("snake_case", "snake case", 1),
+    ("你好 世界", "世界", 1 / 2),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "expected"), SIMILAR, ids=repr)
+def test_similarity_is_the_share_of_common_words(one: str, other: str, expected: float) -> None:
+    assert dp.lexical_similarity(one, other) == pytest.approx(expected)
+    assert dp.lexical_similarity(other, one) == pytest.approx(expected)
+
+
+def test_diagnostics_are_of_the_batch(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(batch_size=8, negatives=2)
+    batch = next(sampler)
+    found = sampler.diagnostics(batch)
+    rows = batch.to_pylist()
+    for slot in ("positive", "negative_1", "negative_2"):
+        similar = [dp.lexical_similarity(row["anchor"], row[slot]) for row in rows]
+        assert found[f"anchor_{slot}_lexical_similarity"] == similar
+    assert found["proximity"] == [None] * 8
+    narrow = corpus.sampler(columns=["negative"])
+    batch = next(narrow)
+    with pytest.raises(dp.SamplerError, match="left out"):
+        narrow.diagnostics(batch)
+
+
+def test_proximity_is_that_of_the_windows(tmp_path: Path) -> None:
+    words = [{"t": " ".join(f"w{i}x{j}" for j in range(40))} for i in range(30)]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.chunk(dp.Chunking(max_tokens=10, overlap=(2,), summary_tokens=0))
+        corpus.split(1, 0, 0)
+        corpus.ingest(dp.MemorySource(words, text="t"), name="long")
+        columns = ["anchor", "anchor_window", "positive_window", "recipe", "weight"]
+        sampler = corpus.sampler(batch_size=64, columns=columns)
+        seen = set()
+        for _ in range(5):
+            batch = next(sampler)
+            for row, near in zip(
+                batch.to_pylist(), sampler.diagnostics(batch)["proximity"], strict=True
+            ):
+                apart = abs(row["anchor_window"] - row["positive_window"])
+                assert near == 1 / max(1, apart)
+                seen.add(apart)
+        assert len(seen) > 2
