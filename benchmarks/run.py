@@ -105,6 +105,47 @@ def sample_no_duplicates(folder: Path, records: int) -> dict[str, float]:
     return _sample(folder, 256, no_duplicates=True)
 
 
+def sample_ten_sources(folder: Path, records: int) -> dict[str, float]:
+    """The same text as ten sources, mixed by weights that change every 500 steps."""
+    import duckplets as dp
+
+    path = folder / "ten.duckdb"
+    if not path.exists():
+        _ten_sources(folder, records, path)
+    weights = {f"s{i}": 1.0 + i for i in range(10)}
+    phases = [
+        dp.Phase(step, {f"s{step // 500 % 10}": 20.0}, lr_scale=0.5)
+        for step in range(500, 50_000, 500)
+    ]
+    mixture = dp.Mixture(weights, temperature=1.5, phases=phases)
+    with dp.Corpus(path, read_only=True) as corpus:
+        sampler = corpus.sampler(batch_size=256, mixture=mixture)
+        return _rate(lambda: next(sampler).to_pydict(), 256)
+
+
+def sample_one_of_eight(folder: Path, records: int) -> dict[str, float]:
+    """What rank 1 of 8 takes: it plans all positions, and fetches its own."""
+    return _sample(folder, 256, rank=1, world_size=8)
+
+
+def _ten_sources(folder: Path, records: int, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    import duckplets as dp
+
+    table, tenth = pq.read_table(folder / f"{records}.parquet"), records // 10
+    aside = path.with_suffix(".new")
+    with dp.Corpus(aside) as corpus:
+        corpus.split()
+        for i in range(10):
+            part = folder / "part.parquet"
+            pq.write_table(table.slice(i * tenth, tenth), part)
+            source = dp.ParquetSource(part, anchor="title", positive="body", id="id")
+            corpus.ingest(source, name=f"s{i}", progress=False)
+            part.unlink()
+    aside.rename(path)
+
+
 def _sample(
     folder: Path, size: int, memory_limit: str | None = None, **more: Any
 ) -> dict[str, float]:
@@ -162,6 +203,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], dict[str, float]]] = {
     for f in (
         *(ingest_parquet, ingest_csv, second_ingest, first_batch, resumed_batch),
         *(sample_256, sample_32, sample_small_memory, sample_no_duplicates),
+        *(sample_ten_sources, sample_one_of_eight),
         *(grain_256, grain_32),
     )
 }

@@ -10,7 +10,7 @@ with dp.Corpus("faq.duckdb") as corpus:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -69,6 +69,7 @@ class Corpus:
             self.path, read_only=read_only, memory_limit=memory_limit, threads=threads
         )
         self._samplers: WeakSet[Sampler] = WeakSet()
+        self._readers: WeakSet[Generator[Batch, None, None]] = WeakSet()
         try:
             if read_only:
                 migrate.check(self._database, "corpus")
@@ -331,7 +332,8 @@ class Corpus:
 
         Args:
             order: An ``IndexSampler`` over ``count()`` records, or anything that yields
-                ``RecordMetadata`` or integers; it may be endless.
+                ``RecordMetadata`` or integers; it may be endless. Numbers count from 0, in the
+                order in which the records came.
             batch_size: Records a batch; the last may have fewer.
             split: Number the records of this split only.
             source: Number the records of this source only.
@@ -345,7 +347,7 @@ class Corpus:
             SamplerError, SplitError: An argument is wrong; or, in the loop, the order names a
                 record that is not there.
         """
-        return reading.read(
+        batches = reading.read(
             self._database,
             order,
             batch_size=batch_size,
@@ -354,6 +356,8 @@ class Corpus:
             version=self.version,
             columns=columns,
         )
+        self._readers.add(batches)
+        return batches
 
     def count(self, *, split: str | None = None, source: str | None = None) -> int:
         """Return how many records there are to read."""
@@ -394,10 +398,11 @@ class Corpus:
     # -- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the samplers and the file."""
+        """Close the samplers, what reads records, and the file."""
         for sampler in list(self._samplers):
             sampler.close()
-        self._samplers.clear()
+        for reader in list(self._readers):
+            reader.close()
         self._database.close()
 
     def __enter__(self) -> Corpus:

@@ -90,7 +90,9 @@ class Database:
 
     def cursor(self) -> Database:
         """Return a second connection to the same instance, for another thread."""
-        return Database(_quiet(self._connection.cursor()), self.path, read_only=self.read_only)
+        with _translated():
+            connection = self._connection.cursor()
+        return Database(_quiet(connection), self.path, read_only=self.read_only)
 
     def close(self) -> None:
         """Close the connection; the last one of a written file checkpoints it."""
@@ -283,7 +285,10 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as error:
-        raise QueryError(_first_line(str(error))) from error
+        message = _first_line(str(error))
+        if "Connection already closed" in message:
+            message = "the file is closed; open it again"
+        raise QueryError(message) from error
     except RuntimeError as error:
         # DuckDB's Arrow reader raises bare RuntimeErrors, among them for Ctrl-C.
         if "interrupt" in str(error).lower():

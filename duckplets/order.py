@@ -78,14 +78,21 @@ def ranks(stream: int, n: int, start: int, stop: int) -> tuple[Integers, Integer
 
     Each epoch is a permutation of 0 … n-1 of its own: every item comes once in it.
     """
-    index = np.arange(start, stop, dtype=np.int64)
+    return ranks_at(stream, n, np.arange(start, stop, dtype=np.int64))
+
+
+def ranks_at(stream: int, n: int, index: Integers) -> tuple[Integers, Integers]:
+    """Return (item, epoch) for samples of a stream whose numbers ascend, gaps or not."""
     epochs, rank = np.divmod(index, n)
     if n <= _SMALL:
         return _sorted_ranks(stream, n, epochs, rank), epochs
     items = np.empty(len(index), dtype=np.int64)
-    for epoch in range(start // n, (stop - 1) // n + 1 if stop > start else 0):
-        here = slice(max(epoch * n - start, 0), max((epoch + 1) * n - start, 0))
-        items[here] = _walk(_round_keys(stream, epoch), n, rank[here])
+    first = 0
+    while first < len(index):
+        epoch = epochs[first]
+        stop = int(np.searchsorted(epochs, epoch, side="right"))
+        items[first:stop] = _walk(_round_keys(stream, int(epoch)), n, rank[first:stop])
+        first = stop
     return items, epochs
 
 
@@ -93,10 +100,13 @@ def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Inte
     if len(epochs) == 0:
         return rank
     first, last = int(epochs[0]), int(epochs[-1])
-    cells = np.arange(first, last + 1, dtype=np.uint64)[:, None] * np.uint64(n)
-    cells = cells + np.arange(n, dtype=np.uint64)[None, :]
+    if last - first < len(epochs):
+        rows, row = np.arange(first, last + 1, dtype=np.uint64), epochs - first
+    else:  # most epochs are passed over
+        rows, row = epochs.astype(np.uint64), np.arange(len(epochs))
+    cells = rows[:, None] * np.uint64(n) + np.arange(n, dtype=np.uint64)[None, :]
     orders = np.argsort(hashed(stream, cells), axis=1, kind="stable")
-    return orders[epochs - first, rank].astype(np.int64)
+    return orders[row, rank].astype(np.int64)
 
 
 def _round_keys(stream: int, epoch: int) -> Words:

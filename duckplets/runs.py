@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from duckplets import recipe_store, records, splits, state
+from duckplets.arguments import integer
 from duckplets.chunks import fingerprint as chunking_of
 from duckplets.compile import compile_pool
 from duckplets.database import Database
@@ -52,7 +53,7 @@ def open_run(
     arguments: Mapping[str, Any],
 ) -> Sampler:
     """Open a new run at its first position; see ``Corpus.sampler``."""
-    _check(kind, arguments)
+    arguments = _checked(kind, arguments)
     split = splits.checked_split(arguments["split"])
     split_settings = splits.current_splits(database)
     if split_settings is None:
@@ -244,30 +245,28 @@ def _overridden(settings: RunSettings, overrides: Mapping[str, Any]) -> RunSetti
             raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
     overridden = replace(settings, **overrides)
     if "world_size" in overrides and "batch_size" not in overrides:
-        _check_ranks(overridden.rank, overridden.world_size)
+        _checked_ranks(overridden.rank, overridden.world_size)
         size = batch_size_of(settings.global_batch, overridden.world_size)
         overridden = replace(overridden, batch_size=size)
-    _check(overridden.kind, asdict(overridden))
+    overridden = replace(overridden, **_checked(overridden.kind, asdict(overridden)))
     columns = checked_columns(overridden.columns, overridden.kind, overridden.negatives)
     return replace(overridden, columns=columns)
 
 
-def _check(kind: str, arguments: Mapping[str, Any]) -> None:
+def _checked(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with plain integers, if all of them are right."""
     if kind not in get_args(Kind):
         raise SamplerError(
             f"kind={kind!r}{nearest(str(kind), get_args(Kind))}: give one of "
             f"{', '.join(get_args(Kind))}"
         )
     least = {"batch_size": 1, "negatives": 1, "prefetch": 0, "steps": 0, "epochs": 0, "seed": None}
-    for name, low in least.items():
-        value = arguments[name]
-        if value is None and name in ("steps", "epochs"):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise SamplerError(f"{name}={value!r}: give an integer")
-        if low is not None and value < low:
-            raise SamplerError(f"{name}={value}: give an integer from {low}")
-    _check_ranks(arguments["rank"], arguments["world_size"])
+    plain = {
+        name: integer(name, arguments[name], low)
+        for name, low in least.items()
+        if arguments[name] is not None or name not in ("steps", "epochs")
+    }
+    plain |= _checked_ranks(arguments["rank"], arguments["world_size"])
     if arguments["remainder"] not in get_args(Remainder):
         raise SamplerError(
             f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
@@ -277,15 +276,13 @@ def _check(kind: str, arguments: Mapping[str, Any]) -> None:
     run = arguments["run"]
     if not isinstance(run, str) or not run.strip() or not run.isprintable():
         raise SamplerError(f"run={run!r}: give a printable name")
+    return dict(arguments) | plain
 
 
-def _check_ranks(rank: Any, world_size: Any) -> None:
-    for name, value in (("world_size", world_size), ("rank", rank)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise SamplerError(f"{name}={value!r}: give an integer")
-    if world_size < 1:
-        raise SamplerError(f"world_size={world_size}: give an integer from 1")
-    if not 0 <= rank < world_size:
+def _checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
+    world_size, rank = integer("world_size", world_size, 1), integer("rank", rank, 0)
+    if rank >= world_size:
         raise SamplerError(
             f"rank={rank}: with world_size={world_size} give one from 0 to {world_size - 1}"
         )
+    return {"rank": rank, "world_size": world_size}

@@ -164,6 +164,26 @@ class Sampler(Views):
         self._phases.quiet = self._settings.rank > 0 or worker > 0
         self._position = self._reader.bounded(self._position + worker * self._batch)
 
+    # -- for trainers -------------------------------------------------------------------------
+
+    def to_hf(self, start_step: int | None = None) -> Any:
+        """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
+        from duckplets import huggingface
+
+        return huggingface.to_hf(self, start_step)
+
+    def to_hf_dataset(self, steps: int) -> Any:
+        """Return a ``datasets.Dataset`` of the next steps; see ``huggingface.to_hf_dataset``."""
+        from duckplets import huggingface
+
+        return huggingface.to_hf_dataset(self, steps)
+
+    def hf_batch_sampler(self) -> Any:
+        """Return the class that keeps our batches; see ``huggingface.hf_batch_sampler``."""
+        from duckplets import huggingface
+
+        return huggingface.hf_batch_sampler(self)
+
     # -- weights ------------------------------------------------------------------------------
 
     def set_weights(self, weights: Mapping[str, float]) -> int:

@@ -122,26 +122,6 @@ class Views:
     def _plan_of(self, batch: Batch) -> Plan:
         return self._planner.plan(batch.position, batch.position + len(batch))
 
-    # -- for trainers -------------------------------------------------------------------------
-
-    def to_hf(self, start_step: int | None = None) -> Any:
-        """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
-        from duckplets import huggingface
-
-        return huggingface.to_hf(self, start_step)
-
-    def to_hf_dataset(self, steps: int) -> Any:
-        """Return a ``datasets.Dataset`` of the next steps; see ``huggingface.to_hf_dataset``."""
-        from duckplets import huggingface
-
-        return huggingface.to_hf_dataset(self, steps)
-
-    def hf_batch_sampler(self) -> Any:
-        """Return the class that keeps our batches; see ``huggingface.hf_batch_sampler``."""
-        from duckplets import huggingface
-
-        return huggingface.hf_batch_sampler(self)
-
 
 def count_of(name: str, value: Any) -> int:
     """Return an argument that must be an integer from 0."""

@@ -90,7 +90,7 @@ TOP = ["cli", "demo", "testing", "torch"]  # and the package itself
 PURE = [
     *("chunking", "compile", "condition_rules", "conditions", "fills"),
     *("mixture", "mixture_files", "order", "portions", "ramp", "recipes", "schedule", "weights"),
-    "windows",
+    *("index_order", "record_metadata", "windows"),
 ]
 
 
