@@ -83,9 +83,13 @@ def batch_size_of(total: int, world_size: int) -> int:
         SamplerError: The batch of all ranks cannot be divided among them; names what would do.
     """
     if total % world_size:
-        sizes = [size for size in range(1, total + 1) if total % size == 0]
         raise SamplerError(
             f"world_size={world_size}: {total} samples a batch of all ranks cannot be divided "
-            f"among them; world sizes that would do: {', '.join(map(str, sizes))}"
+            f"among them; world sizes that would do: {world_sizes(total)}"
         )
     return total // world_size
+
+
+def world_sizes(total: int) -> str:
+    """Return the numbers of ranks that a batch of all ranks can be divided among."""
+    return ", ".join(str(size) for size in range(1, total + 1) if total % size == 0)

@@ -18,6 +18,7 @@ from typing import Any
 from duckplets import migrate
 from duckplets.database import Database, open_patiently
 from duckplets.errors import DuckpletsError, StateMismatchError, nearest
+from duckplets.portions import world_sizes
 
 Fingerprint = dict[str, Any]
 Events = Mapping[int, Mapping[str, float]]
@@ -192,9 +193,15 @@ def refuse_mismatch(
         if saved.get(name) != now.get(name) and name not in allow_drift
     ]
     if differing:
+        hint = ""
+        if "batch_size" not in allow_drift and saved.get("batch_size") != now.get("batch_size"):
+            hint = (
+                " (batch_size is that of all ranks together; world sizes that divide it: "
+                f"{world_sizes(int(saved.get('batch_size', 0)))})"
+            )
         raise StateMismatchError(
-            f"the saved run does not fit: {'; '.join(differing)}. Open it with what it was saved "
-            f"with, or accept another order with allow_drift=(…)"
+            f"the saved run does not fit: {'; '.join(differing)}{hint}. Open it with what it was "
+            f"saved with, or accept another order with allow_drift=(…)"
         )
 
 
