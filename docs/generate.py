@@ -30,7 +30,11 @@ INTERFACE = {
         *("TripletRecipe", "TextRecipe", "role", "position", "any_section", "near_date", "sql"),
         "load_recipes",
     ),
-    "Batches": ("Sampler", "Batch"),
+    "Mixing": ("Mixture", "Phase", "Anneal"),
+    "Batches": ("Sampler", "Batch", "source_skew", "lexical_similarity"),
+    "Records in any order": (
+        *("IndexSampler", "SequentialSampler", "ShardOptions", "RecordMetadata", "IndexOrder"),
+    ),
 }
 
 MADE_ELSEWHERE = ("Sampler", "Batch")  # nobody calls their constructors
@@ -49,8 +53,15 @@ MODULES = {
     "What users meet": "__init__ corpus sampler batch recipes chunking errors testing demo cli",
     "Text in": "sources records splits chunks windows",
     "Recipes to pools": "recipe_files recipe_store conditions condition_rules compile fills pools",
-    "Order to batches": "order draw plan distinct fetch prefetch run_settings runs state",
-    "Below and around": "database queries migrate status doctor progress ahead",
+    "Mixing": "mixture mixture_files weights schedule ramp",
+    "Order to batches": (
+        "order draw plan distinct ejection portions fetch blocks prefetch reader run_settings runs "
+        "state"
+    ),
+    "What was served": "views metrics served",
+    "Records in any order": "index_order record_metadata elements reading",
+    "For trainers": "torch huggingface",
+    "Below and around": "database queries migrate status doctor progress arguments ahead",
 }
 FOLDERS = {
     "sql": "One statement a file, whose path is its name; a header says what it takes and yields.",

@@ -50,8 +50,9 @@ class Anneal:
     Attributes:
         start_step: The step, from 0, at which the change begins.
         weights: The target: overrides the declared weights for the names given.
-        end_step: None for a change at once. Else the mix goes in a straight line from the
-            declared one, at ``start_step``, to the target, reached at ``end_step``.
+        end_step: None for a change at once. Else the shares go in a line, step by step, from
+            those of the declared weights, at ``start_step``, to those of the target, reached at
+            ``end_step``.
         lr_scale: Factor for the learning rate, in full from ``start_step`` on; more than 0.
     """
 
@@ -107,6 +108,27 @@ class Mixture:
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> Mixture:
         """Read a mixture from the ``[data]`` table of a TOML file.
+
+        ``mix_temperature`` is the temperature; ``anneal_start_step`` and ``anneal_weights``
+        stand for one phase; other tables of a training configuration are left alone. A source
+        of the corpus that is not listed weighs 1, as always: give it weight 0 to leave it out.
+        A dataset without a name is called by the last part of its ``path`` or ``hf_name``.
+
+            [data]
+            mix_temperature = 1.5
+
+            [[data.datasets]]
+            name = "web"
+            weight = 0.7
+
+            [[data.datasets]]
+            name = "code"
+            weight = 0.3
+
+            [[data.phases]]
+            start_step = 10_000
+            dataset_weights = { web = 0.3, code = 0.7 }
+            lr_scale = 0.5
 
         Raises:
             MixtureError: The file is missing, unreadable or wrong; the message names the file
