@@ -81,20 +81,23 @@ class Mixture:
     """How much of each source is drawn, and how that changes during a run.
 
     Attributes:
-        weights: Relative weight of each source; an omitted one weighs 1, 0 means never.
+        weights: Relative weight of each source; 0 means never.
         temperature: Shares go as ``weight ** (1 / temperature)``: more than 1 flattens, less
             sharpens, 1 leaves the weights as they are. A weight of 0 stays 0.
         phases: ``Phase``s by rising ``start_step``.
         anneal: One ``Anneal`` instead of phases.
+        omitted: Weight of each source that ``weights`` does not name.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
     temperature: float = 1.0
     phases: Sequence[Phase] = ()
     anneal: Anneal | None = None
+    omitted: float = 1.0
 
     def __post_init__(self) -> None:
         _set(self, weights=Weights(self.weights, "mixture"))
+        _set(self, omitted=Weights({"omitted": self.omitted}, "mixture")["omitted"])
         _set(self, temperature=checked_positive("mixture", "temperature", self.temperature))
         _set(self, phases=_phases(self.phases))
         if not (self.anneal is None or isinstance(self.anneal, Anneal)):
@@ -110,9 +113,10 @@ class Mixture:
         """Read a mixture from the ``[data]`` table of a TOML file.
 
         ``mix_temperature`` is the temperature; ``anneal_start_step`` and ``anneal_weights``
-        stand for one phase; other tables of a training configuration are left alone. A source
-        of the corpus that is not listed weighs 1, as always: give it weight 0 to leave it out.
-        A dataset without a name is called by the last part of its ``path`` or ``hf_name``.
+        stand for one phase; other tables of a training configuration are left alone. The
+        datasets that are listed are the mixture: other sources of the corpus weigh 0, unless a
+        phase names them; where none is listed, all weigh 1. A dataset without a name is called
+        by the last part of its ``path`` or ``hf_name``.
 
             [data]
             mix_temperature = 1.5
@@ -159,6 +163,7 @@ class Mixture:
             "temperature": self.temperature,
             "phases": [_plain(phase) for phase in self.phases],
             "anneal": None if self.anneal is None else _plain(self.anneal),
+            "omitted": self.omitted,
         }
 
     def check(self, sources: Sequence[str]) -> None:
@@ -174,8 +179,8 @@ class Mixture:
             self.changed(sources, self.anneal.weights, "anneal")
 
     def declared(self, sources: Sequence[str]) -> dict[str, float]:
-        """Return the weight of every source before any phase: 1 where none is given."""
-        return {name: self.weights.get(name, 1.0) for name in sources}
+        """Return the weight of every source before any phase."""
+        return {name: self.weights.get(name, self.omitted) for name in sources}
 
     def changed(
         self, sources: Sequence[str], weights: Mapping[str, float], what: str = "mixture"
@@ -217,7 +222,7 @@ class Mixture:
         return tuple(self.phases) if self.anneal is None else (self.anneal,)
 
 
-_KEYS = {"weights": False, "temperature": False, "phases": False, "anneal": False}
+_KEYS = dict.fromkeys(("weights", "temperature", "phases", "anneal", "omitted"), False)
 _CHANGE_KEYS = {"start_step": True, "weights": True, "lr_scale": False}
 
 

@@ -122,6 +122,7 @@ class _Reader:
             "temperature": temperature,
             "phases": phases,
             "anneal": self._anneal(data, bool(phases)),
+            "omitted": 0.0 if self._weights else 1.0,
         }
 
     def _check_top(self, content: Mapping[str, Any]) -> None:

@@ -178,6 +178,10 @@ def test_an_omitted_source_weighs_1() -> None:
     assert Mixture({"web": 0.7}).declared(SOURCES) == {"code": 1.0, "web": 0.7, "wiki": 1.0}
     assert Mixture().declared(SOURCES) == dict.fromkeys(SOURCES, 1.0)
     assert list(Mixture({"wiki": 2}).declared(SOURCES)) == SOURCES
+    assert Mixture({"web": 0.7}, omitted=0).declared(SOURCES) == {"code": 0, "web": 0.7, "wiki": 0}
+    for wrong in (-1, float("nan"), "1"):
+        with pytest.raises(MixtureError, match="omitted"):
+            Mixture(omitted=wrong)  # type: ignore[arg-type]
 
 
 def test_a_phase_overrides_the_declared_weights_not_those_of_the_phase_before() -> None:
@@ -329,6 +333,7 @@ def test_plain_values_are_these() -> None:
         "temperature": 1.5,
         "phases": [],
         "anneal": {"start_step": 40, "weights": {"web": 0.0}, "end_step": 50, "lr_scale": 0.5},
+        "omitted": 1.0,
     }
     phases = Mixture(phases=[Phase(3, {"web": 2})]).to_dict()["phases"]
     assert phases == [{"start_step": 3, "weights": {"web": 2.0}, "lr_scale": 1.0}]
@@ -343,7 +348,10 @@ def test_what_is_left_out_of_plain_values_is_the_default() -> None:
 @pytest.mark.parametrize(
     ("d", "message"),
     [
-        (["web"], r"mixture: give a dict of weights, temperature, phases, anneal, not \['web'\]"),
+        (
+            ["web"],
+            r"mixture: give a dict of weights, temperature, phases, anneal, omitted, not \['web'\]",
+        ),
         ({"weigths": {}}, r"unknown key 'weigths' \(did you mean 'weights'\?\); keys: weights, t"),
         ({3: 4}, "unknown key 3; keys"),
         ({"phases": {}}, r"phases=\{\}: give a list"),

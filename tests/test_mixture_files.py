@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,11 @@ hf_name = "bigcode/the-stack-dedup"
 weight = 0.3
 """
 DECLARED = {"web": 0.7, "code": 0.3}
+
+
+def listed(*arguments: Any, **named: Any) -> Mixture:
+    """Return the mixture of a file that lists datasets: nothing else is drawn."""
+    return Mixture(*arguments, **named, omitted=0)
 
 
 # ---- what files say
@@ -68,7 +74,7 @@ def test_phases_of_a_training_config_are_read(load: Load) -> None:
         """
     )
     first, second = Phase(10_000, {"web": 0.3, "code": 0.7}, 0.5), Phase(20_000, {"web": 0})
-    assert found == Mixture(DECLARED, phases=[first, second])
+    assert found == listed(DECLARED, phases=[first, second])
     found.check(["code", "web"])
 
 
@@ -76,12 +82,12 @@ def test_the_annealing_shortcut_is_an_anneal_at_once(load: Load) -> None:
     found = load(
         "[data]\nanneal_start_step = 40_000\nanneal_weights = { web = 0.1, code = 0.9 }\n" + TWO
     )
-    assert found == Mixture(DECLARED, anneal=Anneal(40_000, {"web": 0.1, "code": 0.9}))
+    assert found == listed(DECLARED, anneal=Anneal(40_000, {"web": 0.1, "code": 0.9}))
 
 
 def test_the_shortcut_may_begin_at_step_0(load: Load) -> None:
     found = load("[data]\nanneal_start_step = 0\nanneal_weights = { web = 0 }\n" + TWO)
-    assert found == Mixture(DECLARED, anneal=Anneal(0, {"web": 0}))
+    assert found == listed(DECLARED, anneal=Anneal(0, {"web": 0}))
 
 
 @pytest.mark.parametrize(
@@ -94,13 +100,13 @@ def test_the_shortcut_may_begin_at_step_0(load: Load) -> None:
     ],
 )
 def test_the_defaults_written_out_change_nothing(load: Load, off: str) -> None:
-    assert load(f"[data]\n{off}\n{TWO}") == Mixture(DECLARED)
+    assert load(f"[data]\n{off}\n{TWO}") == listed(DECLARED)
 
 
 def test_defaults_beside_phases_are_no_anneal(load: Load) -> None:
     phase = "[[data.phases]]\nstart_step = 0\ndataset_weights = { web = 0 }\n"
     found = load(f"[data]\nanneal_start_step = 0\nanneal_weights = {{}}\n{TWO}{phase}")
-    assert found == Mixture(DECLARED, phases=[Phase(0, {"web": 0})])
+    assert found == listed(DECLARED, phases=[Phase(0, {"web": 0})])
 
 
 def test_what_is_left_out_has_its_default(load: Load) -> None:
@@ -118,7 +124,15 @@ def test_what_is_left_out_has_its_default(load: Load) -> None:
         lr_scale = 2
         """
     )
-    assert found == Mixture({"a": 1.0, "never": 0.0}, 2.0, [Phase(3, {}, 2.0)])
+    assert found == listed({"a": 1.0, "never": 0.0}, 2.0, [Phase(3, {}, 2.0)])
+
+
+def test_sources_that_are_not_listed_weigh_0_until_a_phase_names_them(load: Load) -> None:
+    phase = "[[data.phases]]\nstart_step = 5\ndataset_weights = { web = 2 }\n"
+    found = load(TWO + phase)
+    assert found.declared(["code", "web", "wiki"]) == {"code": 0.3, "web": 0.7, "wiki": 0}
+    with pytest.raises(MixtureError, match="every source has weight 0"):
+        load(TWO.replace("0.7", "0").replace("0.3", "0")).check(["code", "web", "wiki"])
 
 
 def test_an_empty_data_table_is_all_sources_alike(load: Load) -> None:
@@ -142,13 +156,13 @@ def test_other_tables_of_a_training_config_are_let_be(load: Load) -> None:
     weight = "none of ours"
     [model]
     """
-    assert load(TWO + others) == Mixture(DECLARED)
+    assert load(TWO + others) == listed(DECLARED)
 
 
 def test_a_mark_in_front_and_other_line_ends_do_no_harm(tmp_path: Path) -> None:
     file = tmp_path / "mix.toml"
     file.write_bytes(b"\xef\xbb\xbf" + TWO.replace("\n", "\r\n").encode())
-    assert Mixture.from_toml(str(file)) == Mixture(DECLARED)
+    assert Mixture.from_toml(str(file)) == listed(DECLARED)
 
 
 # ---- names
@@ -174,7 +188,7 @@ def test_a_mark_in_front_and_other_line_ends_do_no_harm(tmp_path: Path) -> None:
     ],
 )
 def test_a_dataset_without_a_name_takes_the_last_part(load: Load, keys: str, name: str) -> None:
-    assert load(f"[[data.datasets]]\n{keys}\nweight = 2") == Mixture({name: 2.0})
+    assert load(f"[[data.datasets]]\n{keys}\nweight = 2") == listed({name: 2.0})
 
 
 def test_a_phase_may_call_a_nameless_dataset_by_the_whole_of_its_path(load: Load) -> None:
