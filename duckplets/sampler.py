@@ -7,7 +7,7 @@ the way; all else follows from its configuration. What was taken is counted as w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -284,6 +284,8 @@ class Sampler(Views):
     def save(self, tag: str | None = None, path: str | Path | None = None) -> Path:
         """Write the position to the state file and return the file's path.
 
+        For one rank to call: it is the same for all.
+
         Args:
             tag: Name of a checkpoint to add; without one the run's latest save is replaced.
             path: A new state file to write instead.
@@ -299,7 +301,7 @@ class Sampler(Views):
             kind=self._settings.kind,
             corpus_version=self._settings.corpus_version,
             order_version=ORDER_VERSION,
-            settings=asdict(self._settings),
+            settings=asdict(replace(self._settings, rank=0)),
             fingerprint=self._settings.fingerprint(),
             events=self._planner.schedule.events,
         )

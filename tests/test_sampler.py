@@ -390,3 +390,17 @@ def test_a_run_that_was_let_drift_can_be_saved(tmp_path: Path) -> None:
         with pytest.raises(dp.StateMismatchError, match=r"another run.*path="):
             sampler.save()
         sampler.save(path=tmp_path / "other.duckdb")
+
+
+def test_whichever_rank_saves_it_is_resumed_as_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        whole = corpus.sampler(batch_size=8)
+        last = corpus.sampler(batch_size=2, rank=3, world_size=4)
+        for sampler in (whole, last):
+            next(sampler)
+        last.save()
+        expected = next(whole)["anchor"]
+    with dp.resume(path) as first, dp.resume(path, rank=3) as fourth:
+        assert next(first)["anchor"] == expected[:2]
+        assert next(fourth)["anchor"] == expected[6:]
