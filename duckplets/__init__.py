@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from duckplets.batch import Batch
     from duckplets.chunking import Chunking
-    from duckplets.corpus import Corpus, resume
+    from duckplets.corpus import Corpus
     from duckplets.errors import (
         ChunkingError,
         CorpusLockedError,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from duckplets.record_metadata import RecordMetadata
     from duckplets.records import IngestReport
+    from duckplets.reopen import resume
     from duckplets.sampler import Sampler
     from duckplets.sources import (
         ArrowSource,
@@ -115,7 +116,7 @@ __all__ = [
 _HOMES = {
     "batch": ("Batch",),
     "chunking": ("Chunking",),
-    "corpus": ("Corpus", "resume"),
+    "corpus": ("Corpus",),
     "index_order": ("IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"),
     "metrics": ("lexical_similarity", "source_skew"),
     "mixture": ("Anneal", "Mixture", "Phase"),
@@ -125,6 +126,7 @@ _HOMES = {
     ),
     "record_metadata": ("RecordMetadata",),
     "records": ("IngestReport",),
+    "reopen": ("resume",),
     "sampler": ("Sampler",),
     "sources": tuple(name for name in __all__ if name.endswith("Source")),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),

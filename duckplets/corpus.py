@@ -19,7 +19,7 @@ from duckplets import chunks, migrate, reading, recipe_store, records, runs, spl
 from duckplets.chunking import Chunking
 from duckplets.compile import CompiledPool, compile_pool
 from duckplets.database import Database
-from duckplets.errors import MigrationError, QueryError
+from duckplets.errors import MigrationError, QueryError, SamplerError
 from duckplets.progress import bar
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class Corpus:
             "negatives": negatives,
             "swap": bool(swap),
             "prefetch": prefetch,
-            "log": None if log is None else str(log),
+            "log": log,
             "run": run,
         }
         sampler = runs.open_run(
@@ -364,7 +364,14 @@ class Corpus:
         return reading.count(self._database, split=split, source=source, version=self.version)
 
     def _state_path(self, given: str | Path | None) -> Path:
-        return Path(given) if given is not None else state.state_path(self.path)
+        if given is None:
+            return state.state_path(self.path)
+        if Path(given).resolve() == self.path.resolve():
+            raise SamplerError(
+                f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, "
+                f"in {state.state_path(self.path).name}"
+            )
+        return Path(given)
 
     # -- looking --------------------------------------------------------------------------------
 
@@ -426,41 +433,3 @@ class Corpus:
                 f"cannot {verb} {self.path}: it is open read-only; open it with "
                 f"Corpus({str(self.path)!r})"
             )
-
-
-def resume(
-    corpus_path: str | Path,
-    run: str = "default",
-    tag: str | None = None,
-    state: str | Path | None = None,
-    *,
-    allow_drift: Collection[str] = (),
-    memory_limit: str | None = None,
-    threads: int | None = None,
-    **overrides: Any,
-) -> Sampler:
-    """Open a saved run where it was saved, on a read-only corpus of its own.
-
-    Args:
-        corpus_path: The corpus file.
-        run: Name it was saved under.
-        tag: A named checkpoint instead of the latest save.
-        state: The state file; by default beside the corpus.
-        allow_drift: Fingerprint fields that may differ from what was saved, by name.
-        memory_limit: As for ``Corpus``.
-        threads: As for ``Corpus``.
-        overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;
-            those that change the order must be named in ``allow_drift``. With ``world_size``
-            the batch of all ranks stays what it was, and is divided among so many.
-
-    Raises:
-        StateMismatchError: Nothing is saved there, or something differs.
-    """
-    corpus = Corpus(corpus_path, read_only=True, memory_limit=memory_limit, threads=threads)
-    try:
-        sampler = corpus.resume(run, tag, state, allow_drift=allow_drift, **overrides)
-    except BaseException:
-        corpus.close()
-        raise
-    sampler.own(corpus)
-    return sampler

@@ -169,10 +169,12 @@ def open_settings(
         columns=settings.columns,
         index=index.result(),
     )
-    planner.end = settings.end(planner.epoch_length)
+    # What lies beyond a number of steps may be mixed in: so they change no batch before.
+    planner.end = replace(settings, steps=None).end(planner.epoch_length)
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
     portion, prefetch = settings.portion(), settings.prefetch
-    reader = Reader(planner, fetcher, portion, end=planner.end, prefetch=prefetch)
+    end = settings.end(planner.epoch_length)
+    reader = Reader(planner, fetcher, portion, end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
         return _streams(database, settings, [name])
@@ -249,7 +251,10 @@ def _overridden(settings: RunSettings, overrides: Mapping[str, Any]) -> RunSetti
         size = batch_size_of(settings.global_batch, overridden.world_size)
         overridden = replace(overridden, batch_size=size)
     overridden = replace(overridden, **_checked(overridden.kind, asdict(overridden)))
-    columns = checked_columns(overridden.columns, overridden.kind, overridden.negatives)
+    columns = overridden.columns
+    if overrides.get("remainder") == "pad" and "columns" not in overrides:
+        columns = [*columns, "padded"]
+    columns = checked_columns(columns, overridden.kind, overridden.negatives)
     return replace(overridden, columns=columns)
 
 
@@ -276,7 +281,13 @@ def _checked(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     run = arguments["run"]
     if not isinstance(run, str) or not run.strip() or not run.isprintable():
         raise SamplerError(f"run={run!r}: give a printable name")
-    return dict(arguments) | plain
+    return dict(arguments) | plain | {"log": _checked_log(arguments["log"])}
+
+
+def _checked_log(log: Any) -> str | None:
+    if log is not None and not (isinstance(log, str | Path) and str(log)):
+        raise SamplerError(f"log={log!r}: give the path of a folder")
+    return None if log is None else str(log)
 
 
 def _checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets import state
+from duckplets.arguments import integer
 from duckplets.batch import Batch
-from duckplets.distinct import BLOCK_BATCHES
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.metrics import PhaseLog
 from duckplets.order import ORDER_VERSION
 from duckplets.reader import Reader
 from duckplets.run_settings import RunSettings
 from duckplets.served import ServedLog
-from duckplets.views import Views, count_of
+from duckplets.views import Views
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -52,7 +52,8 @@ class Sampler(Views):
         self._drifted_from: state.Fingerprint | None = None
         self._taken: int | None = None  # step of the batch taken last
         self._phases = PhaseLog(self.mixture, quiet=settings.rank > 0)
-        self._log = ServedLog(Path(settings.log), settings.run) if settings.log else None
+        order = state.digest(settings.fingerprint())
+        self._log = ServedLog(Path(settings.log), settings.run, order) if settings.log else None
 
     # -- iteration ----------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class Sampler(Views):
         With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
         begins in it.
         """
-        position = count_of("epoch", epoch) * self.epoch_length
+        position = integer("epoch", epoch, 0) * self.epoch_length
         if self._settings.no_duplicates:
             position = -(-position // self._batch) * self._batch
         self.move(position)
@@ -133,7 +134,7 @@ class Sampler(Views):
         Raises:
             SamplerError: A bounded run has no such step.
         """
-        start = count_of("step", step) * self._batch
+        start = integer("step", step, 0) * self._batch
         if self._reader.stop_of(start) <= start:
             raise SamplerError(f"step {step}: this run has steps 0 to {len(self) - 1}")
         return self._reader.at(start)
@@ -216,8 +217,7 @@ class Sampler(Views):
         """Return the first step, from the next batch on, at which weights may change."""
         position = self._position
         if self._planner.distinct_batch:
-            length = self._planner.distinct_batch * BLOCK_BATCHES
-            low, high = self._planner.schedule.stretch(position, length)
+            low, high = self._planner.stretch(position)
             position = low if low == position else high
         return -(-position // self._batch)
 

@@ -1,8 +1,8 @@
 """What a run serves: ids of any stretch of it, and a log of what was taken.
 
 Nothing is kept for it: samples are a function of their positions, so their ids are worked out
-again. The log is for those who want them in files: a folder of Parquet files, named by run and
-positions. A save adds what was taken since the one before, so that every position taken up to a
+again. The log is for those who want them in files: a folder of Parquet files, named by run, order
+and positions. A save adds what was taken since the one before, so that every position taken up to a
 save is in it, and once, however often a run was resumed.
 """
 
@@ -44,10 +44,12 @@ class ServedLog:
     Attributes:
         folder: Made if it is not there.
         run: Name of the run.
+        order: Names the order of its positions, so that another run of the name is told apart.
     """
 
     folder: Path
     run: str
+    order: str
     _taken: list[Span] = field(default_factory=list)
 
     def take(self, start: int, stop: int) -> None:
@@ -101,7 +103,7 @@ class ServedLog:
 
     def _name(self, span: Span) -> str:
         safe = re.sub(r"[^\w.-]", lambda found: f"%{ord(found[0]):x}", self.run)
-        return f"{safe}-{span[0]:015d}-{span[1]:015d}.parquet"
+        return f"{safe}-{self.order}-{span[0]:015d}-{span[1]:015d}.parquet"
 
     def _files(self) -> dict[Span, Path]:
         found = {}

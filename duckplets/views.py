@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from duckplets import served
+from duckplets.arguments import integer
 from duckplets.errors import SamplerError
 from duckplets.metrics import mean_by_source, similarities
 
@@ -69,7 +70,7 @@ class Views:
 
     def plan(self, steps: int) -> pa.Table:
         """Return the ids of what the next steps will serve; columns as of ``served``."""
-        stop = self._reader.bounded(self._position + count_of("steps", steps) * self._batch)
+        stop = self._reader.bounded(self._position + integer("steps", steps, 0) * self._batch)
         return self.served(self._position, stop)
 
     def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
@@ -121,10 +122,3 @@ class Views:
 
     def _plan_of(self, batch: Batch) -> Plan:
         return self._planner.plan(batch.position, batch.position + len(batch))
-
-
-def count_of(name: str, value: Any) -> int:
-    """Return an argument that must be an integer from 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise SamplerError(f"{name}={value!r}: give an integer from 0")
-    return value

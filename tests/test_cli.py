@@ -14,19 +14,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
+from commands import ROOT, cli, error, files, finish, lines, ok, process, usage
+from typer.testing import CliRunner
 
 import duckplets as dp
 from duckplets.cli import _COMMANDS, _GROUPS, app
 from duckplets.database import Database
 from duckplets.testing import toy_corpus
 
-ROOT = Path(__file__).parent.parent
 COMMANDS = [[name] for name in _COMMANDS] + [
     [group, verb] for group, (_, verbs) in _GROUPS.items() for verb in verbs
 ]
@@ -49,60 +49,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def toy(made: Path, tmp_path: Path) -> str:
     shutil.copy(made, tmp_path / "toy.duckdb")
     return "toy.duckdb"
-
-
-def cli(*arguments: str | Path, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-
-
-def ok(*arguments: str | Path, stdin: str | None = None) -> str:
-    """Run a command that succeeds and return its stdout."""
-    result = cli(*arguments, stdin=stdin)
-    assert result.exit_code == 0, result.stderr
-    return str(result.stdout)
-
-
-def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def error(*arguments: str | Path, stdin: str | None = None) -> str:
-    """Run a command that fails in the one way errors look, and return the error."""
-    result = cli(*arguments, stdin=stdin)
-    assert result.exit_code == 1, result.stdout + result.stderr
-    assert re.fullmatch(r"error: [^\n]+\n", result.stderr), result.stderr
-    return str(result.stderr)
-
-
-def usage(*arguments: str | Path) -> str:
-    result = cli(*arguments)
-    assert result.exit_code == 2, result.stdout + result.stderr
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    return str(result.stderr)
-
-
-def process(
-    *arguments: str | Path, stdin: int | None = None, stdout: int | IO[Any] = subprocess.PIPE
-) -> subprocess.Popen[str]:
-    """Start the real thing."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "duckplets.cli", *map(str, arguments)],
-        stdin=stdin,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
-
-def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = running.communicate(timeout=50)
-    return running.returncode, out or "", err
-
-
-def files(folder: Path = Path()) -> set[str]:
-    return {path.name for path in folder.iterdir()}
 
 
 # ---- the frame
@@ -470,123 +416,6 @@ def test_explain_shows_a_plan(toy: str) -> None:
     assert "HASH_JOIN" in ok("sql", toy, "anchor_context", "--explain")
 
 
-# ---- sample
-
-
-def test_samples_are_those_of_python(toy: str) -> None:
-    with dp.Corpus(toy, read_only=True) as corpus:
-        sampler = corpus.sampler(
-            "pairs", split="test", batch_size=3, seed=5, mixture={"a": 3.0, "b": 1.0}, steps=2
-        )
-        expected = [row for batch in sampler for row in batch.to_pylist()]
-    arguments = ["--kind", "pairs", "--split", "test", "--batch-size", "3", "--seed", "5"]
-    found = ok("sample", toy, *arguments, "--mixture", "a=3,b=1", "--steps", "2")
-    assert lines(found) == json.loads(json.dumps(expected))
-
-
-def test_options_reach_the_sampler(toy: str) -> None:
-    columns = "anchor,anchor_meta,anchor_date,swapped,negative_1,negative_2"
-    options = ["--negatives", "2", "--no-swap", "--no-duplicates", "--recipes", "anchor_context"]
-    found = lines(ok("sample", toy, "--batch-size", "20", "--columns", columns, *options))
-    assert list(found[0]) == columns.split(",")
-    assert not any(sample["swapped"] for sample in found)
-    assert found[0]["anchor_meta"].keys() == {"topic"}
-    assert re.fullmatch(r"2024-\d\d-\d\d", found[0]["anchor_date"])
-    texts = [sample[slot] for sample in found for slot in ("anchor", "negative_1", "negative_2")]
-    assert len(set(texts)) == len(texts)
-
-
-def test_epochs_end_a_run(toy: str) -> None:
-    with dp.Corpus(toy, read_only=True) as corpus:
-        length = corpus.sampler().epoch_length
-    assert len(lines(ok("sample", toy, "--epochs", "1", "--batch-size", "50"))) == length
-    first = ok("sample", toy, "--epochs", "1", "--batch-size", "50", "--steps", "1", "--save")
-    assert len(lines(first)) == 50
-    rest = ok("sample", toy, "--resume", "--save")
-    assert len(lines(rest)) == length - 50
-    assert ok("sample", toy, "--resume") == ""
-
-
-@pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
-def test_files_hold_what_stdout_would(toy: str, name: str) -> None:
-    arguments = [
-        "sample",
-        toy,
-        "--batch-size",
-        "7",
-        "--steps",
-        "5",
-        "--columns",
-        "anchor,anchor_meta",
-    ]
-    expected = lines(ok(*arguments))
-    Path(name).write_text("what was there before")
-    result = cli(*arguments, "--out", name)
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert f"wrote 35 samples to {name}" in result.stderr
-    if name.endswith("parquet"):
-        assert pq.read_metadata(name).num_row_groups == 1
-        found = pq.read_table(name).to_pylist(maps_as_pydicts="strict")
-    else:
-        found = lines(Path(name).read_text(encoding="utf-8"))
-    assert found == expected
-    assert files() == {toy, name}
-
-
-def test_a_failure_leaves_the_old_file(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from duckplets.sampler import Sampler
-
-    taken = Sampler.__next__
-
-    def fail_later(self: Sampler) -> dp.Batch:
-        if self.step == 2:
-            raise OSError(28, "No space left on device")
-        return taken(self)
-
-    monkeypatch.setattr(Sampler, "__next__", fail_later)
-    for name in ("out.jsonl", "out.parquet"):
-        Path(name).write_text("what was there before")
-        said = error("sample", toy, "--steps", "5", "--save", "--out", name)
-        assert said == "error: No space left on device\n"
-        assert Path(name).read_text() == "what was there before"
-    assert files() == {toy, "out.jsonl", "out.parquet"}
-
-
-def test_nothing_left_to_write(toy: str) -> None:
-    result = cli("sample", toy, "--steps", "0", "--out", "x.parquet")
-    assert (result.exit_code, result.stderr) == (
-        0,
-        "no samples to write: x.parquet is left as it is\n",
-    )
-
-
-def test_tags_and_runs(toy: str) -> None:
-    ok("sample", toy, "--batch-size", "2", "--run", "r", "--save", "--tag", "one")
-    ok("sample", toy, "--batch-size", "2", "--run", "r", "--save", "--steps", "3")
-    later = lines(ok("sample", toy, "--run", "r", "--resume"))
-    tagged = lines(ok("sample", toy, "--run", "r", "--resume", "--tag", "one", "--steps", "3"))
-    assert tagged[-2:] == later
-    assert "tags: one" in error("sample", toy, "--run", "r", "--resume", "--tag", "two")
-    drift = error("sample", toy, "--run", "r", "--resume", "--batch-size", "3")
-    assert "batch_size (saved: 2, now: 3)" in drift
-    clash = cli("sample", toy, "--run", "r", "--batch-size", "2", "--seed", "1", "--save")
-    assert (clash.exit_code, clash.stdout) == (1, "")  # before anything is written
-    assert "another run 'r': the saved run does not fit: seed (saved: 42, now: 1)" in clash.stderr
-    assert "tagged 'one' already" in error(
-        *("sample", toy, "--run", "r", "--batch-size", "2", "--save", "--tag", "one")
-    )
-    assert len(ok("cursor", "list", toy).splitlines()) == 3
-    assert cli("cursor", "reset", toy, "--run", "r").stderr == "forgot run r and its 2 cursors\n"
-    assert len(ok("cursor", "list", toy).splitlines()) == 1
-
-
-def test_sampling_leaves_a_read_only_corpus_alone(toy: str) -> None:
-    before = Path(toy).read_bytes()
-    Path(toy).chmod(0o400)
-    ok("sample", toy, "--save")
-    assert Path(toy).read_bytes() == before
-
-
 # ---- looking
 
 
@@ -714,6 +543,7 @@ def test_examples_of_the_help_texts_run() -> None:
     days = pa.array(["2024-01-01"] * table.num_rows)
     pq.write_table(table.append_column("day", days), "news/1.parquet")
     Path("recipes.toml").write_text(RECIPES.replace("mine", "titles"))
+    Path("mixture.toml").write_text('[[data.datasets]]\nname = "news"\nweight = 0.5\n')
     stdin = "".join(json.dumps({"text": f"text {i}", "url": i}) + "\n" for i in range(20))
     shown = examples()
     assert len(shown) >= len(COMMANDS)

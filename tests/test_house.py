@@ -85,10 +85,10 @@ def needs(name: str) -> set[str]:
     return {other for other in imports(MODULES[name]) if other in MODULES}
 
 
-LAYERS = [["errors", "queries"], ["database"], ["(stages)"], ["sampler", "runs"], ["corpus"]]
+LAYERS = [["errors", "queries"], ["database"], ["(stages)"], ["sampler", "runs"], ["corpus", "reopen"]]
 TOP = ["cli", "demo", "testing", "torch"]  # and the package itself
 PURE = [
-    *("chunking", "compile", "condition_rules", "conditions", "fills"),
+    *("arguments", "chunking", "compile", "condition_rules", "conditions", "fills"),
     *("mixture", "mixture_files", "order", "portions", "ramp", "recipes", "schedule", "weights"),
     *("index_order", "record_metadata", "windows"),
 ]
@@ -300,12 +300,12 @@ def test_errors_are_public() -> None:
 def test_files_are_read_at_a_sitting(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").count("\n")
     # Corpus is long because every verb says what it takes, returns and raises.
-    assert lines <= (470 if file.stem == "corpus" else 360)
+    assert lines <= (440 if file.stem == "corpus" else 360)
 
 
 def test_long_files_are_few() -> None:
     lengths = [f.read_text(encoding="utf-8").count("\n") for f in FILES]
-    assert sum(length > 300 for length in lengths) <= 5
+    assert sum(length > 300 for length in lengths) <= 6
     assert sorted(lengths)[len(lengths) // 2] < 160
 
 

@@ -404,3 +404,21 @@ def test_whichever_rank_saves_it_is_resumed_as_the_first(tmp_path: Path) -> None
     with dp.resume(path) as first, dp.resume(path, rank=3) as fourth:
         assert next(first)["anchor"] == expected[:2]
         assert next(fourth)["anchor"] == expected[6:]
+
+
+def test_the_bounds_of_a_run_without_duplicates_stay(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        corpus.sampler(no_duplicates=True, batch_size=4, epochs=1).save()
+        corpus.sampler(run="free", batch_size=4, epochs=1).save()
+    with pytest.raises(dp.StateMismatchError, match=r"bounds \(saved: \[None, 1, 'keep'\]"):
+        dp.resume(path, epochs=2)
+    dp.resume(path, epochs=2, allow_drift=("bounds",)).close()
+    with dp.resume(path, run="free", epochs=2, remainder="pad") as sampler:
+        assert next(sampler).keys()[-1] == "padded"
+
+
+def test_the_corpus_is_no_state_file(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus, pytest.raises(dp.SamplerError, match="the corpus itself"):
+        corpus.sampler(state=path)

@@ -184,7 +184,7 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
         "other-000000000000000-000000000000008.parquet",
     ):
         (tmp_path / name).write_text("x")
-    log = ServedLog(tmp_path, "run")
+    log = ServedLog(tmp_path, "run", "abc")
     log.take(0, 4)
     log.forget_from(0)
     assert len(list(tmp_path.iterdir())) == 3
@@ -196,3 +196,25 @@ def test_a_log_that_cannot_be_written_says_so(corpus: dp.Corpus, tmp_path: Path)
     next(sampler)
     with pytest.raises(dp.SamplerError, match=r"log=.*cannot write there"):
         sampler.save()
+
+
+def test_another_run_of_the_name_has_files_of_its_own(corpus: dp.Corpus, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        sampler = corpus.sampler(batch_size=8, log=tmp_path / "log", seed=seed)
+        next(sampler)
+        sampler.save(path=tmp_path / f"{seed}.duckdb")
+    assert len(list((tmp_path / "log").iterdir())) == 2
+
+
+@pytest.mark.parametrize("log", [5, "", True])
+def test_a_log_is_a_folder(corpus: dp.Corpus, log: Any) -> None:
+    with pytest.raises(dp.SamplerError, match="log="):
+        corpus.sampler(log=log)
+
+
+def test_a_log_can_be_begun_on_resuming(corpus: dp.Corpus, tmp_path: Path) -> None:
+    corpus.sampler(batch_size=8).save()
+    sampler = corpus.resume(log=tmp_path / "log")
+    next(sampler)
+    sampler.save()
+    assert logged(tmp_path / "log").equals(sampler.served(0, 8))

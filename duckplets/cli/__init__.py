@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from duckplets.cli import demo, ingest, look, recipes, sample, shape, state
+from duckplets.cli import audit, demo, ingest, look, recipes, sample, shape, state
 from duckplets.cli.app import add, new_app, run, start
 
 __all__ = ["app", "main"]
@@ -21,6 +21,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "sql": recipes.sql,
     "pool": recipes.pool,
     "sample": sample.sample,
+    "plan": audit.plan,
+    "served": audit.served,
     "status": look.status,
     "capacity": look.capacity,
     "migrate": state.migrate,

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ROWS = 4096  # turned into Python values at once
+
 
 def write_rows(table: pa.Table, stream: TextIO) -> None:
     """Write the rows of a table, one JSON object a line; maps become objects, dates ISO text."""
-    rows = table.to_pylist(maps_as_pydicts="strict")
-    stream.writelines(f"{line}\n" for line in map(_ENCODER.encode, rows))
+    for start in range(0, table.num_rows, _ROWS):
+        rows = table.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict")
+        stream.writelines(f"{line}\n" for line in map(_ENCODER.encode, rows))
 
 
 def print_lines(values: Iterable[Any]) -> None:

@@ -1,14 +1,19 @@
-"""Samples in a file, JSON lines or Parquet, that has its name only when it is whole."""
+"""Rows on stdout, or in a file that has its name only when it is whole."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from duckplets.cli import jsonlines
+from duckplets.cli.app import say
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +24,56 @@ SUFFIXES = (".jsonl", ".parquet")
 _ROW_GROUP = 16_384
 
 Write = Callable[["pa.Table"], None]
+
+
+def check(out: Path | None) -> None:
+    """Refuse a file that cannot be written, before there is anything to write.
+
+    Raises:
+        typer.BadParameter: Its suffix is none of a format, or its folder is not there.
+    """
+    if out is not None and out.suffix.lower() not in SUFFIXES:
+        raise typer.BadParameter(f"--out {out}: give FILE.jsonl or FILE.parquet")
+    check_folder("--out", out)
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """Refuse a file whose folder is not there.
+
+    Raises:
+        typer.BadParameter: It is not.
+    """
+    if path is not None and not path.parent.is_dir():
+        raise typer.BadParameter(f"{option} {path}: there is no folder {path.parent}")
+
+
+def put(tables: Iterator[pa.Table], out: Path | None) -> int:
+    """Write tables of samples to a file, or to stdout as JSON lines; returns the rows."""
+    if out is None:
+        rows = 0
+        for table in tables:
+            jsonlines.write_rows(table, sys.stdout)
+            rows += table.num_rows
+        sys.stdout.flush()
+        return rows
+    first = next(tables, None)
+    if first is None:
+        say(f"no samples to write: {out} is left as it is")
+        return 0
+    return _put_into(chain([first], tables), out)
+
+
+def _put_into(tables: Iterator[pa.Table], out: Path) -> int:
+    from duckplets.progress import bar
+
+    rows = 0
+    with tables_to(out) as write, bar(None, sys.stderr) as advance:
+        for table in tables:
+            write(table)
+            rows += table.num_rows
+            if advance:
+                advance(rows, None)
+    return rows
 
 
 @contextmanager

@@ -2,145 +2,188 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duckplets.cli import jsonlines, output
+from duckplets.cli import output
 from duckplets.cli.app import CORPUS, say
 from duckplets.cli.inputs import names
+from duckplets.cli.options import (
+    ALLOW_DRIFT,
+    BATCH_SIZE,
+    EPOCHS,
+    KIND,
+    MIXTURE,
+    NEGATIVES,
+    NO_DUPLICATES,
+    NO_SWAP,
+    OUT,
+    RECIPES,
+    REMAINDER,
+    RESUME,
+    RUN,
+    SEED,
+    SPLIT,
+    STATE,
+    TEMPERATURE,
+    WORLD_SIZE,
+    Opening,
+    command,
+    opening,
+)
 from duckplets.errors import StateMismatchError
 
 if TYPE_CHECKING:
     from duckplets.batch import Batch
-    from duckplets.corpus import Recipe
     from duckplets.sampler import Sampler
 
 
 def sample(
     corpus: CORPUS,
-    kind: Annotated[
-        Literal["triplets", "pairs", "texts"] | None, typer.Option(help="By default triplets.")
-    ] = None,
-    split: Annotated[
-        Literal["train", "validation", "test"] | None, typer.Option(help="By default train.")
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples a batch; 128.")] = None,
+    kind: KIND = None,
+    split: SPLIT = None,
+    batch_size: BATCH_SIZE = None,
     steps: Annotated[
         int | None, typer.Option(min=0, help="Batches to write; 1, or with --epochs all.")
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=0, help="Where the run ends; by default nowhere.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed, another order; 42.")] = None,
-    recipes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME,…|FILE.toml", help="Names of recipes, or recipes files."),
-    ] = None,
-    mixture: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SOURCE=WEIGHT,…", help="An omitted source weighs 1; 0 is never."),
-    ] = None,
+    epochs: EPOCHS = None,
+    remainder: REMAINDER = None,
+    seed: SEED = None,
+    recipes: RECIPES = None,
+    mixture: MIXTURE = None,
+    temperature: TEMPERATURE = None,
     columns: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN,…", help="Columns of a sample.")
     ] = None,
-    negatives: Annotated[int | None, typer.Option(help="Negatives a triplet; 1.")] = None,
-    no_duplicates: Annotated[
-        bool, typer.Option("--no-duplicates", help="No text twice in a batch.")
-    ] = False,
-    no_swap: Annotated[
-        bool, typer.Option("--no-swap", help="Anchor and positive never change places.")
-    ] = False,
-    run: Annotated[str, typer.Option(help="Name of the run, to save or resume.")] = "default",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the run was saved.")
-    ] = False,
+    negatives: NEGATIVES = None,
+    no_duplicates: NO_DUPLICATES = False,
+    no_swap: NO_SWAP = False,
+    rank: Annotated[
+        int | None,
+        typer.Option(min=0, help="Which of the ranks this is: it writes its slice of every batch."),
+    ] = None,
+    world_size: WORLD_SIZE = None,
+    run: RUN = "default",
+    resume: RESUME = False,
     tag: Annotated[
         str | None,
         typer.Option(help="Checkpoint to resume from or, without --resume, to save as."),
     ] = None,
-    save: Annotated[bool, typer.Option("--save", help="Save where the run stands after.")] = False,
-    out: Annotated[
+    state: STATE = None,
+    allow_drift: ALLOW_DRIFT = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Save where the run stands after; rank 0 does it.")
+    ] = False,
+    log: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="FILE.jsonl or FILE.parquet; by default stdout."),
+        typer.Option(metavar="FOLDER", help="With --save: keep ids of what is served there."),
     ] = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="Write what each source gave since the start."),
+    ] = None,
+    out: OUT = None,
 ) -> None:
     """Write samples: one JSON object a line on stdout, or a file.
 
     The corpus is only read. The position is saved once everything is written, and only with
     --save. A run that is resumed keeps its settings.
 
+    Every rank gets the same options but for --rank, and rank 0 saves for all. Where they resume
+    the save that it replaces, start rank 0 last, or let them resume a --tag.
+
     Example:
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --save --out first.parquet
         duckplets sample faq.duckdb --resume --steps 100 --save --out second.parquet
+        duckplets sample faq.duckdb --mixture mixture.toml --steps 100 --metrics served.json
+        duckplets sample faq.duckdb --rank 1 --world-size 4 --steps 100 --out rank1.jsonl
     """
     from duckplets.corpus import Corpus
 
-    arguments: dict[str, Any] = {
-        "kind": kind,
-        "split": split,
-        "batch_size": batch_size,
-        "epochs": epochs,
-        "seed": seed,
-        "columns": names(columns),
-        "negatives": negatives,
-        "no_duplicates": no_duplicates or None,
-        "swap": False if no_swap else None,
-    }
-    given = {name: value for name, value in arguments.items() if value is not None}
-    _check(resume=resume, fixed=[*(recipes or []), *(mixture or [])], tag=tag, save=save, out=out)
+    how = opening(
+        run=run,
+        resume=resume,
+        tag=tag,
+        state=state,
+        allow_drift=allow_drift,
+        recipes=recipes,
+        mixture=mixture,
+        temperature=temperature,
+        kind=kind,
+        split=split,
+        batch_size=batch_size,
+        epochs=epochs,
+        remainder=remainder,
+        seed=seed,
+        columns=names(columns),
+        negatives=negatives,
+        no_duplicates=no_duplicates or None,
+        swap=False if no_swap else None,
+        rank=rank,
+        world_size=world_size,
+        log=None if log is None else str(log),
+    )
+    _check(how, save=save, metrics=metrics, out=out)
     with Corpus(corpus, read_only=True) as opened:
-        if resume:
-            sampler = opened.resume(run, tag, **given)
-        else:
-            given |= {"recipes": _recipes(recipes), "mixture": _weights(mixture), "run": run}
-            sampler = opened.sampler(**given)
-            if save:
-                _refuse_clash(sampler, corpus, tag)
-        batches = _batches(sampler, steps)
-        if out is None:
-            _print(batches)
-        else:
-            _write(sampler, batches, out)
+        sampler = how.open(opened)
         if save:
-            path = sampler.save(tag=None if resume else tag)
-            say(f"saved run {run} at step {sampler.step} in {path}")
+            _refuse_clash(sampler, how, corpus)
+        _write(sampler, steps, out)
+        if metrics is not None:
+            metrics.write_text(json.dumps(sampler.metrics(), ensure_ascii=False) + "\n", "utf-8")
+        if save:
+            _save(sampler, how)
 
 
-def _check(
-    *, resume: bool, fixed: Sequence[str], tag: str | None, save: bool, out: Path | None
-) -> None:
-    if resume and fixed:
-        raise typer.BadParameter("--resume goes on with the run's own --recipes and --mixture")
-    if tag is not None and not (resume or save):
-        raise typer.BadParameter("--tag names a checkpoint: give --resume or --save with it")
-    if out is not None and out.suffix.lower() not in output.SUFFIXES:
-        raise typer.BadParameter(f"--out {out}: give FILE.jsonl or FILE.parquet")
-    if out is not None and not out.parent.is_dir():
-        raise typer.BadParameter(f"--out {out}: there is no folder {out.parent}")
+def _check(how: Opening, *, save: bool, metrics: Path | None, out: Path | None) -> None:
+    for option, value in (("--tag", how.tag), ("--state", how.state)):
+        if value is not None and not (how.resume or save):
+            raise typer.BadParameter(f"{option} is about a save: give --resume or --save with it")
+    log = how.arguments.get("log")
+    if log is not None and not save:
+        raise typer.BadParameter("--log is written at a save: give --save with it")
+    if log is not None and Path(log).exists() and not Path(log).is_dir():
+        raise typer.BadParameter(f"--log {log}: this is no folder")
+    output.check(out)
+    for option, path in (("--metrics", metrics), ("--state", how.state)):
+        output.check_folder(option, path)
 
 
-def _refuse_clash(sampler: Sampler, corpus: Path, tag: str | None) -> None:
+def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
     """Refuse a name or a tag that is taken now, not after hours of writing."""
     from duckplets import state
 
-    path, run = state.state_path(corpus), sampler.settings.run
-    tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == run]
-    if tag is not None and tag in tags:
-        raise StateMismatchError(f"{path} has run {run!r} tagged {tag!r} already; give another tag")
-    if tags:
-        saved, _ = state.load(path, run, tags[0])
-        try:
-            state.refuse_mismatch(saved.fingerprint, sampler.settings.fingerprint())
-        except StateMismatchError as error:
-            raise StateMismatchError(
-                f"{path} has another run {run!r}: {error}. Give another --run, or forget that "
-                f"one: duckplets cursor reset {corpus} --run {run}"
-            ) from None
+    path, settings = how.state_path(corpus), sampler.settings
+    tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]
+    if how.tag is not None and how.tag in tags and not how.resume and not settings.rank:
+        raise StateMismatchError(
+            f"{path} has run {settings.run!r} tagged {how.tag!r} already; give another tag"
+        )
+    if how.resume:
+        tags = [tag for tag in tags if tag is not None]  # the latest save may be left behind
+    if not tags:
+        return
+    saved, _ = state.load(path, settings.run, tags[0])
+    try:
+        state.refuse_mismatch(saved.fingerprint, settings.fingerprint())
+    except StateMismatchError as error:
+        what = f"checkpoints {', '.join(tags)} of" if how.resume else "another"
+        raise StateMismatchError(
+            f"{path} has {what} run {settings.run!r}: {error}. "
+            f"{'Leave out --save' if how.resume else 'Give another --run'}, or forget that one: "
+            + command("cursor", "reset", corpus, run=settings.run, state=how.state)
+        ) from None
+
+
+def _write(sampler: Sampler, steps: int | None, out: Path | None) -> None:
+    samples = output.put((batch.table for batch in _batches(sampler, steps)), out)
+    if out is not None and samples:
+        say(f"wrote {samples:,} samples to {out}, up to step {sampler.step}")
 
 
 def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:
@@ -151,49 +194,10 @@ def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:
     return islice(sampler, steps)
 
 
-def _print(batches: Iterator[Batch]) -> None:
-    for batch in batches:
-        jsonlines.write_rows(batch.table, sys.stdout)
-    sys.stdout.flush()
-
-
-def _write(sampler: Sampler, batches: Iterator[Batch], out: Path) -> None:
-    from duckplets.progress import bar
-
-    first = next(batches, None)
-    if first is None:
-        say(f"no samples to write: {out} is left as it is")
+def _save(sampler: Sampler, how: Opening) -> None:
+    settings = sampler.settings
+    if settings.rank:
+        say(f"rank {settings.rank} of {settings.world_size}: rank 0 saves the run for all")
         return
-    samples = 0
-    with output.tables_to(out) as write, bar(None, sys.stderr) as advance:
-        for batch in chain([first], batches):
-            write(batch.table)
-            samples += len(batch)
-            if advance:
-                advance(samples, None)
-    say(f"wrote {samples:,} samples to {out}, up to step {sampler.step}")
-
-
-def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
-    """Return names as they are, and the recipes of files."""
-    from duckplets.recipe_files import load_recipes
-
-    found: list[Recipe | str] = []
-    for value in names(values) or []:
-        is_file = value.lower().endswith((".toml", ".json"))
-        found += load_recipes(value) if is_file else [value]
-    return found or None
-
-
-def _weights(values: Sequence[str] | None) -> dict[str, float] | None:
-    weights: dict[str, float] = {}
-    for value in names(values) or []:
-        source, equals, weight = value.rpartition("=")
-        try:
-            number = float(weight)
-        except ValueError:
-            equals = ""
-        if not equals or source in weights:
-            raise typer.BadParameter(f"--mixture {value}: give SOURCE=WEIGHT, each source once")
-        weights[source] = number
-    return weights or None
+    path = sampler.save(tag=None if how.resume else how.tag)
+    say(f"saved run {settings.run} at step {sampler.step} in {path}")

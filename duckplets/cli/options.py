@@ -1,0 +1,212 @@
+"""Options that say which run is meant, shared by commands, and how that run is opened."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from duckplets.cli.inputs import names
+
+if TYPE_CHECKING:
+    from duckplets.corpus import Corpus, Recipe
+    from duckplets.mixture import Mixture
+    from duckplets.sampler import Sampler
+
+# -- what a new run draws -------------------------------------------------------------------------
+
+KIND = Annotated[
+    Literal["triplets", "pairs", "texts"] | None, typer.Option(help="By default triplets.")
+]
+SPLIT = Annotated[
+    Literal["train", "validation", "test"] | None, typer.Option(help="By default train.")
+]
+BATCH_SIZE = Annotated[int | None, typer.Option(help="Samples a batch, of each rank; 128.")]
+EPOCHS = Annotated[int | None, typer.Option(min=0, help="Where the run ends; by default nowhere.")]
+REMAINDER = Annotated[
+    Literal["keep", "drop", "pad"] | None,
+    typer.Option(help="Serve a short last batch, leave it out, or fill it up; keep."),
+]
+SEED = Annotated[int | None, typer.Option(help="Another seed, another order; 42.")]
+RECIPES = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME,…|FILE.toml", help="Names of recipes, or recipes files."),
+]
+MIXTURE = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SOURCE=WEIGHT,…|FILE.toml",
+        help="0 is never. An omitted source weighs 1, or 0 with a file, which may have phases.",
+    ),
+]
+TEMPERATURE = Annotated[
+    float | None,
+    typer.Option(help="Of the weights of --mixture: more than 1 flattens, less sharpens; 1."),
+]
+NEGATIVES = Annotated[int | None, typer.Option(help="Negatives a triplet; 1.")]
+NO_DUPLICATES = Annotated[bool, typer.Option("--no-duplicates", help="No text twice in a batch.")]
+NO_SWAP = Annotated[
+    bool, typer.Option("--no-swap", help="Anchor and positive never change places.")
+]
+WORLD_SIZE = Annotated[
+    int | None,
+    typer.Option(min=1, help="Ranks that share every batch; 1. With --resume it is divided anew."),
+]
+
+# -- which run ------------------------------------------------------------------------------------
+
+RUN = Annotated[str, typer.Option(help="Name of the run.")]
+RESUME = Annotated[bool, typer.Option("--resume", help="Go on where the run was saved.")]
+STATE = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The state file; by default beside the corpus."),
+]
+ALLOW_DRIFT = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FIELD,…", help="What may differ from the run that is resumed."),
+]
+OUT = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="FILE.jsonl or FILE.parquet; by default stdout."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """How a run is opened: anew, or where it was saved.
+
+    Attributes:
+        run: Its name.
+        resume: Whether it was saved.
+        tag: Checkpoint to resume from.
+        state: The state file, or None for the one beside the corpus.
+        allow_drift: What may differ from the run that is resumed.
+        recipes: Of a new run.
+        mixture: Of a new run.
+        arguments: Other arguments of ``Corpus.sampler``, those that were given.
+    """
+
+    run: str
+    resume: bool
+    tag: str | None
+    state: Path | None
+    allow_drift: Sequence[str]
+    recipes: Sequence[Recipe | str] | None
+    mixture: Mixture | None
+    arguments: Mapping[str, Any]
+
+    def open(self, corpus: Corpus) -> Sampler:
+        """Return the run's sampler, at its first position or where it was saved."""
+        if self.resume:
+            given = {"allow_drift": self.allow_drift, **self.arguments}
+            return corpus.resume(self.run, self.tag, self.state, **given)
+        return corpus.sampler(
+            recipes=self.recipes,
+            mixture=self.mixture,
+            run=self.run,
+            state=self.state,
+            **self.arguments,
+        )
+
+    def state_path(self, corpus: Path) -> Path:
+        """Return the state file of a corpus."""
+        from duckplets import state
+
+        return self.state or state.state_path(corpus)
+
+
+def opening(
+    *,
+    run: str,
+    resume: bool,
+    tag: str | None,
+    state: Path | None,
+    allow_drift: Sequence[str] | None,
+    recipes: Sequence[str] | None,
+    mixture: Sequence[str] | None,
+    temperature: float | None,
+    **arguments: Any,
+) -> Opening:
+    """Return how to open the run that options mean; arguments that are None were not given.
+
+    Raises:
+        typer.BadParameter: Options do not go together.
+        RecipeError, MixtureError: A file is wrong.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if resume and (recipes or mixture or temperature is not None):
+        raise typer.BadParameter(
+            "--resume goes on with the run's own --recipes, --mixture and --temperature"
+        )
+    if allow_drift and not resume:
+        raise typer.BadParameter("--allow-drift is about a saved run: give --resume with it")
+    if "remainder" in given and not (resume or "epochs" in given):
+        raise typer.BadParameter("--remainder is about the end of a run: give --epochs with it")
+    return Opening(
+        run=run,
+        resume=resume,
+        tag=tag,
+        state=state,
+        allow_drift=names(allow_drift) or (),
+        recipes=_recipes(recipes),
+        mixture=_mixture(mixture, temperature),
+        arguments=given,
+    )
+
+
+def command(*words: str | Path, **options: str | Path | None) -> str:
+    """Return a command to be shown, with those of the options that are not None."""
+    given = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
+    return shlex.join(["duckplets", *map(str, words), *chain.from_iterable(given)])
+
+
+def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
+    """Return names as they are, and the recipes of files."""
+    from duckplets.recipe_files import load_recipes
+
+    found: list[Recipe | str] = []
+    for value in names(values) or []:
+        is_file = value.lower().endswith((".toml", ".json"))
+        found += load_recipes(value) if is_file else [value]
+    return found or None
+
+
+def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture | None:
+    """Return the mixture of a file, or of weights and a temperature."""
+    from duckplets.mixture import Mixture
+
+    parts = names(values) or []
+    if not any(part.lower().endswith(".toml") for part in parts):
+        if temperature is None:
+            return Mixture(_weights(parts)) if parts else None
+        if not parts:
+            raise typer.BadParameter("--temperature is about weights: give --mixture with it")
+        return Mixture(_weights(parts), temperature=temperature)
+    if len(parts) > 1:
+        raise typer.BadParameter(f"--mixture {','.join(parts)}: give one file, or weights")
+    if temperature is not None:
+        raise typer.BadParameter(
+            f"--temperature: write it into {parts[0]}, as mix_temperature in [data]"
+        )
+    return Mixture.from_toml(parts[0])
+
+
+def _weights(parts: Sequence[str]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for part in parts:
+        source, equals, weight = part.rpartition("=")
+        try:
+            number = float(weight)
+        except ValueError:
+            equals = ""
+        if not equals or source in weights:
+            raise typer.BadParameter(
+                f"--mixture {part}: give SOURCE=WEIGHT, each source once, or FILE.toml"
+            )
+        weights[source] = number
+    return weights

@@ -1,0 +1,50 @@
+"""Opening a saved run by the path of its corpus: ``duckplets.resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets.corpus import Corpus
+
+if TYPE_CHECKING:
+    from duckplets.sampler import Sampler
+
+
+def resume(
+    corpus_path: str | Path,
+    run: str = "default",
+    tag: str | None = None,
+    state: str | Path | None = None,
+    *,
+    allow_drift: Collection[str] = (),
+    memory_limit: str | None = None,
+    threads: int | None = None,
+    **overrides: Any,
+) -> Sampler:
+    """Open a saved run where it was saved, on a read-only corpus of its own.
+
+    Args:
+        corpus_path: The corpus file.
+        run: Name it was saved under.
+        tag: A named checkpoint instead of the latest save.
+        state: The state file; by default beside the corpus.
+        allow_drift: Fingerprint fields that may differ from what was saved, by name.
+        memory_limit: As for ``Corpus``.
+        threads: As for ``Corpus``.
+        overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;
+            those that change the order must be named in ``allow_drift``. With ``world_size``
+            the batch of all ranks stays what it was, and is divided among so many.
+
+    Raises:
+        StateMismatchError: Nothing is saved there, or something differs.
+    """
+    corpus = Corpus(corpus_path, read_only=True, memory_limit=memory_limit, threads=threads)
+    try:
+        sampler = corpus.resume(run, tag, state, allow_drift=allow_drift, **overrides)
+    except BaseException:
+        corpus.close()
+        raise
+    sampler.own(corpus)
+    return sampler
