@@ -110,7 +110,8 @@ def walk(path: Path, tell: Callable[[str], None]) -> Demonstration:
         path: Where the corpus goes.
         tell: Called with what is being done, a line at a time.
     """
-    from duckplets.corpus import Corpus, resume
+    from duckplets.corpus import Corpus
+    from duckplets.reopen import resume
 
     with Corpus(path) as corpus:
         reports = _ingest(corpus, tell)
