@@ -4,13 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format bench clean
+# Tests that need PyTorch have an environment of their own, so that the others go without it.
+TORCH := $(VENV)/torch
+
+.PHONY: demo test test-torch lint format bench clean
 
 demo: $(READY)
 	$(BIN)/duckplets demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+# One thread each: two of them on a busy machine took six times as long.
+test-torch: $(TORCH)/.ready
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(TORCH)/bin/python -m pytest -n 2 tests/adapters
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -32,6 +39,16 @@ $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+# PyTorch comes from wherever pip finds this version, so there is no hash for it. It is installed
+# by itself: a package that asks for it might bring the newest, with gigabytes for GPUs.
+$(TORCH)/.ready: pyproject.toml requirements.lock requirements-torch.lock
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet --no-compile --no-deps torch==2.13.0
+	$(TORCH)/bin/python -m pip install --quiet --no-compile --no-deps --require-hashes \
+		-r requirements.lock -r requirements-torch.lock
+	$(TORCH)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
 $(VENV)/.bench: $(READY)

@@ -1,15 +1,10 @@
 """Measures index samplers: keys and elements a second, beside Grain's in the same run.
 
-    python benchmarks/index_order.py [--only NAME …]
-
-Prints one JSON object. ``read_256`` reads the corpus that ``benchmarks/run.py`` ingests.
+Part of ``run.py``.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -53,17 +48,6 @@ def grain_index_order(folder: Path, records: int) -> dict[str, float]:
     return found | {"elements_per_s_of_a_shard": _elements(elements(SIZES[0], SHARDS))}
 
 
-def read_256(folder: Path, records: int) -> dict[str, float]:
-    """Records read by a shuffled order, 256 a batch, as dicts of lists."""
-    import duckplets as dp
-
-    with dp.Corpus(folder / "parquet.duckdb", read_only=True) as corpus:
-        order = dp.IndexSampler(records, shuffle=True, seed=42)
-        columns = ["record_id", "text"]
-        batches = iter(corpus.read(order, batch_size=256, columns=columns))
-        return {"per_s": 256 * _rate(lambda: next(batches).to_pydict())}
-
-
 def _keys(sampler: Any, block: int = 1 << 16) -> float:
     starts = iter(range(0, 1 << 60, block))
 
@@ -87,27 +71,3 @@ def _rate(take: Callable[[], Any]) -> float:
             take()
             count += 1
     return count / passed
-
-
-MEASUREMENTS: dict[str, Callable[[Path, int], dict[str, float]]] = {
-    f.__name__: f for f in (index_order, grain_index_order, read_256)
-}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000, help="in the corpus of read_256")
-    parser.add_argument(
-        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "duckplets-bench"
-    )
-    usual = ["index_order", "grain_index_order"]
-    parser.add_argument("--only", nargs="*", choices=MEASUREMENTS, default=usual)
-    arguments = parser.parse_args()
-    found = {
-        name: MEASUREMENTS[name](arguments.folder, arguments.records) for name in arguments.only
-    }
-    print(json.dumps({n: {k: round(v) for k, v in f.items()} for n, f in found.items()}, indent=2))
-
-
-if __name__ == "__main__":
-    main()

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import index_order
+
 SECONDS = 6.0  # of measuring, after a warm-up
 
 
@@ -198,6 +200,46 @@ def _rate(take: Callable[[], Any], size: int) -> dict[str, float]:
     return {"per_s": count / seconds, "per_cpu_s": count / (time.process_time() - cpu)}
 
 
+def read_256(folder: Path, records: int) -> dict[str, float]:
+    """Records read by a shuffled order, 256 a batch, as dicts of lists."""
+    import duckplets as dp
+
+    with dp.Corpus(folder / "parquet.duckdb", read_only=True) as corpus:
+        order = dp.IndexSampler(records, shuffle=True, seed=42)
+        batches = corpus.read(order, batch_size=256, columns=["record_id", "text"])
+        return {"reads_per_s": _rate(lambda: next(batches).to_pydict(), 256)["per_s"]}
+
+
+def ten_million_anchors(folder: Path, records: int) -> dict[str, float]:
+    """The order of a run over ten million anchors, in ten sources with phases: no texts.
+
+    Made, and asked for the first block and for one at position 10^12.
+    """
+    import numpy as np
+
+    from duckplets.mixture import Mixture, Phase
+    from duckplets.order import key, ranks
+    from duckplets.schedule import Schedule
+
+    def block(start: int) -> int:
+        total = 0
+        for share in schedule.shares(start, start + 65_536):
+            stream = key(42, schedule.sources[share.leaf])
+            items, _ = ranks(stream, 10**6, share.start, share.start + len(share.offsets))
+            total += len(np.unique(items))
+        return total
+
+    started = time.perf_counter()
+    names = [f"s{i}" for i in range(10)]
+    phases = [Phase(step, {names[step // 1000]: 5.0}) for step in range(1000, 10_000, 1000)]
+    schedule = Schedule(Mixture({}, phases=phases), names, seed=42, batch=256)
+    block(0)
+    seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    block(10**12)
+    return {"seconds": seconds, "far_seconds": time.perf_counter() - started}
+
+
 MEASUREMENTS: dict[str, Callable[[Path, int], dict[str, float]]] = {
     f.__name__: f
     for f in (
@@ -205,6 +247,8 @@ MEASUREMENTS: dict[str, Callable[[Path, int], dict[str, float]]] = {
         *(sample_256, sample_32, sample_small_memory, sample_no_duplicates),
         *(sample_ten_sources, sample_one_of_eight),
         *(grain_256, grain_32),
+        *(ten_million_anchors, index_order.index_order, read_256),
+        index_order.grain_index_order,
     )
 }
 

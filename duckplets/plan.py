@@ -75,7 +75,7 @@ class Planner:
 
     Attributes:
         schedule: May be replaced by one that differs from a later step on only.
-        end: The position a bounded run ends at, or None.
+        end: The position at which the last epoch of a run ends, or None.
     """
 
     def __init__(
@@ -131,17 +131,20 @@ class Planner:
         """Plan positions ``start … stop-1``."""
         if not self.distinct_batch:
             return self._samples(start, stop)
-        schedule, at = self.schedule, start
-        parts: list[Plan] = []
-        while at < stop or not parts:
-            low, high = schedule.stretch(at, self.distinct_batch * BLOCK_BATCHES)
-            if self.end is not None and low < self.end:
-                # Past the end of a bounded run lies another epoch, not to be mixed in.
-                high = min(high, self.end)
-            block = rearranged(self._samples(low, high), self.distinct_batch)
-            parts.append(block.part(slice(at - low, min(high, stop) - low)))
-            at = high
+        stretches = [self.stretch(start)]
+        while stretches[-1][1] < stop:
+            stretches.append(self.stretch(stretches[-1][1]))
+        first, last = stretches[0][0], stretches[-1][1]
+        samples = self._samples(first, last)  # at once: a call has a cost of its own
+        parts = []
+        for low, high in stretches:
+            block = rearranged(samples.part(slice(low - first, high - first)), self.distinct_batch)
+            parts.append(block.part(slice(max(start, low) - low, min(stop, high) - low)))
         return joined(parts)
+
+    def stretch(self, position: int) -> tuple[int, int]:
+        """Return the positions among which samples change places, of which one is given."""
+        return self.schedule.stretch(position, self.distinct_batch * BLOCK_BATCHES, self.end)
 
     def _samples(self, start: int, stop: int) -> Plan:
         per_draw = self.samples_per_draw

@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
+import numpy.typing as npt
 
 from duckplets.order import Integers, Share, key
+
+Floats = npt.NDArray[np.float64]
 
 _BITS = 40  # of a ratio: with 2^22 items a step and 2^22 steps at once sums stay below 2^63
 _ONE = 1 << _BITS
@@ -29,7 +32,7 @@ class _Node:
     leaf: int
     left: _Node | None
     right: _Node | None
-    # Weight of the left side and of both at the first step, and how they change by the step.
+    # Weight of the left side and of both at the first step, and how they change over the ramp.
     left_from: int
     left_by: int
     total_from: int
@@ -72,11 +75,9 @@ class Ramp:
         self._edges = edges
         self._step_of = step_of
         self._nodes = 0
-        bits = 52 - steps.bit_length()
-        scaled = list(zip(_scaled(start, bits), _scaled(end, bits), strict=True))
-        weights = {
-            leaf: (low * steps, high - low) for leaf, (low, high) in enumerate(scaled) if low + high
-        }
+        self._steps = steps
+        scaled = list(zip(_scaled(start), _scaled(end), strict=True))
+        weights = {leaf: (low, high - low) for leaf, (low, high) in enumerate(scaled) if low + high}
         self._root = self._tree(tuple(weights), weights)
         phases = [key(purpose, "ramp", node) >> (64 - _BITS) for node in range(self._nodes)]
         self._kept = [_State(phases, [0] * len(start))]
@@ -143,7 +144,7 @@ class Ramp:
         if node.left is None or node.right is None:
             yield node.leaf, rows, items
             return
-        mass = items * _ratios(node, steps)
+        mass = items * _ratios(node, steps / self._steps)
         low = np.cumsum(mass & (_ONE - 1)) + state.remainders[node.index]
         got = np.cumsum(mass >> _BITS) + (low >> _BITS)
         state.remainders[node.index] = int(low[-1]) & (_ONE - 1)
@@ -153,18 +154,18 @@ class Ramp:
             yield from self._deal(side, rows[some], steps[some], taken[some], state)
 
 
-def _ratios(node: _Node, steps: Integers) -> Integers:
-    """Return the part of the left side at every step, in units of 2^-40.
+def _ratios(node: _Node, way: Floats) -> Integers:
+    """Return the part of the left side, in units of 2^-40, at parts of the way (0 to 1).
 
-    Both weights are integers below 2^53, so that their quotient is the same everywhere.
+    Each operation is rounded as IEEE 754 says, one after the other, so the same everywhere.
     """
-    left = (node.left_from + node.left_by * steps).astype(np.float64)
-    total = (node.total_from + node.total_by * steps).astype(np.float64)
-    parts = np.divide(left, total, out=np.zeros_like(left), where=total > 0)
-    return np.asarray(np.floor(parts * _ONE), np.int64)
+    left = node.left_from + node.left_by * way
+    total = node.total_from + node.total_by * way
+    parts = np.divide(left, total, out=np.zeros_like(way), where=total > 0)
+    return np.asarray(np.floor(np.clip(parts, 0, 1) * _ONE), np.int64)
 
 
-def _scaled(shares: Sequence[int], bits: int) -> list[int]:
-    """Return shares that add up to about 2^bits; none that is positive becomes 0."""
+def _scaled(shares: Sequence[int]) -> list[int]:
+    """Return shares that add up to about 2^52, exact as floats; none that is positive becomes 0."""
     total = sum(shares)
-    return [max(1, (share << bits) // total) if share else 0 for share in shares]
+    return [max(1, (share << 52) // total) if share else 0 for share in shares]

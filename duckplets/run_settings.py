@@ -80,8 +80,8 @@ class RunSettings:
         same = ("kind", "split", "seed", "negatives", "swap", "no_duplicates")
         found: dict[str, Any] = {name: getattr(self, name) for name in same}
         found["batch_size"] = self.global_batch
-        if self.no_duplicates:  # the stretch that the end lies in is arranged up to there
-            found["bounds"] = [self.steps, self.epochs, self.remainder]
+        if self.no_duplicates:  # the stretch that the last epoch ends in is arranged up to there
+            found["bounds"] = [self.epochs, self.remainder]
         found["corpus_version"] = self.corpus_version
         found["order_version"] = ORDER_VERSION
         for name in ("recipes", "mixture", "records", "splits", "chunking"):

@@ -196,7 +196,7 @@ class Sampler(Views):
 
         Returns:
             The step from which on they are in force. With ``no_duplicates``, where samples change
-            places within 64 batches, this is where the next 64 begin.
+            places within 64 batches or fewer, this is where the next stretch of them begins.
 
         Raises:
             MixtureError: A name is no source, a weight is wrong, or all would be 0.

@@ -134,13 +134,38 @@ class Schedule:
         segment = self._segments[number]
         return self._base(number)[leaf] + segment.deal.count(leaf, draws - segment.start)
 
-    def stretch(self, position: int, length: int) -> tuple[int, int]:
-        """Return the stretch that holds a position, of those a segment's positions are cut into."""
-        starts = [segment.step * self._batch for segment in self._segments]
-        number = bisect_right(starts, position) - 1
-        low = starts[number] + (position - starts[number]) // length * length
-        following = starts[number + 1 : number + 2]
-        return low, min([low + length, *following])
+    def stretch(self, position: int, length: int, end: int | None = None) -> tuple[int, int]:
+        """Return the stretch that holds a position: fixed ones, none of which crosses a change.
+
+        From every change of the mixture on stretches follow of so many positions. Where what is
+        left before the next change is less, it and the last whole one are two halves instead:
+        a short stretch would leave little room to change places in.
+
+        Args:
+            position: Which one.
+            length: Positions of a stretch; a multiple of the batch.
+            end: The position at which a run ends, after which nothing is to be mixed in.
+        """
+        edges = {change.step * self._batch for change in self._planned} | {end or 0}
+        begin = max(edge for edge in edges if edge <= position)
+        stop = min((edge for edge in edges if edge > position), default=None)
+        low, high = self._piece(position - begin, length, stop and stop - begin)
+        low, high = low + begin, high + begin
+        for segment in self._segments:  # those that events begin lie between, if not off by drift
+            at = segment.step * self._batch
+            low, high = (max(low, at), high) if at <= position else (low, min(high, at))
+        return low, high
+
+    def _piece(self, place: int, length: int, whole: int | None) -> tuple[int, int]:
+        """Return the piece that holds a place, of those that 0 … whole-1 is cut into."""
+        low = place // length * length
+        if whole is None:
+            return low, low + length
+        last = max(0, (whole // length - 1) * length)  # the last whole one, and what is left
+        if low < last or whole % length == 0 or whole < length:
+            return low, min(low + length, whole)
+        half = last + -(-(whole - last) // (2 * self._batch)) * self._batch
+        return (last, half) if place < half else (half, whole)
 
     def _changes(self) -> Iterator[_Change]:
         """Yield the mixture's changes in order."""
@@ -164,7 +189,9 @@ class Schedule:
         later = [change for change in self._planned if change.step > step]
         kept = bisect_left([segment.step for segment in self._segments], step)
         self._segments[kept:] = [self._segment(change) for change in (told, *later)]
-        self._bases = {n: base for n, base in self._bases.items() if n < max(1, kept)}
+        # A copy, which is made at once: another thread may be adding to it.
+        known = self._bases.copy().items()
+        self._bases = {number: base for number, base in known if number < max(1, kept)}
         self.events[step] = dict(weights)
 
     def _segment(self, change: _Change) -> _Segment:

@@ -85,7 +85,13 @@ def needs(name: str) -> set[str]:
     return {other for other in imports(MODULES[name]) if other in MODULES}
 
 
-LAYERS = [["errors", "queries"], ["database"], ["(stages)"], ["sampler", "runs"], ["corpus", "reopen"]]
+LAYERS = [
+    ["errors", "queries"],
+    ["database"],
+    ["(stages)"],
+    ["sampler", "runs"],
+    ["corpus", "reopen"],
+]
 TOP = ["cli", "demo", "testing", "torch"]  # and the package itself
 PURE = [
     *("arguments", "chunking", "compile", "condition_rules", "conditions", "fills"),

@@ -1,0 +1,218 @@
+"""A run as Hugging Face datasets, for the trainer of sentence-transformers.
+
+That trainer tokenises every column it is given, in their order, so these datasets have exactly
+the text columns, and the label of pairs. ``Sampler.to_hf``, ``Sampler.to_hf_dataset`` and
+``Sampler.hf_batch_sampler`` are these functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+
+from duckplets.arguments import integer
+from duckplets.errors import ExtensionError, SamplerError
+from duckplets.fetch import slot_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duckplets.sampler import Sampler
+
+
+def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
+    """Return the rows from where a sampler stands as a ``datasets.IterableDataset``.
+
+    Its features are the text columns in order, and for pairs the label; so a
+    ``SentenceTransformerTrainer`` takes it with ``max_steps``. With the sampler's batch size as
+    ``per_device_train_batch_size`` its batches are the sampler's.
+
+    It drives the sampler: every iteration moves it back to where the first began. The trainer
+    reads ahead, so where training stands is its ``global_step``, not the sampler's. To resume
+    without reading anew what was used, give ``start_step=global_step`` and set the trainer's
+    ``ignore_data_skip=True``. Use no workers of a DataLoader; a thread prepares the rows already.
+
+    Args:
+        sampler: Of all ranks in one (``world_size=1``): a trainer deals rows out by itself.
+        start_step: Where to begin, instead of where the sampler stands.
+
+    Raises:
+        ExtensionError: ``datasets`` is not installed.
+        SamplerError: There is no such step, the sampler is that of one rank of several, or its
+            ``columns=`` leave out all texts.
+    """
+    datasets = _imported("datasets")
+    columns = _columns(sampler)
+    _refuse_ranks(sampler)
+    if start_step is not None:
+        sampler.move(integer("start_step", start_step, 0) * sampler.settings.global_batch)
+    features = datasets.Features({name: datasets.Value(kind) for name, kind in columns.items()})
+    rows = _Rows(sampler, list(columns))
+    return datasets.IterableDataset.from_generator(rows, features=features)
+
+
+def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
+    """Return the rows of the next batches as a ``datasets.Dataset``; the sampler stays.
+
+    A bounded run that ends before gives the batches it has left.
+
+    Args:
+        sampler: The run.
+        steps: Number of batches.
+
+    Raises:
+        ExtensionError: ``datasets`` is not installed.
+        SamplerError: The run has no batch left, or its ``columns=`` leave out all texts.
+    """
+    datasets = _imported("datasets")
+    columns = _columns(sampler)
+    last = sampler.step + integer("steps", steps, 0)
+    if sampler.settings.end(sampler.epoch_length) is not None:
+        last = min(last, len(sampler))
+    if last == sampler.step:
+        raise SamplerError(f"steps={steps}: give at least 1, of a run that is not at its end")
+    batches = (sampler.batch_at(step) for step in range(sampler.step, last))
+    tables = [batch.table.select(list(columns)) for batch in batches]
+    return datasets.Dataset(pa.concat_tables(tables).combine_chunks())
+
+
+def hf_batch_sampler(sampler: Sampler) -> type:
+    """Return a class for ``batch_sampler=`` that keeps the batches of ``to_hf_dataset``.
+
+    Every epoch has the same batches in the same order: those of the dataset. The trainer's
+    ``per_device_train_batch_size`` has to be the sampler's batch size.
+
+    Args:
+        sampler: That of the dataset; all ranks in one, for a trainer deals batches out by itself.
+
+    Raises:
+        ExtensionError: ``sentence_transformers`` is not installed.
+        SamplerError: The sampler is that of one rank of several.
+    """
+    _refuse_ranks(sampler)
+    default = _imported("sentence_transformers.base.sampler").DefaultBatchSampler
+    expected = sampler.settings.batch_size
+
+    class KeptBatches(default):  # type: ignore[misc, valid-type]
+        """Consecutive rows, a batch of the run each; see ``duckplets.huggingface``."""
+
+        def __init__(self, dataset: Any, batch_size: int, drop_last: bool, **others: Any) -> None:
+            if batch_size != expected:
+                raise SamplerError(
+                    f"the trainer's batch size is {batch_size}, that of this run {expected}: set "
+                    f"per_device_train_batch_size={expected}, or open the sampler with "
+                    f"batch_size={batch_size}"
+                )
+            super().__init__(dataset, batch_size=batch_size, drop_last=drop_last, **others)
+            self._rows = len(dataset)
+            self._first = 0
+
+        def __iter__(self) -> Iterator[list[int]]:
+            for step in range(self._first, len(self)):
+                start = step * expected
+                yield list(range(start, min(start + expected, self._rows)))
+
+        def __len__(self) -> int:
+            """Return the number of batches of an epoch."""
+            return self._rows // expected if self.drop_last else -(-self._rows // expected)
+
+        def set_epoch(self, epoch: int) -> None:
+            """Begin another epoch, with its first batch."""
+            if epoch != self.epoch:
+                self._first = 0
+            super().set_epoch(epoch)
+
+        def seek(self, step: int) -> None:
+            """Begin this epoch with another batch of the dataset than its first."""
+            self._first = integer("step", step, 0)
+
+    return KeptBatches
+
+
+class _Rows:
+    """The rows of a sampler from where it stood; called anew for every iteration."""
+
+    def __init__(self, sampler: Sampler, columns: list[str]) -> None:
+        self._sampler = sampler
+        self._columns = columns
+        self._start = sampler.position
+        self._process = os.getpid()
+
+    def __call__(self) -> Iterator[dict[str, Any]]:
+        if os.getpid() != self._process:
+            _refuse_process()
+        self._sampler.move(self._start)
+        expected = self._start
+        while True:
+            if self._sampler.position != expected:
+                raise SamplerError(
+                    f"the sampler was moved from position {expected} to {self._sampler.position} "
+                    f"while its to_hf() dataset was read; take nothing from it meanwhile, or open "
+                    f"another sampler"
+                )
+            batch = next(self._sampler, None)
+            if batch is None:
+                return
+            expected = self._sampler.position
+            yield from batch.table.select(self._columns).to_pylist()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Datasets are told apart by what pickling gives, and so are these.
+        return _Elsewhere, (self._sampler.settings.fingerprint(), self._start, self._columns)
+
+    def __deepcopy__(self, memo: Mapping[int, Any]) -> _Rows:
+        return self
+
+
+class _Elsewhere:
+    """What the rows of a sampler are in another process, to which no sampler goes."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __call__(self) -> Iterator[dict[str, Any]]:
+        _refuse_process()
+
+
+def _refuse_process() -> NoReturn:
+    raise SamplerError(
+        "a to_hf() dataset reads in the process of its sampler: use dataloader_num_workers=0 (a "
+        "thread prepares its rows already), or duckplets.torch.SamplerDataset"
+    )
+
+
+def _columns(sampler: Sampler) -> dict[str, str]:
+    """Return the columns a trainer takes, in order, and the kind of their values."""
+    settings = sampler.settings
+    slots = slot_names(settings.kind, settings.negatives)
+    found = {slot: "string" for slot in slots if slot in settings.columns}
+    if not found:
+        raise SamplerError(
+            f"this sampler has no texts: columns= has {', '.join(settings.columns)}; add "
+            f"{', '.join(slots)}"
+        )
+    return found | ({"label": "int64"} if "label" in settings.columns else {})
+
+
+def _refuse_ranks(sampler: Sampler) -> None:
+    settings = sampler.settings
+    if settings.world_size > 1:
+        raise SamplerError(
+            f"this sampler is of rank {settings.rank} of {settings.world_size}, and a trainer "
+            f"deals out what it gets to the ranks by itself: open it with world_size=1"
+        )
+
+
+def _imported(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.split(".")[0]
+        raise ExtensionError(
+            f"this needs the package {package}: pip install 'duckplets[hf]'"
+        ) from error

@@ -1,0 +1,274 @@
+"""Batches for PyTorch: a dataset that any number of workers and ranks can read.
+
+    dataset = SamplerDataset("faq.duckdb", batch_size=64, seed=7)
+    for batch in DataLoader(dataset, batch_size=None, num_workers=4):
+        batch["anchor"], batch["weight"]  # a list of str, a tensor
+        checkpoint = dataset.state_dict(step=batch["step"] + 1)
+
+Every process that iterates opens the corpus for itself, read-only, so nothing is open across a
+fork. Worker w of W takes every W-th batch; a DataLoader asks its workers in turn, and the order
+comes out as one process alone would have it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from duckplets.corpus import Corpus
+from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
+from duckplets.sampler import Sampler
+
+try:
+    import torch
+    from torch.utils.data import IterableDataset, get_worker_info
+except ImportError as error:
+    raise ExtensionError("duckplets.torch needs PyTorch: pip install 'duckplets[torch]'") from error
+
+from duckplets.torch.opening import Opening, Run
+from duckplets.torch.start import Start, State, put, standing, worker_of
+
+__all__ = ["SamplerDataset"]
+
+
+class SamplerDataset(IterableDataset[dict[str, Any]]):
+    """The batches of a run, for ``DataLoader(dataset, batch_size=None, num_workers=…)``.
+
+    A batch is a dict: every column of the sampler, texts and names as lists of str, numbers as a
+    tensor of shape (samples,), where -1 stands for an integer that is missing; and ``step``, an
+    int. The order is the same for any number of workers.
+
+    Each iteration begins at the start of the run; ``load_state_dict`` says where the next one
+    begins. So a run is one iteration: for several epochs open it with ``epochs=``.
+
+    Args:
+        corpus_path: The corpus file. It is opened where and when the dataset is iterated.
+        kind: As for ``Corpus.sampler``.
+        rank: Which of the ranks this is; by default that of ``torch.distributed``, else 0.
+        world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
+        memory_limit: What DuckDB may use in each worker; by default 1 GB for all workers of the
+            machine together (those of ``LOCAL_WORLD_SIZE`` ranks), but 256 MB each at least.
+        threads: Threads of DuckDB in each worker; by default all have as many as there are cores.
+        arguments: All others are those of ``Corpus.sampler``, except ``log``.
+
+    Raises:
+        TypeError: ``Corpus.sampler`` has no such argument.
+    """
+
+    def __init__(
+        self,
+        corpus_path: str | Path,
+        kind: str = "triplets",
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+        **arguments: Any,
+    ) -> None:
+        super().__init__()
+        inspect.signature(Corpus.sampler).bind(None, kind, **arguments)
+        if arguments.get("log") is not None:
+            raise SamplerError(
+                "log=: what a DataLoader's workers serve is not logged; open a Sampler, whose "
+                "served(start, stop) tells the ids of any positions"
+            )
+        self._opening = Opening(
+            Path(corpus_path), {"kind": kind, **arguments}, rank, world_size, memory_limit, threads
+        )
+        self._start = Start()
+        self._run: Run | None = None
+        self._stands: State | None = None  # where this process's own iteration is
+
+    @classmethod
+    def resume(
+        cls,
+        corpus_path: str | Path,
+        run: str = "default",
+        tag: str | None = None,
+        state: str | Path | None = None,
+        *,
+        allow_drift: Collection[str] = (),
+        rank: int | None = None,
+        world_size: int | None = None,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+        **overrides: Any,
+    ) -> SamplerDataset:
+        """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
+
+        The batch of all ranks stays what it was and is divided among ``world_size`` ranks.
+
+        Args:
+            corpus_path: The corpus file.
+            run: Name it was saved under.
+            tag: A named checkpoint instead of the latest save.
+            state: The state file; by default beside the corpus.
+            allow_drift: Fingerprint fields that may differ from what was saved, by name.
+            rank: As for the class.
+            world_size: As for the class.
+            memory_limit: As for the class.
+            threads: As for the class.
+            overrides: Arguments of ``Corpus.sampler`` to change.
+        """
+        dataset = cls(
+            corpus_path,
+            rank=rank,
+            world_size=world_size,
+            memory_limit=memory_limit,
+            threads=threads,
+        )
+        saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
+        arguments = {**overrides, **saved, "log": None}
+        dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
+        return dataset
+
+    # -- iteration ----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        try:
+            return self._begun()
+        except DuckpletsError as error:
+            if get_worker_info() is None:
+                raise
+            return _failing(error)  # here it would end a persistent worker, and say nothing
+
+    def _begun(self) -> _Batches:
+        info = get_worker_info()
+        worker, workers = worker_of(info)
+        loaded, allow_drift = self._start.take(info), self._start.allow_drift
+        sampler = self._opening.open(workers if info else None)
+        try:
+            self._run = Run.of(sampler)
+            put(sampler, loaded, worker, workers, allow_drift=allow_drift)
+        except BaseException:
+            sampler.close()
+            raise
+        self._stands = standing(sampler, worker, workers)
+        return _Batches(sampler, self._stands)
+
+    def __len__(self) -> int:
+        """Return the number of batches of a bounded run, from its start.
+
+        Raises:
+            TypeError: The run is endless.
+        """
+        return self._known_run().steps
+
+    def __bool__(self) -> bool:
+        return True  # not a question of length: an endless run has none
+
+    # -- state --------------------------------------------------------------------------------
+
+    def state_dict(self, step: int | None = None) -> State:
+        """Return where the run stands, as a few plain values; counters are not among them.
+
+        It is the same for all ranks. Any number of ranks and workers may load it, and so may
+        ``Sampler.load_state_dict``.
+
+        Args:
+            step: Step of the next batch: ``batch["step"] + 1`` of the last one used. It can be
+                left out only where the dataset is iterated in this very process; workers are
+                ahead with batches that nobody has used yet.
+
+        Raises:
+            SamplerError: It is left out though workers iterate, or there is no such step.
+        """
+        if step is not None:
+            return self._known_run().at(step, self._start.loaded)
+        if get_worker_info() is None and self._start.told_workers:
+            raise SamplerError(
+                "state_dict(): the workers of the DataLoader are ahead of what was used; give the "
+                'step after the last batch used, state_dict(step=batch["step"] + 1), or use '
+                "torchdata's StatefulDataLoader"
+            )
+        if self._stands is None:
+            return dict(self._start.loaded or self._known_run().start)
+        return dict(self._stands)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
+    ) -> None:
+        """Let the next iteration begin where ``state_dict`` was taken.
+
+        Whether it fits is checked when the corpus is opened. Iterations after the next one begin
+        at the start of the run again.
+
+        Args:
+            state_dict: Of this dataset, or of a ``Sampler`` of the same run.
+            allow_drift: Names of fingerprint fields that may differ.
+        """
+        self._start.replaced(get_worker_info())
+        self._start = Start(dict(state_dict), tuple(allow_drift))
+        self._stands = None
+
+    def save(
+        self, tag: str | None = None, path: str | Path | None = None, *, step: int | None = None
+    ) -> Path:
+        """Write where the run stands to its state file; see ``Sampler.save``.
+
+        For one rank to call. The counters of a run that is resumed from there begin anew.
+
+        Args:
+            tag: Name of a checkpoint to add; without one the run's latest save is replaced.
+            path: A new state file to write instead.
+            step: As for ``state_dict``.
+        """
+        state = self.state_dict(step)
+        with self._opening.open() as sampler:
+            if self._start.loaded is None:
+                sampler.move(state["position"])
+            else:
+                sampler.load_state_dict(state, allow_drift=self._start.allow_drift)
+            return sampler.save(tag, path)
+
+    def _known_run(self) -> Run:
+        if self._run is None:
+            with self._opening.open() as sampler:
+                self._run = Run.of(sampler)
+        return self._run
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker that is spawned knows nothing of torch.distributed.
+        return {**self.__dict__, "_opening": self._opening.resolved(), "_stands": None}
+
+    def __repr__(self) -> str:
+        return f"SamplerDataset({str(self._opening.path)!r})"
+
+
+class _Batches(Iterator[dict[str, Any]]):
+    """One iteration. At its end, or when it is dropped, nothing of it stays open."""
+
+    def __init__(self, sampler: Sampler, stands: State) -> None:
+        self._sampler = sampler
+        self._stands = stands
+
+    def __next__(self) -> dict[str, Any]:
+        try:
+            batch = next(self._sampler)
+        except BaseException:
+            self._sampler.close()
+            raise
+        self._stands["position"] = self._sampler.position
+        table = batch.table
+        columns = {name: _values(table.column(name)) for name in table.column_names}
+        return columns | {"step": batch.step}
+
+
+def _failing(error: Exception) -> Iterator[dict[str, Any]]:
+    raise error
+    yield
+
+
+def _values(column: pa.ChunkedArray) -> Any:
+    """Return a column as a tensor if it is of numbers, else as a list."""
+    if pa.types.is_integer(column.type):
+        column = column.fill_null(-1)
+    elif not (pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)):
+        return column.to_pylist()
+    return torch.from_numpy(column.to_numpy().copy())  # Arrow's own memory is read-only

