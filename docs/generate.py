@@ -50,7 +50,9 @@ TYPES = {
 
 # In the order to read them in: the first line of each module's docstring follows.
 MODULES = {
-    "What users meet": "__init__ corpus reopen sampler batch recipes chunking errors testing demo cli",
+    "What users meet": (
+        "__init__ corpus reopen sampler batch recipes chunking errors testing demo cli"
+    ),
     "Text in": "sources records splits chunks windows",
     "Recipes to pools": "recipe_files recipe_store conditions condition_rules compile fills pools",
     "Mixing": "mixture mixture_files weights schedule ramp",

@@ -177,15 +177,16 @@ class Fetcher:
     def identities(self, plan: Plan, batch: int) -> pa.Table:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.
 
-        Columns: ``step``, ``position``, ``source``, ``recipe``, ``swapped``, for pairs ``label``,
-        and of every slot ``SLOT_record_id``, ``SLOT_section`` and ``SLOT_window``.
+        Columns: ``step``, ``position``, ``source``, ``recipe``, ``swapped`` but for texts, for
+        pairs ``label``, and of every slot ``SLOT_record_id``, ``SLOT_section`` and ``SLOT_window``.
         """
         keys = np.concatenate(plan.chunks)
         columns = [f"{slot}_{d}" for slot in self.slots for d in ("record_id", "section", "window")]
         basics = self._basics(plan, self._index[keys])
-        names = ("position", "source", "recipe", "swapped", "label")
+        names = ["position", "source", "recipe", *(["swapped"] if len(self.slots) > 1 else [])]
         found = {"step": plan.positions // batch}
-        found |= {name: basics[name] for name in names if name in basics}
+        names += ["label"] if "label" in basics else []
+        found |= {name: basics[name] for name in names}
         found |= self._details(plan, keys, columns)
         return pa.table({name: _array(values) for name, values in found.items()})
 

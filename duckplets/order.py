@@ -27,7 +27,7 @@ Words = npt.NDArray[np.uint64]
 MAX_SPAN = 1 << 18  # positions apportioned at once; with _MAX_TOTAL this keeps int64 exact
 _MAX_TOTAL = 1 << 44
 _SMALL = 4096  # up to here an epoch is a sort by hash: exactly uniform, and cheap
-_ROUNDS = 8  # four are visibly non-random, eight match NumPy's statistics (tests/test_order.py)
+_ROUNDS = 8  # four are visibly non-random, eight match NumPy's (tests/test_order_statistics.py)
 
 _WORD = (1 << 64) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -94,7 +94,8 @@ LAYERS = [
 ]
 TOP = ["cli", "demo", "testing", "torch"]  # and the package itself
 PURE = [
-    *("arguments", "chunking", "compile", "condition_rules", "conditions", "fills"),
+    *("arguments", "chunking", "compile", "condition_rules", "conditions"),
+    *("ejection", "fills"),
     *("mixture", "mixture_files", "order", "portions", "ramp", "recipes", "schedule", "weights"),
     *("index_order", "record_metadata", "windows"),
 ]

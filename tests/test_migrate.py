@@ -175,10 +175,9 @@ def test_creating_does_not_overwrite_a_file_that_came_meanwhile(
         other = Database.open(path)
         really_migrate(other, kind)
         other.close()
-        done(
-            path,
-            "INSERT INTO cursors (run, tag, position, step, epoch, saved_at) VALUES ('default', NULL, 1, 1, 0, now()::TIMESTAMP)",
-        )
+        columns = "run, tag, position, step, epoch, saved_at"
+        values = "'default', NULL, 1, 1, 0, now()::TIMESTAMP"
+        done(path, f"INSERT INTO cursors ({columns}) VALUES ({values})")
         return names
 
     monkeypatch.setattr(migrate, "migrate", meanwhile)
