@@ -10,8 +10,9 @@ from typing import Any
 
 from torch import distributed
 
+from duckplets.arguments import integer
 from duckplets.corpus import Corpus
-from duckplets.errors import CorpusLockedError, SamplerError
+from duckplets.errors import CorpusLockedError
 from duckplets.sampler import Sampler
 from duckplets.torch.start import State, standing
 
@@ -132,10 +133,7 @@ class Run:
         Raises:
             SamplerError: There is no such step.
         """
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise SamplerError(f"step={step!r}: give an integer from 0")
-        if self.end is not None and step > self.steps:
-            raise SamplerError(f"step={step}: this run ends with step {self.steps - 1}")
+        step = integer("step", step, 0, None if self.end is None else self.steps)
         begun = loaded or self.start
         # A run that was taken over with another batch size need not stand at a multiple of it.
         position = step * self.batch + begun["position"] % self.batch

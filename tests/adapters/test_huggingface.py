@@ -130,10 +130,13 @@ def test_a_stored_stretch_leaves_the_sampler_as_it_was(
     assert next(sampler).step == 1
 
 
-def test_a_stored_stretch_has_at_least_a_batch(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(**COMMON, steps=1)
-    with pytest.raises(dp.SamplerError, match="steps=0: give at least 1"):
+def test_a_stored_stretch_is_of_whole_steps(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(**COMMON, steps=40)
+    with pytest.raises(dp.SamplerError, match=r"steps=0: give an integer from 1"):
         sampler.to_hf_dataset(0)
-    next(sampler)
-    with pytest.raises(dp.SamplerError, match="a run that is not at its end"):
+    sampler.set_epoch(1)
+    with pytest.raises(dp.SamplerError, match=r"position 388 lies between two steps"):
+        sampler.to_hf_dataset(5)
+    sampler.move(640)
+    with pytest.raises(dp.SamplerError, match="no batch left"):
         sampler.to_hf_dataset(5)
