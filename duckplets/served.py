@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,9 +79,9 @@ class ServedLog:
         """Add a file; it appears whole or not at all."""
         import pyarrow.parquet as pq
 
+        aside = self.folder / f".{self._name(span)}.new"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            aside = self.folder / f".{self._name(span)}.new"
             first = next(rows)
             with pq.ParquetWriter(aside, first.schema, compression="zstd") as writer:
                 writer.write_table(first)
@@ -88,6 +89,8 @@ class ServedLog:
                     writer.write_table(table)
             aside.rename(self.folder / self._name(span))
         except OSError as error:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
             raise SamplerError(
                 f"log={str(self.folder)!r}: cannot write there: {error.strerror or error}"
             ) from error

