@@ -107,37 +107,17 @@ def sample_no_duplicates(folder: Path, records: int) -> dict[str, float]:
     return _sample(folder, 256, no_duplicates=True)
 
 
-def sample_ten_sources(folder: Path, records: int) -> dict[str, float]:
-    """The same text as ten sources, mixed by weights that change every 500 steps."""
-    import duckplets as dp
-
-    path = folder / "ten.duckdb"
-    if not path.exists():
-        _ten_sources(folder, records, path)
-    weights = {f"s{i}": 1.0 + i for i in range(10)}
-    phases = [
-        dp.Phase(step, {f"s{step // 500 % 10}": 20.0}, lr_scale=0.5)
-        for step in range(500, 50_000, 500)
-    ]
-    mixture = dp.Mixture(weights, temperature=1.5, phases=phases)
-    with dp.Corpus(path, read_only=True) as corpus:
-        sampler = corpus.sampler(batch_size=256, mixture=mixture)
-        return _rate(lambda: next(sampler).to_pydict(), 256)
-
-
-def sample_one_of_eight(folder: Path, records: int) -> dict[str, float]:
-    """What rank 1 of 8 takes: it plans all positions, and fetches its own."""
-    return _sample(folder, 256, rank=1, world_size=8)
-
-
-def _ten_sources(folder: Path, records: int, path: Path) -> None:
+def ingest_ten_sources(folder: Path, records: int) -> dict[str, float]:
+    """The same text as ten sources."""
     import pyarrow.parquet as pq
 
     import duckplets as dp
 
+    path = folder / "ten.duckdb"
+    path.unlink(missing_ok=True)
     table, tenth = pq.read_table(folder / f"{records}.parquet"), records // 10
-    aside = path.with_suffix(".new")
-    with dp.Corpus(aside) as corpus:
+    started = time.perf_counter()
+    with dp.Corpus(path) as corpus:
         corpus.split()
         for i in range(10):
             part = folder / "part.parquet"
@@ -145,7 +125,63 @@ def _ten_sources(folder: Path, records: int, path: Path) -> None:
             source = dp.ParquetSource(part, anchor="title", positive="body", id="id")
             corpus.ingest(source, name=f"s{i}", progress=False)
             part.unlink()
-    aside.rename(path)
+    return {"records_per_s": records / (time.perf_counter() - started)}
+
+
+def _changing_mixture() -> Any:
+    """Ten weights that change every 500 steps."""
+    import duckplets as dp
+
+    weights = {f"s{i}": 1.0 + i for i in range(10)}
+    phases = [
+        dp.Phase(step, {f"s{step // 500 % 10}": 20.0}, lr_scale=0.5)
+        for step in range(500, 50_000, 500)
+    ]
+    return dp.Mixture(weights, temperature=1.5, phases=phases)
+
+
+def sample_ten_sources(folder: Path, records: int) -> dict[str, float]:
+    import duckplets as dp
+
+    with dp.Corpus(folder / "ten.duckdb", read_only=True) as corpus:
+        sampler = corpus.sampler(batch_size=256, mixture=_changing_mixture())
+        return _rate(lambda: next(sampler).to_pydict(), 256)
+
+
+def relative_costs(folder: Path, records: int) -> dict[str, float]:
+    """Processor time of a batch against that of a plain one, by turns in one process."""
+    import duckplets as dp
+
+    with (
+        dp.Corpus(folder / "parquet.duckdb", read_only=True) as one,
+        dp.Corpus(folder / "ten.duckdb", read_only=True) as ten,
+    ):
+        samplers = {
+            "plain": one.sampler(batch_size=256, prefetch=0),
+            "ten_sources": ten.sampler(batch_size=256, prefetch=0, mixture=_changing_mixture()),
+            "no_duplicates": one.sampler(batch_size=256, prefetch=0, no_duplicates=True),
+        }
+        spent: dict[str, list[float]] = {name: [] for name in samplers}
+        rounds, batches = (9, 512) if SECONDS > 1 else (1, 8)
+        for sampler in samplers.values():
+            for _ in range(batches):
+                next(sampler)
+        for _ in range(rounds):
+            for name, sampler in samplers.items():
+                before = time.process_time()
+                for _ in range(batches):
+                    next(sampler).to_pydict()
+                spent[name].append(time.process_time() - before)
+    median = {name: sorted(times)[len(times) // 2] for name, times in spent.items()}
+    return {
+        "ten_sources": median["ten_sources"] / median["plain"],
+        "no_duplicates": median["no_duplicates"] / median["plain"],
+    }
+
+
+def sample_one_of_eight(folder: Path, records: int) -> dict[str, float]:
+    """What rank 1 of 8 takes: it plans all positions, and fetches its own."""
+    return _sample(folder, 256, rank=1, world_size=8)
 
 
 def _sample(
@@ -243,9 +279,10 @@ def ten_million_anchors(folder: Path, records: int) -> dict[str, float]:
 MEASUREMENTS: dict[str, Callable[[Path, int], dict[str, float]]] = {
     f.__name__: f
     for f in (
-        *(ingest_parquet, ingest_csv, second_ingest, first_batch, resumed_batch),
+        *(ingest_parquet, ingest_csv, ingest_ten_sources, second_ingest),
+        *(first_batch, resumed_batch),
         *(sample_256, sample_32, sample_small_memory, sample_no_duplicates),
-        *(sample_ten_sources, sample_one_of_eight),
+        *(sample_ten_sources, sample_one_of_eight, relative_costs),
         *(grain_256, grain_32),
         *(ten_million_anchors, index_order.index_order, read_256),
         index_order.grain_index_order,

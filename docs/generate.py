@@ -94,12 +94,45 @@ def interface() -> str:
         for name in names:
             parts += _entry(name, getattr(dp, name))
         parts += _EXTRAS.get(title, list)()
+    parts += _trainers()
     parts += ["## Types", "\n".join(_types()), "## Errors", *_prose(inspect.getdoc(errors) or "")]
     parts += ["## For tests of your own", "In `duckplets.testing`."]
     for name, value in vars(testing).items():
         if inspect.isfunction(value) and value.__module__ == testing.__name__ and name[0] != "_":
             parts += _entry(name, value)
     return "\n\n".join(parts) + "\n"
+
+
+def _trainers() -> list[str]:
+    """Return what is for PyTorch, read from its source: the package may be absent here."""
+    file = ROOT / "duckplets" / "torch" / "__init__.py"
+    parts = ["## For PyTorch", "In `duckplets.torch`; needs the extra `torch`."]
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for cls in tree.body:
+        if not isinstance(cls, ast.ClassDef) or cls.name.startswith("_"):
+            continue
+        parts += [f"### `{cls.name}`"]
+        for node in cls.body:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            if node.name == "__init__":
+                parts += [_code(_source_signature(cls.name, node))]
+                parts += _prose(inspect.cleandoc(ast.get_docstring(cls) or ""))
+            elif node.name == "__len__" or not node.name.startswith("_"):
+                parts += [f"#### `.{node.name}`", _code(_source_signature(node.name, node))]
+                parts += _prose(ast.get_docstring(node) or "")
+    return parts
+
+
+def _source_signature(name: str, node: ast.FunctionDef) -> str:
+    """Return a call's shape as ``_signature`` does, from source."""
+    given = ast.unparse(node.args).removeprefix("self, ").removeprefix("cls, ")
+    given = "" if given == "self" else given
+    arrow = f" -> {ast.unparse(node.returns)}" if node.returns and name == node.name else ""
+    line = f"{name}({given}){arrow}"
+    if len(line) <= WIDTH:
+        return line
+    return f"{name}(\n" + "".join(f"    {part},\n" for part in given.split(", ")) + f"){arrow}"
 
 
 def _types() -> Iterator[str]:

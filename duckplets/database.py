@@ -73,9 +73,8 @@ class Database:
         config: dict[str, Any] = _settings(memory_limit, threads) | {
             "enable_external_access": "false",
             "storage_compatibility_version": _STORAGE,
+            "temp_directory": str(_spill_folder(path)),
         }
-        if not os.access(path.parent, os.W_OK):
-            config["temp_directory"] = tempfile.gettempdir()
         try:
             connection = duckdb.connect(str(path), read_only=read_only, config=config)
         except duckdb.Error as error:
@@ -294,6 +293,16 @@ def _translated() -> Iterator[None]:
         if "interrupt" in str(error).lower():
             raise KeyboardInterrupt from error
         raise QueryError(_first_line(str(error))) from error
+
+
+def _spill_folder(path: Path) -> Path:
+    """Return where this process puts what does not fit into memory.
+
+    By default all processes that read a file share one folder, and overwrite what others have put
+    there: readers that ran out of memory at once died of it.
+    """
+    folder = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
+    return folder / f"{path.name}.{os.getpid()}.tmp"
 
 
 def _first_line(text: str) -> str:

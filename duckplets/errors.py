@@ -11,7 +11,7 @@
     ├── StateMismatchError  a saved run does not fit what it is opened with
     ├── MigrationError      a file of another schema, or not ours at all
     ├── CorpusLockedError   another process writes the file
-    ├── ExtensionError      a DuckDB extension is missing
+    ├── ExtensionError      a DuckDB extension or an optional package is missing
     └── QueryError          a statement DuckDB refused
 
 Those about a wrong argument are ``ValueError`` as well. A message says what is wrong, which
@@ -86,7 +86,7 @@ class CorpusLockedError(DuckpletsError):
 
 
 class ExtensionError(DuckpletsError):
-    """A DuckDB extension is missing."""
+    """A DuckDB extension, or a package that an extra installs, is missing."""
 
 
 class QueryError(DuckpletsError):

@@ -65,13 +65,16 @@ def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
 
     Raises:
         ExtensionError: ``datasets`` is not installed.
-        SamplerError: The run has no batch left, stands between two steps (after ``set_epoch``),
-            or its ``columns=`` leave out all texts.
+        SamplerError: The run has no batch left, or its ``columns=`` leave out all texts.
     """
     datasets = _imported("datasets")
     columns = list(_columns(sampler))
-    batches = _next_steps(sampler, integer("steps", steps, 1))
-    tables = [sampler.batch_at(step).table.select(columns) for step in batches]
+    batches = sampler.peek(integer("steps", steps, 1))
+    tables = [batch.table.select(columns) for batch in batches]
+    if not tables:
+        raise SamplerError(
+            f"this run is at its end, position {sampler.position}: it has no batch left"
+        )
     return datasets.Dataset(pa.concat_tables(tables).combine_chunks())
 
 
@@ -178,22 +181,6 @@ def _refuse_process() -> NoReturn:
         "a to_hf() dataset reads in the process of its sampler: use dataloader_num_workers=0 (a "
         "thread prepares its rows already), or duckplets.torch.SamplerDataset"
     )
-
-
-def _next_steps(sampler: Sampler, steps: int) -> range:
-    """Return the next steps of a run, fewer where it ends before."""
-    batch = sampler.settings.global_batch
-    end = sampler.settings.end(sampler.epoch_length)
-    if end is not None:
-        steps = min(steps, -(-(end - sampler.position) // batch))
-        if not steps:
-            raise SamplerError(f"this run is at its end, position {end}: it has no batch left")
-    if sampler.position % batch:
-        raise SamplerError(
-            f"position {sampler.position} lies between two steps of {batch} samples: move the "
-            f"sampler to a multiple of that"
-        )
-    return range(sampler.step, sampler.step + steps)
 
 
 def _columns(sampler: Sampler) -> dict[str, str]:

@@ -7,6 +7,7 @@ position ─Planner→ plan ─Portion→ own samples ─Fetcher→ Block ─sli
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -79,6 +80,16 @@ class Reader:
         """Return the batch that begins at a position, without counting it."""
         stop = self.stop_of(start)
         return self._batch(self._fetched(start, stop), 0, start, stop)
+
+    def between(self, start: int, stop: int) -> Iterator[Batch]:
+        """Yield the batches that begin from ``start`` on before ``stop``, without counting them."""
+        sizes = BlockSizes(self.portion, self.bounded(stop))
+        prepare = Preparation(self.planner, self.fetcher, self.portion, sizes)
+        while span := sizes.follow(start):
+            block = prepare(*span)
+            for number, begin in enumerate(self.portion.batches(*span).tolist()):
+                yield self._batch(block, number, begin, min(begin + self.portion.batch, span[1]))
+            start = span[1]
 
     def _batch(self, block: Block, number: int, start: int, stop: int) -> Batch:
         position, after = self.portion.slice(start, stop)

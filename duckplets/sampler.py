@@ -139,6 +139,11 @@ class Sampler(Views):
             raise SamplerError(f"step {step}: this run has steps 0 to {len(self) - 1}")
         return self._reader.at(start)
 
+    def peek(self, steps: int) -> Iterator[Batch]:
+        """Yield the batches of the next steps, read block by block; the position stays."""
+        stop = self._position + integer("steps", steps, 0) * self._reader.portion.stride
+        return self._reader.between(self._position, stop)
+
     def move(self, position: int) -> None:
         """Go to a position.
 

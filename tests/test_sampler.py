@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import os
 import random
 import threading
 from collections import Counter
@@ -423,3 +424,34 @@ def test_the_corpus_is_no_state_file(tmp_path: Path) -> None:
     path = tmp_path / "toy.duckdb"
     with toy_corpus(path, 60) as corpus, pytest.raises(dp.SamplerError, match="the corpus itself"):
         corpus.sampler(state=path)
+
+
+def test_processes_spill_into_folders_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    toy_corpus(path, 60).close()
+    for read_only in (True, False):
+        with dp.Corpus(path, read_only=read_only) as corpus:
+            found = corpus.sql("SELECT current_setting('temp_directory') AS folder")
+            assert found["folder"].to_pylist() == [f"{path}.{os.getpid()}.tmp"]
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [{}, {"epochs": 1}, {"rank": 1, "world_size": 3, "steps": 13}, {"no_duplicates": True}],
+    ids=str,
+)
+def test_peeking_shows_what_comes_and_moves_nothing(
+    corpus: dp.Corpus, configuration: dict[str, Any]
+) -> None:
+    sampler = corpus.sampler(batch_size=16, **configuration)
+    other = corpus.sampler(batch_size=16, **configuration)
+    for _ in range(3):
+        next(sampler), next(other)
+    before = sampler.state_dict()
+    shown = list(sampler.peek(40))
+    assert sampler.state_dict() == before
+    for batch in shown:
+        for expected in (next(other), next(sampler)):
+            assert (batch.step, batch.position) == (expected.step, expected.position)
+            assert batch.table.equals(expected.table)
+    assert len(shown) == 40 or next(other, None) is None
