@@ -255,7 +255,8 @@ class Corpus:
             world_size: Number of ranks that share each global batch, in slices by rank.
             remainder: Serve a last batch that is not full (``keep``), leave it out (``drop``) or
                 fill it with the samples that come next (``pad``).
-            no_duplicates: Let no text come twice in a batch.
+            no_duplicates: Let no text come twice in a batch of all ranks. Samples change places
+                within 64 batches for that, so leave about as many between two phases.
             negatives: Distinct negatives a triplet.
             swap: Let anchor and positive change places half of the time.
             prefetch: Blocks to prepare ahead in the background.

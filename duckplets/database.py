@@ -263,7 +263,7 @@ def _opening_error(error: duckdb.Error, path: Path) -> DuckpletsError:
     text = str(error)
     if "lock" in text.lower() or "different configuration" in text:
         holder = re.search(r"PID (\d+)", text)
-        who = f"process {holder[1]}" if holder else "this process"
+        who = f"process {holder[1]}" if holder else "this process or was in one it was forked from"
         return CorpusLockedError(
             f"{path} is open in {who}; close it there. Many can share a file "
             f"only when all of them open it with read_only=True"
@@ -299,7 +299,8 @@ def _spill_folder(path: Path) -> Path:
     """Return where this process puts what does not fit into memory.
 
     By default all processes that read a file share one folder, and overwrite what others have put
-    there: readers that ran out of memory at once died of it.
+    there: readers that ran out of memory at once died of it. It also keeps a forked process from
+    taking over an instance of its parent, for that is of another configuration then.
     """
     folder = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
     return folder / f"{path.name}.{os.getpid()}.tmp"

@@ -127,6 +127,15 @@ def test_imports_go_round_nowhere() -> None:
     assert not below, "modules that import each other, or are imported by such ones"
 
 
+def test_torch_is_imported_in_its_own_package_only() -> None:
+    def of(names: frozenset[str], package: str) -> set[str]:
+        return {name for name in names if name == package or name.startswith(f"{package}.")}
+
+    users = {name for name, file in MODULES.items() if of(imports(file), "torch")}
+    users |= {name for name, file in MODULES.items() if of(imports(file), "duckplets.torch")}
+    assert users == of(frozenset(MODULES), "duckplets.torch")
+
+
 def test_the_package_itself_is_imported_by_the_top_only() -> None:
     users = {name for name in MODULES if "duckplets" in needs(name)}
     assert all(layer(name) == len(LAYERS) for name in users)
