@@ -287,6 +287,8 @@ def _translated() -> Iterator[None]:
         message = _first_line(str(error))
         if "Connection already closed" in message:
             message = "the file is closed; open it again"
+        if isinstance(error, duckdb.OutOfMemoryException):
+            message = f"{message}: give it more, as in Corpus(path, memory_limit='4GB')"
         raise QueryError(message) from error
     except RuntimeError as error:
         # DuckDB's Arrow reader raises bare RuntimeErrors, among them for Ctrl-C.

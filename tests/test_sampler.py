@@ -455,3 +455,13 @@ def test_peeking_shows_what_comes_and_moves_nothing(
             assert (batch.step, batch.position) == (expected.step, expected.position)
             assert batch.table.equals(expected.table)
     assert len(shown) == 40 or next(other, None) is None
+
+
+def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
+    toy_corpus(tmp_path / "toy.duckdb", 60).close()
+    query = "SELECT list(repeat('x', 1000) || i) FROM range(100_000) AS numbers(i)"
+    with (
+        dp.Corpus(tmp_path / "toy.duckdb", read_only=True, memory_limit="20MB") as corpus,
+        pytest.raises(dp.QueryError, match=r"Out of Memory.*memory_limit='4GB'"),
+    ):
+        corpus.sql(query)
