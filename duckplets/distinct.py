@@ -3,8 +3,8 @@
 Samples keep their places unless an earlier one of their batch has one of their texts. Those few
 fill the places they leave, each in another batch; where that does not come out even, they change
 places with a sample that can take such a place instead; and where the texts are too crowded for
-that, others make room in turn (``ejection``). The block is a fixed, aligned run of positions, so
-the rearrangement is a pure function of it and no sample leaves it.
+that, others make room in turn (``ejection``). The block is a fixed stretch of positions
+(``Schedule.stretch``), so the rearrangement is a pure function of it and no sample leaves it.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def count(
         SamplerError, SplitError: There is no such source or split.
     """
     where = _where(database, split, source, version)
-    return int(database.run("reading/count", where)[0][0])
+    return int(database.table("reading/keys", where).num_rows)
 
 
 def read(

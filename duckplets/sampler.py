@@ -148,8 +148,9 @@ class Sampler(Views):
         """Go to a position.
 
         Raises:
-            SamplerError: It lies beyond the end of a bounded run.
+            SamplerError: It is no position, or lies beyond the end of a bounded run.
         """
+        position = integer("position", position, 0)
         if position > self._reader.bounded(position):
             raise SamplerError(
                 f"position {position} lies beyond the end of this run ({self._reader.end}); "
@@ -261,13 +262,16 @@ class Sampler(Views):
                 f"{', '.join(map(str, state_dict)) or 'nothing'}"
             )
         now = self._settings.fingerprint()
-        state.refuse_mismatch(state_dict["fingerprint"], now, allow_drift=allow_drift)
-        self.go_on(
-            int(state_dict["position"]),
-            {int(step): weights for step, weights in state_dict.get("events", [])},
-            state_dict.get("counts", {}),
-            drifted_from=state_dict["fingerprint"],
-        )
+        try:
+            saved = dict(state_dict["fingerprint"])
+            events = {int(step): weights for step, weights in state_dict.get("events", [])}
+            counts = {n: (int(a), int(b)) for n, (a, b) in state_dict.get("counts", {}).items()}
+        except (TypeError, ValueError, AttributeError) as error:
+            raise StateMismatchError(
+                f"this sampler's state is damaged: {error}; give what state_dict() returned"
+            ) from error
+        state.refuse_mismatch(saved, now, allow_drift=allow_drift)
+        self.go_on(state_dict["position"], events, counts, drifted_from=saved)
 
     def go_on(
         self,
@@ -280,8 +284,8 @@ class Sampler(Views):
         """Go on where a run of these settings stood, with the weights that were set on the way."""
         schedule = self._planner.schedule.with_events(events)
         self._open_sources(schedule)
-        self._planner.schedule = schedule
         self.move(position)
+        self._planner.schedule = schedule
         self._reader.counters.load(counts)
         self._phases.resume(self.step)
         self._drifted_from = drifted_from

@@ -465,3 +465,31 @@ def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
         pytest.raises(dp.QueryError, match=r"Out of Memory.*memory_limit='4GB'"),
     ):
         corpus.sql(query)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"fingerprint": 3},
+        {"position": "x"},
+        {"position": -8},
+        {"events": [1]},
+        {"events": [["x", {}]]},
+        {"events": 5},
+        {"counts": [1]},
+        {"counts": {"a": 3}},
+    ],
+    ids=str,
+)
+def test_a_damaged_state_is_refused_and_changes_nothing(
+    corpus: dp.Corpus, damage: dict[str, Any]
+) -> None:
+    sampler, other = corpus.sampler(batch_size=8), corpus.sampler(batch_size=8)
+    next(sampler), next(other)
+    before = sampler.state_dict()
+    with pytest.raises((dp.StateMismatchError, dp.SamplerError)):
+        sampler.load_state_dict(before | damage)
+    assert sampler.state_dict() == before
+    assert next(sampler).table.equals(next(other).table)
+    with pytest.raises(dp.SamplerError, match="position=-1"):
+        sampler.move(-1)
