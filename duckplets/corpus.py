@@ -19,7 +19,8 @@ from duckplets import chunks, migrate, reading, recipe_store, records, runs, spl
 from duckplets.chunking import Chunking
 from duckplets.compile import CompiledPool, compile_pool
 from duckplets.database import Database
-from duckplets.errors import MigrationError, QueryError, SamplerError
+from duckplets.errors import QueryError, SamplerError
+from duckplets.hard_negatives import HardNegatives
 from duckplets.progress import bar
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Recipe = recipe_store.Recipe
 Progress = Callable[[int, int | None], None]
 
 
-class Corpus:
+class Corpus(HardNegatives):
     """A corpus file, opened or created.
 
     Args:
@@ -61,13 +62,13 @@ class Corpus:
         memory_limit: str | None = None,
         threads: int | None = None,
     ) -> None:
-        self.path = Path(path)
-        self.read_only = read_only
-        if not read_only and not self.path.exists() and self.path.parent.is_dir():
-            migrate.create(self.path, "corpus")
-        self._database = Database.open(
-            self.path, read_only=read_only, memory_limit=memory_limit, threads=threads
+        path = Path(path)
+        if not read_only and not path.exists() and path.parent.is_dir():
+            migrate.create(path, "corpus")
+        database = Database.open(
+            path, read_only=read_only, memory_limit=memory_limit, threads=threads
         )
+        super().__init__(database, path, read_only=read_only)
         self._samplers: WeakSet[Sampler] = WeakSet()
         self._readers: WeakSet[Generator[Batch, None, None]] = WeakSet()
         try:
@@ -427,10 +428,3 @@ class Corpus:
     def __repr__(self) -> str:
         mode = ", read_only=True" if self.read_only else ""
         return f"Corpus({str(self.path)!r}{mode})"
-
-    def _refuse_read_only(self, verb: str) -> None:
-        if self.read_only:
-            raise MigrationError(
-                f"cannot {verb} {self.path}: it is open read-only; open it with "
-                f"Corpus({str(self.path)!r})"
-            )

@@ -9,19 +9,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from duckplets.arguments import integer
 from duckplets.errors import RecipeError, nearest
 
-__all__ = ["Bm25", "bm25"]
+__all__ = ["Bm25", "Knobs", "bm25"]
 
 Sampling = Literal["rotate", "top", "random"]
 RangeOn = Literal["survivors", "raw"]
 WhenShort = Literal["backfill", "random", "drop", "keep"]
 Scope = Literal["pool", "shard"]
 
-_MOST_TOKENS = 256  # impacts of so many terms add up in 32 bits, whatever the corpus
+_MOST_TOKENS = 100  # impacts of so many terms add up in 32 bits, whatever the corpus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +41,7 @@ class Bm25:
         absolute_margin: Drop if s + margin > s_pos.
         relative_margin: Drop if s > s_pos - abs(s_pos) * margin.
         range_on: Whether ``range_min`` passes over ``survivors`` of the filters, or ``raw`` ranks.
-        query_tokens: How many of the anchor's first tokens are looked for, 1 to 256.
+        query_tokens: How many of the anchor's first tokens are looked for, 1 to 100.
         sampling: ``rotate`` through those kept by visits to the anchor, always take the ``top``,
             or draw at ``random``.
         rotation: Rotate or draw over the first so many of those kept only; None means all.
@@ -110,7 +110,26 @@ class Bm25:
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
 
-def bm25(**settings: Any) -> Bm25:
+class Knobs(TypedDict, total=False):
+    """The same as keyword arguments, any of them."""
+
+    top_k: int
+    range_min: int
+    range_max: int | None
+    min_score: float | None
+    max_score: float | None
+    absolute_margin: float | None
+    relative_margin: float | None
+    range_on: RangeOn
+    query_tokens: int
+    sampling: Sampling
+    rotation: int | None
+    when_short: WhenShort
+    scope: Scope
+    shard_documents: int
+
+
+def bm25(**settings: Unpack[Knobs]) -> Bm25:
     """Rank a recipe's negatives by BM25, as in ``by=dp.bm25(top_k=16, relative_margin=0.05)``.
 
     Args:
@@ -119,7 +138,7 @@ def bm25(**settings: Any) -> Bm25:
     Raises:
         RecipeError: A setting is unknown or its value is wrong.
     """
-    return bm25_from(settings)
+    return bm25_from(dict(settings))
 
 
 def bm25_from(settings: Mapping[str, Any]) -> Bm25:

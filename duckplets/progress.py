@@ -10,13 +10,16 @@ Progress = Callable[[int, int | None], None]
 
 
 @contextmanager
-def bar(progress: Progress | bool | None, stream: TextIO) -> Iterator[Progress | None]:
+def bar(
+    progress: Progress | bool | None, stream: TextIO, what: str = "rows"
+) -> Iterator[Progress | None]:
     """Yield what to call with rows done and rows in all, or None for silence.
 
     Args:
         progress: A callable to use as it is; True for a bar, False for none, None for a bar if
             the stream is a terminal.
         stream: Where the bar goes.
+        what: What is counted.
     """
     if callable(progress):
         yield progress
@@ -32,7 +35,7 @@ def bar(progress: Progress | bool | None, stream: TextIO) -> Iterator[Progress |
         )
         from rich.progress import Progress as Display
 
-        columns = (TextColumn("rows"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Display(*columns, console=Console(file=stream), transient=True) as shown:
-            task = shown.add_task("rows", total=None)
+            task = shown.add_task(what, total=None)
             yield lambda done, total: shown.update(task, completed=done, total=total)

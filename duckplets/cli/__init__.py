@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from duckplets.cli import audit, demo, ingest, look, recipes, sample, shape, state
+from duckplets.cli import audit, demo, export, ingest, look, mine, recipes, sample, shape, state
 from duckplets.cli.app import add, new_app, run, start
 
 __all__ = ["app", "main"]
@@ -18,6 +18,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "ingest": ingest.ingest,
     "split": shape.split,
     "chunk": shape.chunk,
+    "mine": mine.mine,
+    "export": export.export,
     "sql": recipes.sql,
     "pool": recipes.pool,
     "sample": sample.sample,

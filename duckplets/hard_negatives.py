@@ -1,0 +1,243 @@
+"""The verbs of a corpus about search and hard negatives: index, search, mine, add, export."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from duckplets import recipe_store, records
+from duckplets.errors import MigrationError, RecipeError
+from duckplets.knobs import Knobs, bm25_from
+from duckplets.progress import bar
+from duckplets.recipes import TripletRecipe
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from duckplets.database import Database
+    from duckplets.export import ExportReport, Format, Shape
+    from duckplets.given import GivenReport
+    from duckplets.index import IndexReport
+    from duckplets.mining_report import MiningReport
+    from duckplets.terms import Terms
+
+Progress = Callable[[int, int | None], None]
+
+
+class HardNegatives:
+    """What ``Corpus`` can do with the words of its texts.
+
+    Args:
+        database: The open corpus.
+        path: Its file.
+        read_only: Whether nothing may be changed.
+    """
+
+    def __init__(self, database: Database, path: Path, *, read_only: bool) -> None:
+        self._database = database
+        self.path = path
+        self.read_only = read_only
+
+    def index(
+        self,
+        terms: Terms | None = None,
+        *,
+        source: str | None = None,
+        split: str | None = None,
+        progress: Progress | bool | None = None,
+    ) -> list[IndexReport]:
+        """Build the full-text indexes that are missing or stale; the others stay as they are.
+
+        Searching and mining do that themselves, so it is needed only to choose ``terms``.
+
+        Args:
+            terms: How text becomes terms from now on: stemmer, stop words.
+            source: Of this source only; by default of all.
+            split: Of this split only.
+            progress: As for ``ingest``.
+
+        Raises:
+            ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
+            RecipeError, SplitError: An argument is wrong, or there are no splits yet.
+        """
+        from duckplets import index
+
+        self._refuse_read_only("index")
+        with bar(progress, sys.stderr) as advance:
+            return index.refresh(
+                self._database, terms=terms, source=source, split=split, progress=advance
+            )
+
+    def search(
+        self, text: str, k: int = 10, source: str | None = None, split: str | None = None
+    ) -> pa.Table:
+        """Return the sections that fit a text best, by BM25.
+
+        Args:
+            text: What to look for: any text, its distinct terms count.
+            k: At most so many.
+            source: In this source only; by default in the whole corpus.
+            split: In this split only.
+
+        Returns:
+            Columns ``record_id``, ``score``, ``text``, ``source``, ``split``, ``section`` (its
+            position), ``role`` and ``snippet``; the best first, equal ones by record id.
+
+        Raises:
+            QueryError: An index is missing or stale and the corpus is open read-only.
+        """
+        from duckplets import search
+
+        return search.search(self._database, text, k, source=source, split=split)
+
+    def mine(
+        self,
+        recipe: str | TripletRecipe | Sequence[str | TripletRecipe] | None = None,
+        *,
+        source: str | None = None,
+        split: str | None = None,
+        progress: Progress | bool | None = None,
+        **knobs: Unpack[Knobs],
+    ) -> MiningReport:
+        """Mine hard negatives by BM25, where they are missing or stale.
+
+        Interrupted, killed even, it goes on where it was when called again.
+
+        Args:
+            recipe: A recipe or several, or names of them; by default all those of the corpus
+                whose negatives are chosen ``by="bm25"`` or ``by=dp.bm25(...)``.
+            source: For this source only; by default for all.
+            split: For this split only.
+            progress: Called with anchors done and their number; True or False for a bar on
+                stderr or none, by default a bar if stderr is a terminal.
+            knobs: The attributes of ``dp.bm25``, for recipes that leave them open.
+
+        Raises:
+            ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
+            RecipeError, SplitError: An argument is wrong, or there are no splits yet.
+        """
+        from duckplets import mining
+
+        self._refuse_read_only("mine negatives in")
+        with bar(progress, sys.stderr, "anchors") as advance:
+            return mining.mine(
+                self._database, recipe, knobs, source=source, split=split, progress=advance
+            )
+
+    def add_negatives(
+        self,
+        table: Any,
+        *,
+        name: str | TripletRecipe,
+        source: str | None = None,
+        split: str | None = None,
+        progress: Progress | bool | None = None,
+        **knobs: Unpack[Knobs],
+    ) -> GivenReport:
+        """Take negatives that something else has ranked, under the same guards as mined ones.
+
+        Args:
+            table: Rows of ``anchor_id``, ``negative_id`` (record ids) and ``score``: an Arrow
+                table or reader, a data frame, or dicts. Rows whose negative is a positive of the
+                anchor tell its score, for margins.
+            name: The recipe they are for; samplers with it draw from them.
+            source: Only rows of this source.
+            split: Only rows of this split.
+            progress: As for ``mine``.
+            knobs: The attributes of ``dp.bm25`` that choose among scores.
+
+        Raises:
+            RecipeError: The table or an argument is wrong.
+        """
+        from duckplets import given
+
+        self._refuse_read_only("add negatives to")
+        recipe = self._triplet_recipe(name) if isinstance(name, str) else name
+        with bar(progress, sys.stderr) as advance:
+            return given.add(
+                self._database,
+                table,
+                recipe=recipe,
+                source=source,
+                split=split,
+                settings=bm25_from(knobs),
+                progress=advance,
+            )
+
+    def export_negatives(
+        self,
+        path: str | Path,
+        *,
+        format: Format,  # noqa: A002 - it is what users call it
+        recipe: TripletRecipe | str | None = None,
+        source: str | None = None,
+        split: str | None = None,
+        shape: Shape | None = None,
+        negatives: int | None = None,
+        scores: bool = False,
+        overwrite: bool = False,
+        allow_stale: bool = False,
+        progress: Progress | bool | None = None,
+    ) -> ExportReport:
+        """Write the anchors of a mined recipe, with positives and negatives, for a trainer.
+
+        The files appear whole or not at all. An anchor without a negative or a positive is left
+        out and counted.
+
+        Args:
+            path: ``sentence-transformers`` writes FILE.parquet or FILE.jsonl; ``flagembedding``
+                FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and ``corpus.jsonl``, or
+                FILE.jsonl of ``passages``; ``beir`` a folder with ``corpus.jsonl``,
+                ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
+            format: Whose format. ``beir`` is an evaluation set and needs no mining.
+            recipe: A recipe or the name of one; by default the one that was mined.
+            source: From this source only; by default from all that the recipe was mined for.
+            split: By default ``train``, of ``beir`` ``test``.
+            shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
+                ``labeled-pair`` or ``labeled-list``. Of ``tevatron``: ``documents`` (the default)
+                or ``passages`` (texts in every row).
+            negatives: So many of each anchor at most, the hardest; by default all. Every row of
+                an ``n-tuple`` has exactly so many, and anchors with fewer are left out.
+            scores: Write scores. That of every positive is the lowest of its anchor's.
+            overwrite: Replace what an earlier export wrote there.
+            allow_stale: Export what was mined although records or recipe have changed since.
+            progress: As for ``mine``.
+
+        Raises:
+            SamplerError, RecipeError, SplitError: An argument is wrong, or something is there.
+            StateMismatchError: Nothing was mined, or it is stale.
+            EmptyPoolError: No anchor is left.
+        """
+        from duckplets import export
+
+        with bar(progress, sys.stderr, "anchors") as advance:
+            return export.export(
+                self._database,
+                path,
+                format=format,
+                recipe=recipe,
+                source=source,
+                split=split,
+                shape=shape,
+                negatives=negatives,
+                scores=scores,
+                overwrite=overwrite,
+                allow_stale=allow_stale,
+                progress=advance,
+            )
+
+    def _triplet_recipe(self, name: str) -> TripletRecipe:
+        version = records.current_version(self._database)
+        recipe = recipe_store.find(self._database, name, version)
+        if isinstance(recipe, TripletRecipe):
+            return recipe
+        raise RecipeError(f"recipe {name!r} makes texts, and only triplets have negatives")
+
+    def _refuse_read_only(self, verb: str) -> None:
+        if self.read_only:
+            raise MigrationError(
+                f"cannot {verb} {self.path}: it is open read-only; open it with "
+                f"Corpus({str(self.path)!r})"
+            )

@@ -1,0 +1,2 @@
+-- How many threads this instance may use.
+SELECT current_setting('threads')::INTEGER
