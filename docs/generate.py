@@ -28,7 +28,10 @@ INTERFACE = {
     "Sources": tuple(name for name in dp.__all__ if name.endswith("Source")),
     "Recipes": (
         *("TripletRecipe", "TextRecipe", "role", "position", "any_section", "near_date", "sql"),
-        "load_recipes",
+        *("load_recipes", "bm25", "Bm25"),
+    ),
+    "Search and hard negatives": (
+        *("Terms", "IndexReport", "MiningReport", "PairReport", "GivenReport", "ExportReport"),
     ),
     "Mixing": ("Mixture", "Phase", "Anneal"),
     "Batches": ("Sampler", "Batch", "source_skew", "lexical_similarity"),
@@ -54,16 +57,27 @@ MODULES = {
         "__init__ corpus reopen sampler batch recipes chunking errors testing demo cli"
     ),
     "Text in": "sources records splits chunks windows",
-    "Recipes to pools": "recipe_files recipe_store conditions condition_rules compile fills pools",
+    "Recipes to pools": (
+        "recipe_files recipe_store conditions condition_rules compile fills named_pools pools "
+        "pool_arrays"
+    ),
+    "Full-text indexes and search": (
+        "hard_negatives terms index index_store indexing vocabulary analyser extension search"
+    ),
+    "Hard negatives": (
+        "knobs mining guards shards impacts kernel scoring selection filling mined_rows "
+        "mining_store minings mining_report given given_candidates given_rows export"
+    ),
     "Mixing": "mixture mixture_files weights schedule ramp",
     "Order to batches": (
-        "order draw plan distinct ejection portions fetch blocks prefetch reader run_settings runs "
+        "order draw candidates random_negatives mined_negatives negative_columns streams plan "
+        "distinct ejection portions fetch blocks prefetch reader run_settings runs "
         "state"
     ),
     "What was served": "views metrics served",
     "Records in any order": "index_order record_metadata elements reading",
     "For trainers": "torch huggingface",
-    "Below and around": "database queries migrate status doctor progress arguments ahead",
+    "Below and around": "database queries migrate status doctor progress arguments lists ahead",
 }
 FOLDERS = {
     "sql": "One statement a file, whose path is its name; a header says what it takes and yields.",

@@ -32,13 +32,18 @@ if TYPE_CHECKING:
         SplitError,
         StateMismatchError,
     )
+    from duckplets.export import ExportReport
+    from duckplets.given import GivenReport
+    from duckplets.index import IndexReport
     from duckplets.index_order import (
         IndexOrder,
         IndexSampler,
         SequentialSampler,
         ShardOptions,
     )
+    from duckplets.knobs import Bm25, bm25
     from duckplets.metrics import lexical_similarity, source_skew
+    from duckplets.mining_report import MiningReport, PairReport
     from duckplets.mixture import Anneal, Mixture, Phase
     from duckplets.recipe_files import load_recipes
     from duckplets.recipes import (
@@ -63,6 +68,7 @@ if TYPE_CHECKING:
         SqlSource,
         TextFileSource,
     )
+    from duckplets.terms import Terms
 
 __version__ = "0.1.0"
 
@@ -70,6 +76,7 @@ __all__ = [
     "Anneal",
     "ArrowSource",
     "Batch",
+    "Bm25",
     "Chunking",
     "ChunkingError",
     "Corpus",
@@ -77,15 +84,20 @@ __all__ = [
     "CsvSource",
     "DuckpletsError",
     "EmptyPoolError",
+    "ExportReport",
     "ExtensionError",
+    "GivenReport",
     "IndexOrder",
+    "IndexReport",
     "IndexSampler",
     "IngestReport",
     "JsonSource",
     "MemorySource",
     "MigrationError",
+    "MiningReport",
     "Mixture",
     "MixtureError",
+    "PairReport",
     "ParquetSource",
     "Phase",
     "QueryError",
@@ -99,10 +111,12 @@ __all__ = [
     "SplitError",
     "SqlSource",
     "StateMismatchError",
+    "Terms",
     "TextFileSource",
     "TextRecipe",
     "TripletRecipe",
     "any_section",
+    "bm25",
     "lexical_similarity",
     "load_recipes",
     "near_date",
@@ -117,8 +131,13 @@ _HOMES = {
     "batch": ("Batch",),
     "chunking": ("Chunking",),
     "corpus": ("Corpus",),
+    "export": ("ExportReport",),
+    "given": ("GivenReport",),
+    "index": ("IndexReport",),
     "index_order": ("IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"),
+    "knobs": ("Bm25", "bm25"),
     "metrics": ("lexical_similarity", "source_skew"),
+    "mining_report": ("MiningReport", "PairReport"),
     "mixture": ("Anneal", "Mixture", "Phase"),
     "recipe_files": ("load_recipes",),
     "recipes": (
@@ -129,6 +148,7 @@ _HOMES = {
     "reopen": ("resume",),
     "sampler": ("Sampler",),
     "sources": tuple(name for name in __all__ if name.endswith("Source")),
+    "terms": ("Terms",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -57,10 +57,12 @@ class Tally:
     Attributes:
         sources: Number of the source.
         tokens: Tokens of all texts.
+        fallbacks: Negatives that were drawn at random for want of mined ones.
     """
 
     sources: Integers
     tokens: Integers
+    fallbacks: Integers
 
 
 class Batch:

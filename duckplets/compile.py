@@ -6,8 +6,9 @@
 The statement is assembled by ``sqlglot`` from the parts in ``sql/pools``: names such as
 ``anchor_condition`` stand for what the recipe says, and a part such as ``pairs`` takes the place
 of the default of that name. The same chain of parts ends in different last steps: the pool's
-rows, the counts by reason, and the flat lists a sampler draws from. Compiling is pure: it sees
-no data and no connection.
+rows, the counts by reason, and the flat lists a sampler draws from. A recipe whose negatives are
+mined has a chain of its own (``pools/guarded``), with guards against false negatives. Compiling
+is pure: it sees no data and no connection.
 """
 
 from __future__ import annotations
@@ -33,7 +34,18 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 Recipe = TripletRecipe | TextRecipe
-Part = Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "same", "sizes"]
+Guarded = Literal[
+    "own_texts",
+    "known_texts",
+    "mined_anchors",
+    "mined_askers",
+    "mined_documents",
+    "mined_positives",
+]
+Part = (  # the guarded ones are of mined recipes only
+    Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "same", "sizes"]
+    | Guarded
+)
 
 _Fills = Mapping[str, "exp.Expression | list[exp.Expression]"]
 
@@ -82,14 +94,30 @@ class CompiledPool:
 
 
 def compile_pool(
-    recipe: Recipe, *, source: str, split: str, version: int, negatives: int = 1
+    recipe: Recipe,
+    *,
+    source: str,
+    split: str,
+    version: int,
+    negatives: int = 1,
+    mining: int = 0,
 ) -> CompiledPool:
-    """Compile a recipe for one source and split; ``negatives`` is how many a sample needs.
+    """Compile a recipe for one source and split.
+
+    Args:
+        recipe: What to compile.
+        source: Name of the source.
+        split: The split.
+        version: Of the corpus.
+        negatives: How many a sample needs.
+        mining: Number of the mining whose dropped anchors are left out, of mined recipes; 0 for
+            none.
 
     Raises:
         RecipeError: A condition is refused, or selectors and strategy do not go together.
     """
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
+    parameters["mining"] = mining
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters, forbids=True, own_positive=True, unbounded=False)
     comparison = comparison_of(recipe)
@@ -110,11 +138,17 @@ def stage(recipes: Iterable[Recipe]) -> str:
     from sqlglot import exp
 
     needed = {"chunk_key", "record_key", "text_hash", "source"}
+    first = "pools/members"
     for recipe in recipes:
         tree = _tree(recipe, "pool", staged=True)
         needed |= {c.name for c in tree.find_all(exp.Column) if c.table == "slot"}
-    members = _parsed("pools/members").ctes[0].this
+        if isinstance(recipe, TripletRecipe) and recipe.mined:
+            first = "pools/guarded_members"
+    *others, last = _parsed(first).ctes
+    members = last.this
     members.set("expressions", [e for e in members.expressions if e.alias_or_name in needed])
+    if others:
+        members.set("with_", exp.With(expressions=others))
     table = _parsed("pools/stage")
     table.set("expression", members)
     statement: str = table.sql(dialect="duckdb", pretty=True)
@@ -143,7 +177,12 @@ def _tree(recipe: Recipe, part: Part, *, staged: bool) -> exp.Expression:
     parts = [*positive_parts(recipe), *comparison.parts]
     fills = triplet_fills(recipe) | comparison.fills
     end = None if part == "pool" else f"pools/{part}"
-    return _assemble("pools/triplets", parts, fills, end, staged=staged)
+    if not recipe.mined:
+        return _assemble("pools/triplets", parts, fills, end, staged=staged)
+    # Any number of texts can be illegal for an anchor, so a few rows do not tell enough.
+    parts = [name for name in parts if name != "pools/one_group"]
+    ends = {"anchors": "pools/guarded_anchors", "negatives": "pools/guarded_negatives"}
+    return _assemble("pools/guarded", parts, fills, ends.get(part, end), staged=staged)
 
 
 def _assemble(
@@ -161,7 +200,8 @@ def _assemble(
         chain |= {cte.alias: cte for cte in _parsed(name).ctes}
     if end is not None:
         tree = _parsed(end)
-    members = [] if staged else _parsed("pools/members").ctes
+    first = "pools/guarded_members" if base == "pools/guarded" else "pools/members"
+    members = [] if staged else _parsed(first).ctes
     ctes = [*members, *(chain[alias] for alias in order)]
     used = _used(tree, ctes)
     tree.set("with_", exp.With(expressions=[cte for cte in ctes if cte.alias in used]))

@@ -15,12 +15,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from duckplets import chunks, migrate, reading, recipe_store, records, runs, splits, state, status
+from duckplets import (
+    chunks,
+    migrate,
+    reading,
+    recipe_store,
+    records,
+    runs,
+    splits,
+    state,
+    status,
+)
 from duckplets.chunking import Chunking
-from duckplets.compile import CompiledPool, compile_pool
+from duckplets.compile import CompiledPool
 from duckplets.database import Database
 from duckplets.errors import QueryError, SamplerError
 from duckplets.hard_negatives import HardNegatives
+from duckplets.named_pools import named_pool
 from duckplets.progress import bar
 
 if TYPE_CHECKING:
@@ -203,15 +214,7 @@ class Corpus(HardNegatives):
         return self._database.arrow(compiled.sql(), compiled.parameters_of())
 
     def _compiled(self, name: str, source: str | None, split: str) -> CompiledPool:
-        version = self.version
-        recipe = recipe_store.find(self._database, name, version)
-        if source is None:
-            source = recipe_store.first_source(self._database, recipe, version)
-        else:
-            recipe_store.check_source(self._database, source, version)
-        return compile_pool(
-            recipe, source=source, split=splits.checked_split(split), version=version
-        )
+        return named_pool(self._database, name, source, split)
 
     # -- batches out ----------------------------------------------------------------------------
 
@@ -238,6 +241,7 @@ class Corpus(HardNegatives):
         state: str | Path | None = None,
         log: str | Path | None = None,
         long_sections: bool = True,
+        allow_stale: bool = False,
     ) -> Sampler:
         """Open a run over this corpus, pinned to its newest version.
 
@@ -266,9 +270,11 @@ class Corpus(HardNegatives):
             state: The state file; by default beside the corpus.
             log: A folder in which every save adds the ids of what was served, as Parquet.
             long_sections: Whether the defaults include the long-section recipe where it applies.
+            allow_stale: Draw mined negatives even if records or the recipe have changed since.
 
         Raises:
             EmptyPoolError: A recipe finds no anchor.
+            StateMismatchError: Negatives that a recipe draws were not mined yet, or are stale.
             SamplerError, RecipeError, MixtureError, SplitError: An argument is wrong.
         """
         arguments = {
@@ -294,6 +300,7 @@ class Corpus(HardNegatives):
             mixture=mixture,
             columns=columns,
             long_sections=long_sections,
+            allow_stale=allow_stale,
             state_path=self._state_path(state),
             arguments=arguments,
         )

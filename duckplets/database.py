@@ -31,6 +31,7 @@ warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning
 # the process stays under 2 GB with what Arrow and Python hold besides.
 DEFAULT_MEMORY_LIMIT = "1GB"
 _READER_MEMORY = "512MB"  # a reader streams: reading a million records was no slower with 400 MB
+_SCRATCH_MEMORY = "1GB"  # for one text of some 200 MB; a larger vocabulary goes to the disk
 _STORAGE = "v1.0.0"  # the oldest format DuckDB 1.5 and 2.0 both read and write
 _LOCK_PATIENCE = 10.0  # seconds a save waits for someone who looks at the state file
 
@@ -86,6 +87,26 @@ class Database:
         """Open an in-memory instance that may read files: for sources only."""
         with _translated():
             return cls(_quiet(duckdb.connect(config=_settings(_READER_MEMORY, None))), None)
+
+    @classmethod
+    def scratch(cls) -> Database:
+        """Open an in-memory instance that downloads nothing by itself: for words and extensions."""
+        config: dict[str, Any] = _settings(_SCRATCH_MEMORY, None) | {
+            "autoinstall_known_extensions": "false",
+            "temp_directory": str(Path(tempfile.gettempdir()) / f"duckplets.{os.getpid()}.tmp"),
+        }
+        with _translated():
+            return cls(_quiet(duckdb.connect(config=config)), None)
+
+    def load_extension(self, name: str) -> None:
+        """Load an installed extension by its name, or by the path of its file."""
+        with _translated():
+            self._connection.load_extension(name)
+
+    def install_extension(self, name: str) -> None:
+        """Download an extension from DuckDB's repository."""
+        with _translated():
+            self._connection.install_extension(name)
 
     def cursor(self) -> Database:
         """Return a second connection to the same instance, for another thread."""

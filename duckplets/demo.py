@@ -11,19 +11,21 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from duckplets.errors import SourceError
+from duckplets.errors import ExtensionError, SourceError
 
 if TYPE_CHECKING:
     from duckplets.batch import Batch
     from duckplets.corpus import Corpus
+    from duckplets.mining_report import MiningReport
     from duckplets.records import IngestReport
 
 BATCH_SIZE = 32
+COLUMNS = ("anchor", "positive", "negative", "source", "recipe", "negative_by", "negative_score")
 
 # Quick to import, without side effects, and in every Python from 3.11 on.
 _MODULES = (
@@ -52,6 +54,7 @@ class Demonstration:
     Attributes:
         reports: Report of each ingest, by source.
         splits: Records of each split.
+        mined: What mining did.
         batch: A batch of triplets.
         resumed: The batch that a resumed run gave after a save.
         unbroken: The batch that the run gave where it went on without a break.
@@ -60,6 +63,7 @@ class Demonstration:
 
     reports: dict[str, IngestReport]
     splits: dict[str, int]
+    mined: MiningReport
     batch: Batch
     resumed: Batch
     unbroken: Batch
@@ -104,7 +108,7 @@ def docstrings() -> list[dict[str, str]]:
 
 
 def walk(path: Path, tell: Callable[[str], None]) -> Demonstration:
-    """Do the main job in a new corpus: ingest, split, sample, save, resume.
+    """Do the main job in a new corpus: ingest, split, mine, sample, save, resume.
 
     Args:
         path: Where the corpus goes.
@@ -117,8 +121,11 @@ def walk(path: Path, tell: Callable[[str], None]) -> Demonstration:
         reports = _ingest(corpus, tell)
         splits = corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
         tell("split: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()))
+        mined = _mine(corpus, tell)
     with Corpus(path, read_only=True) as corpus:
-        sampler = corpus.sampler("triplets", split="train", batch_size=BATCH_SIZE, seed=7)
+        sampler = corpus.sampler(
+            "triplets", split="train", batch_size=BATCH_SIZE, seed=7, columns=COLUMNS
+        )
         batch = next(sampler)
         tell(f"sample: batches of {BATCH_SIZE} triplets, {sampler.epoch_length:,} an epoch")
         step = sampler.step
@@ -128,7 +135,13 @@ def walk(path: Path, tell: Callable[[str], None]) -> Demonstration:
     with resume(path) as sampler:
         resumed = next(sampler)
     found = Demonstration(
-        reports=reports, splits=splits, batch=batch, resumed=resumed, unbroken=unbroken, step=step
+        reports=reports,
+        splits=splits,
+        mined=mined,
+        batch=batch,
+        resumed=resumed,
+        unbroken=unbroken,
+        step=step,
     )
     equal = "equals" if found.equal else "DIFFERS FROM"
     tell(f"resume: the batch of step {step} {equal} that of the unbroken run")
@@ -149,6 +162,24 @@ def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestRepo
         reports[name] = corpus.ingest(source, name=name, progress=False)
         tell(f"ingest: {reports[name].added:,} records of source {name}")
     return reports
+
+
+def _mine(corpus: Corpus, tell: Callable[[str], None]) -> MiningReport:
+    """Store the default recipes, one of them with hard negatives, and mine those."""
+    from duckplets.recipes import default_recipes
+    from duckplets.terms import Terms
+
+    to_context, to_anchor = default_recipes("roles")
+    corpus.add_recipe(replace(to_context, by="bm25"))
+    corpus.add_recipe(to_anchor)
+    try:
+        mined = corpus.mine(progress=False)
+    except ExtensionError:
+        tell("mine: without stemming, for DuckDB's fts extension is not here; duckplets doctor")
+        corpus.index(Terms(stemmer="none"), progress=False)
+        mined = corpus.mine(progress=False)
+    tell(f"mine: {mined.candidates:,} hard negatives for {mined.anchors:,} anchors, by BM25")
+    return mined
 
 
 def _documented(module: ModuleType) -> Iterator[dict[str, str]]:

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from duckplets.database import Database
 
 _REQUIRED = ("duckdb", "pyarrow", "numpy", "sqlglot", "typer", "rich")
-_EXTRAS = {"tokenizers": "windows that are exact in a model's tokens"}
+# Package: the extra that installs it, and what it is for.
+_EXTRAS = {
+    "duckdb-extension-fts": ("fts", "stemming and BM25 without a network"),
+    "tokenizers": ("tokenizers", "windows that are exact in a model's tokens"),
+}
 
 # Statement: what is promised, what is counted.
 _PROMISES = {
@@ -59,10 +63,14 @@ def environment() -> Iterator[Check]:
             found is not None,
             f"{package} {found}" if found else f"{package} is missing: pip install {package}",
         )
-    for package, purpose in _EXTRAS.items():
+    for package, (extra, purpose) in _EXTRAS.items():
         found = _installed(package)
-        hint = f"not installed; for {purpose}: pip install 'duckplets[{package}]'"
+        hint = f"not installed; for {purpose}: pip install 'duckplets[{extra}]'"
         yield Check(True, f"{package} {found or hint}")
+    if _installed("duckdb") is not None:
+        from duckplets import extension
+
+        yield Check(True, f"DuckDB's extension fts: {extension.found()}")
 
 
 def corpus(path: Path) -> Iterator[Check]:

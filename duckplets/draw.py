@@ -2,9 +2,8 @@
 
 A stream is one (source, recipe). Its i-th sample takes anchor ``order(epoch)[rank]``; the
 epoch counts the visits to that anchor, and by visits the anchor's windows and positives rotate
-from a hashed start, each used once before any twice. Negatives are hashed draws from what the
-anchor's class may draw, redrawn while illegal, and found by a scan in the end: the pool has
-made sure that there is one. Everything is keyed and vectorised, nothing is remembered.
+from a hashed start, each used once before any twice. So do mined negatives; others are hashed
+draws. Everything is keyed and vectorised, nothing is remembered.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
-from duckplets.errors import EmptyPoolError
+from duckplets.mined_negatives import MinedNegatives
 from duckplets.order import Integers, Words, below, hashed, key, ranks
-from duckplets.pools import Negatives, Pool, Positives, pair_hashes
+from duckplets.pool_arrays import Negatives, Pool, Positives
+from duckplets.random_negatives import Anchored, RandomNegatives
 from duckplets.recipes import TextRecipe, TripletRecipe
-
-_REDRAWS = 24  # after which one in 2^24 is left even if half of what can be drawn is illegal
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +27,28 @@ class Draw:
     Attributes:
         chunks: Chunk keys: anchor, positive, negatives; for texts the anchor alone.
         hashes: Their text hashes.
+        candidates: Of mined recipes, which candidate each negative is, a column a negative;
+            ``AT_RANDOM`` for none.
     """
 
     chunks: list[Integers]
     hashes: list[Words]
+    candidates: list[Integers] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Which anchors consecutive samples take: shape (samples,) each.
+
+    Attributes:
+        units: The anchor.
+        visits: How often it came before.
+        windows: The window of it that is taken.
+    """
+
+    units: Integers
+    visits: Integers
+    windows: Integers
 
 
 @dataclass(frozen=True)
@@ -65,8 +81,7 @@ class Stream:
 
     @cached_property
     def _keys(self) -> dict[str, int]:
-        names = ("order", "window", "positive", "negative", "negative window")
-        return {name: self.purpose(name) for name in names}
+        return {name: self.purpose(name) for name in ("order", "window", "positive")}
 
     def draw(self, start: int, stop: int) -> Draw:
         """Return the windows of the stream's samples ``start … stop-1``."""
@@ -74,13 +89,14 @@ class Stream:
         units, visits = ranks(self._keys["order"], len(anchors), start, stop)
         windows = self._windows(units, visits)
         draw = Draw([anchors.chunks[windows]], [anchors.hashes[windows]])
-        if self.pool.positives is not None and self.pool.negatives is not None:
-            taken = self._positive(self.pool.positives, units, windows, visits)
-            draw.chunks.append(taken.chunks[0])
-            draw.hashes.append(taken.hashes[0])
-            index = np.arange(start, stop, dtype=np.int64)
-            self._negative(self.pool.negatives, index, units, windows, draw)
-        return draw
+        if self.pool.positives is None or self.pool.negatives is None:
+            return draw
+        taken = self._positive(self.pool.positives, units, windows, visits)
+        draw.chunks.append(taken.chunks[0])
+        draw.hashes.append(taken.hashes[0])
+        index = np.arange(start, stop, dtype=np.int64)
+        places = _Places(units, visits, windows)
+        return self._with_negatives(self.pool.negatives, draw, index, places)
 
     def _windows(self, units: Integers, visits: Integers) -> Integers:
         """Rotate through an anchor's windows: the visit-th from a hashed start."""
@@ -117,105 +133,76 @@ class Stream:
         at = positives.starts[units] + rank
         return Draw([positives.chunks[at]], [positives.hashes[at]])
 
-    def _negative(
-        self, pool: Negatives, index: Integers, units: Integers, windows: Integers, draw: Draw
-    ) -> None:
-        classes = self.pool.anchors.classes[windows]
-        records = self.pool.anchors.records[units]
-        for slot in range(self.negatives):
-            at = self._redrawn(pool, index, slot, classes, records, draw)
-            draw.chunks.append(pool.chunks[at])
-            draw.hashes.append(pool.hashes[at])
-
-    def _redrawn(
-        self,
-        pool: Negatives,
-        index: Integers,
-        slot: int,
-        classes: Integers,
-        records: Integers,
-        draw: Draw,
-    ) -> Integers:
-        """Draw one legal window of the pool for every sample."""
-        base = pool.sums[pool.firsts[classes]]
-        sizes = pool.sums[pool.firsts[classes + 1]] - base
-        found = np.empty(len(index), dtype=np.int64)
-        left = np.arange(len(index))
-        for attempt in range(_REDRAWS):
-            counter = attempt * self.negatives + slot
-            words = hashed(self._keys["negative"], index[left], counter)
-            unit = _unit(pool, base[left] + below(words, sizes[left]))
-            first = pool.starts[unit]
-            count = pool.starts[unit + 1] - first
-            words = hashed(self._keys["negative window"], index[left], counter)
-            at = first + below(words, count)
-            legal = pool.records[unit] != records[left]
-            legal &= self._legal_text(pool, at, records[left], [h[left] for h in draw.hashes])
-            found[left[legal]] = at[legal]
-            left = left[~legal]
-            if len(left) == 0:
-                return found
-        for row in left:
-            chosen = [h[row : row + 1] for h in draw.hashes]
-            start = int(below(hashed(self._keys["negative"], index[row : row + 1]), sizes[row])[0])
-            found[row] = self._scan(
-                pool, int(base[row]), int(sizes[row]), start, records[row], chosen
-            )
-        return found
-
-    @staticmethod
-    def _legal_text(
-        pool: Negatives, at: Integers, records: Integers, chosen: list[Words]
-    ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Whether the text is none the sample has already, and no other of the record's own."""
-        hashes = pool.hashes[at]
-        legal = np.ones(len(at), dtype=bool)
-        for other in chosen:
-            legal &= hashes != other
-        if len(pool.illegal):
-            words = pair_hashes(records, hashes)
-            near = np.minimum(np.searchsorted(pool.illegal, words), len(pool.illegal) - 1)
-            legal &= pool.illegal[near] != words
-        return legal
-
-    def _scan(
-        self,
-        pool: Negatives,
-        base: int,
-        size: int,
-        start: int,
-        record: int,
-        chosen: list[Words],
-    ) -> int:
-        """Return the first legal window from a start on, once around the class: rarely needed."""
-        step = 4096
-        for offset in range(0, size, step):
-            targets = (start + np.arange(offset, min(offset + step, size))) % size
-            units = _unit(pool, base + targets)
-            units = units[pool.records[units] != record]
-            at = _expand(pool.starts[units], pool.starts[units + 1])
-            if len(at) == 0:
-                continue
-            owners = np.full(len(at), record)
-            legal = np.flatnonzero(self._legal_text(pool, at, owners, chosen))
-            if len(legal):
-                return int(at[legal[0]])
-        raise EmptyPoolError(
-            f"recipe {self.recipe.name!r}, source {self.source!r}: no legal negative is left for "
-            f"record key {record}; the corpus differs from the one the pool was made of"
+    def _with_negatives(
+        self, pool: Negatives, draw: Draw, index: Integers, places: _Places
+    ) -> Draw:
+        """Add the negatives of samples that have anchor and positive."""
+        anchors, guarded = self.pool.anchors, self.pool.guarded
+        samples = Anchored(
+            index,
+            anchors.classes[places.windows],
+            anchors.records[places.units],
+            (anchors.records if guarded is None else guarded.owners)[places.units],
+            None if guarded is None else guarded.normals[places.windows],
+            tuple(draw.hashes),
+        )
+        if self._mined is None:
+            found, candidates = self._random(pool).draw_all(samples), None
+        else:
+            visits = self._section_visits(places)
+            found, candidates = self._mined.draw(samples, places.windows, visits)
+        return Draw(
+            [*draw.chunks, *(pool.chunks[at] for at in found)],
+            [*draw.hashes, *(pool.hashes[at] for at in found)],
+            candidates,
         )
 
+    def _random(self, pool: Negatives) -> RandomNegatives:
+        return RandomNegatives(
+            pool,
+            unit_key=self.purpose("negative"),
+            window_key=self.purpose("negative window"),
+            slots=self.negatives,
+            what=f"recipe {self.recipe.name!r}, source {self.source!r}",
+        )
 
-def _unit(pool: Negatives, targets: Integers) -> Integers:
-    """Return the unit at each place of the classes' ranges laid end to end."""
-    if len(pool.lows) == 1:
-        return np.asarray(pool.lows[0] + targets, np.int64)
-    place = np.searchsorted(pool.sums, targets, side="right") - 1
-    return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
+    @cached_property
+    def _mined(self) -> MinedNegatives | None:
+        if self.pool.candidates is None or self.pool.negatives is None:
+            return None
+        return MinedNegatives(
+            self.pool.candidates,
+            self._random(self.pool.negatives),
+            start_key=self.purpose("candidate"),
+            window_key=self.purpose("candidate window"),
+        )
 
+    @cached_property
+    def _runs(self) -> Integers:
+        """First of the adjoining windows of each anchor that are of one section, and the end."""
+        anchors, guarded = self.pool.anchors, self.pool.guarded
+        first = np.zeros(len(anchors.chunks) + 1, dtype=bool)
+        first[anchors.starts] = True
+        if guarded is not None:
+            first[1:-1] |= guarded.sections[1:] != guarded.sections[:-1]
+        return np.flatnonzero(first)
 
-def _expand(starts: Integers, ends: Integers) -> Integers:
-    """Return all integers of the given ranges, in order."""
-    counts = ends - starts
-    before = np.cumsum(counts) - counts
-    return np.asarray(np.repeat(starts - before, counts) + np.arange(counts.sum()), np.int64)
+    def _section_visits(self, places: _Places) -> Integers:
+        """Return how often each anchor had come to the section of its window before.
+
+        Its windows come in order from a hashed start, and those of a section adjoin: every full
+        cycle visits a section once for each of them, the one under way for those it has passed.
+        """
+        anchors = self.pool.anchors
+        if len(anchors.chunks) == len(anchors):
+            return places.visits
+        first = anchors.starts[places.units]
+        windows, count = places.windows, anchors.starts[places.units + 1] - first
+        run = np.searchsorted(self._runs, windows, side="right") - 1
+        low, high = self._runs[run], self._runs[run + 1]
+        cycles, since = np.divmod(places.visits, count)
+        begin = first + (windows - first - since) % count  # where every cycle begins
+        within = (begin > low) & (begin < high)
+        after = np.where(windows >= begin, windows - begin, high - begin + windows - low)
+        passed = np.where(within, after, windows - low)
+        return np.asarray(cycles * (high - low) + passed, np.int64)

@@ -20,6 +20,7 @@ from duckplets.batch import Block, Tally
 from duckplets.database import Database
 from duckplets.draw import Stream
 from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.negative_columns import fallbacks, negative_columns, negative_values
 from duckplets.order import Integers
 from duckplets.plan import Plan
 from duckplets.recipes import SqlStrategy, TripletRecipe
@@ -55,8 +56,8 @@ def checked_columns(
     """
     known = default_columns(kind, negatives)
     known += [f"{slot}_{d}" for slot in slot_names(kind, negatives) for d in _DETAILS]
-    known += ["position", "padded"]
-    known += ["swapped", "negative_by"] if kind != "texts" else []
+    known += ["position", "padded", *(["swapped"] if kind != "texts" else [])]
+    known += negative_columns(kind, negatives)
     if columns is None:
         return default_columns(kind, negatives, padded=padded)
     if isinstance(columns, str):
@@ -156,8 +157,8 @@ class Fetcher:
         keys = np.concatenate(plan.chunks)
         chunks = self._index[keys]
         texts = self._texts(plan, keys, chunks)
-        details = self._details(plan, keys, self._columns)
-        found = self._basics(plan, chunks) | details
+        found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)
+        found |= negative_values(plan, self._streams, self._columns)
         places = np.empty(len(keys), dtype=np.int64)
         places[texts["request"].to_numpy()] = np.arange(len(keys), dtype=np.int64)
         return Block(
@@ -172,7 +173,7 @@ class Fetcher:
     def tally(self, plan: Plan, sources: Integers) -> Tally:
         """Return what the samples of a plan count for; ``sources`` of every stream."""
         tokens = np.sum([self._index.tokens(chunks) for chunks in plan.chunks], axis=0)
-        return Tally(sources[plan.streams], tokens)
+        return Tally(sources[plan.streams], tokens, fallbacks(plan, self._streams))
 
     def identities(self, plan: Plan, batch: int) -> pa.Table:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.
@@ -252,7 +253,6 @@ class Fetcher:
             "recipe": _named(plan, [r.name for r in recipes]),
             "source": _named(plan, [s.source for s in self._streams]),
             "swapped": plan.swapped,
-            "negative_by": pa.repeat("random", len(plan)),
         }
         if plan.labels is not None:
             reasons = [None, *(_reason(r) for r in recipes)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from duckplets.guards import Excluded
 from duckplets.lists import Lists
 from duckplets.order import Integers, below, hashed, key
 
@@ -16,22 +15,28 @@ _DRAWS = 64  # and four for each document wanted: then what is still missing sta
 
 
 def filled(
-    chosen: Lists, missing: Integers, excluded: Excluded, documents: Integers, keys: Integers
+    chosen: Lists,
+    missing: Integers,
+    excluded: Lists,
+    allowed: Lists | None,
+    documents: Integers,
+    keys: Integers,
 ) -> Lists:
     """Return further documents for n anchors, none of them chosen or excluded.
 
     Args:
         chosen: Documents each anchor has already.
         missing: How many more each one wants, int64[n].
-        excluded: What they must not get.
+        excluded: Documents each anchor must not get.
+        allowed: If given, the only ones each may get.
         documents: Numbers of all documents that may be negatives.
         keys: Section keys of the anchors.
     """
     purpose = key("fill")
-    pool = excluded.allowed or Lists(np.array([0, len(documents)]), documents)
-    row = np.arange(len(keys)) if excluded.allowed is not None else np.zeros(len(keys), np.int64)
+    pool = allowed or Lists(np.array([0, len(documents)]), documents)
+    row = np.arange(len(keys)) if allowed is not None else np.zeros(len(keys), np.int64)
     sizes, width = pool.lengths[row], int(documents.max(initial=0)) + 1
-    taken = [_cells(chosen, width), _cells(excluded.documents, width)]
+    taken = [_cells(chosen, width), _cells(excluded, width)]
     found = np.full((len(keys), int(missing.max(initial=0))), -1, np.int64)
     got = np.zeros(len(keys), np.int64)
     refused = np.sort(np.concatenate(taken))

@@ -27,6 +27,7 @@ def triplet_fills(recipe: TripletRecipe) -> dict[str, Any]:
         "same_condition": _expression("FALSE" if recipe.allow_same_anchor_positive else "TRUE"),
         "unit_key": column("chunk_key" if recipe.per == "chunk" else "record_key"),
         "anchor_columns": [],
+        "positive_columns": [column("section_key"), column("normal")] if recipe.mined else [],
         "negative_columns": [],
     }
     for selector in (recipe.positive, recipe.negative):

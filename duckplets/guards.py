@@ -25,7 +25,7 @@ from duckplets.pools import PoolReader
 
 REASONS = ("same record", "same group", "same text", "strategy")
 
-_BLOCK_ANCHORS = 2048
+BLOCK_ANCHORS = 2048
 _BLOCK_PAIRS = 4_000_000
 
 
@@ -99,10 +99,11 @@ class Guards:
         anchors = reader.list(compiled, "mined_anchors")
         documents = reader.list(compiled, "mined_documents")
         positives = reader.list(compiled, "mined_positives")
-        tables = (anchors, documents, positives)
+        askers = reader.list(compiled, "mined_askers")
+        tables = (anchors, documents, positives, askers)
         keys = [_integers(table, "section_key") for table in tables]
         self.sections = Sections.read(database, np.concatenate(keys))
-        anchor, document, positive = (self.sections.numbers(k) for k in keys)
+        anchor, document, positive, asker = (self.sections.numbers(k) for k in keys)
         self.anchors = anchor[np.sort(np.unique(anchor, return_index=True)[1])]
         self.documents = np.unique(document)
         count = len(self.sections.record_keys)
@@ -110,7 +111,7 @@ class Guards:
         # A record whose only sections here are other records' positives has no code, nor anchors.
         known = np.isin(_integers(positives, "record_key"), self.sections.record_keys)
         self.positives = Lists.of(owners[known], positive[known], count)
-        self._find_texts(count)
+        self._find_texts(asker, count)
         self._find_strategy(
             compiled.forbids,
             (anchor, anchors["class"].to_numpy()),
@@ -118,9 +119,9 @@ class Guards:
             reader.list(compiled, "pairs"),
         )
 
-    def blocks(self, start: int = 0, most: int = _BLOCK_ANCHORS) -> Iterator[slice]:
+    def blocks(self, start: int = 0, most: int | None = None) -> Iterator[slice]:
         """Yield which anchors to go through together, from one on: bounded by their pairs."""
-        costs = np.cumsum(self._costs)
+        costs, most = np.cumsum(self._costs), most or BLOCK_ANCHORS
         while start < len(self.anchors):
             base = costs[start - 1] if start else 0
             stop = int(np.searchsorted(costs, base + _BLOCK_PAIRS, side="right"))
@@ -145,15 +146,14 @@ class Guards:
         documents, reasons = merged(parts)
         return Excluded(documents, reasons.astype(np.uint8), self._allowed(strategy, block))
 
-    def _find_texts(self, count: int) -> None:
+    def _find_texts(self, askers: Integers, count: int) -> None:
         """Index documents by record, family and text, and texts by those they go with."""
         sections, documents = self.sections, self.documents
         self._of_record = Lists.of(sections.records[documents], documents, count)
         families, texts = _size(sections.families), _size(sections.texts)
         self._of_family = Lists.of(sections.families[documents], documents, families)
         self._of_text = Lists.of(sections.texts[documents], documents, texts)
-        of_anchors = sections.texts[self.anchors]
-        self._anchor_texts = Lists.of(sections.records[self.anchors], of_anchors, count)
+        self._anchor_texts = Lists.of(sections.records[askers], sections.texts[askers], count)
         # Of every text that an anchor has: the texts of all positives of all records that ask it.
         asked = self._anchor_texts
         answers = Lists(self.positives.starts, sections.texts[self.positives.values])

@@ -65,7 +65,7 @@ class HardNegatives:
         from duckplets import index
 
         self._refuse_read_only("index")
-        with bar(progress, sys.stderr) as advance:
+        with bar(progress, sys.stderr, "documents") as advance:
             return index.refresh(
                 self._database, terms=terms, source=source, split=split, progress=advance
             )

@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
 
 
 class Counters:
-    """Samples and tokens taken of every source since the start of a run.
+    """Samples, tokens and fallbacks taken of every source since the start of a run.
 
     Args:
         sources: Names of the sources, as a tally numbers them.
@@ -32,8 +32,7 @@ class Counters:
 
     def __init__(self, sources: Sequence[str]) -> None:
         self._sources = list(sources)
-        self._samples = np.zeros(len(sources), dtype=np.int64)
-        self._tokens = np.zeros(len(sources), dtype=np.int64)
+        self._counts = np.zeros((len(sources), 3), dtype=np.int64)
         self._open: tuple[Tally, int, int] | None = None
 
     def take(self, tally: Tally, low: int, high: int) -> None:
@@ -45,25 +44,31 @@ class Counters:
         self._open = tally, low, high
 
     def counts(self) -> dict[str, list[int]]:
-        """Return [samples, tokens] of every source of which something was taken."""
+        """Return [samples, tokens] of every source of which something was taken.
+
+        Where negatives had to be drawn at random for want of mined ones, their number follows.
+        """
         self._add_up()
-        rows = zip(self._sources, self._samples.tolist(), self._tokens.tolist(), strict=True)
-        return {name: [samples, tokens] for name, samples, tokens in rows if samples}
+        rows = zip(self._sources, self._counts.tolist(), strict=True)
+        return {name: row if row[2] else row[:2] for name, row in rows if row[0]}
 
     def load(self, counts: Mapping[str, Sequence[int]]) -> None:
         """Go on from the counts of a saved run."""
         self._open = None
+        self._counts[:] = 0
         for i, name in enumerate(self._sources):
-            self._samples[i], self._tokens[i] = counts.get(name, (0, 0))
+            found = counts.get(name, ())
+            self._counts[i, : len(found)] = found
 
     def _add_up(self) -> None:
         if self._open is None:
             return
         (tally, low, high), self._open = self._open, None
         sources, count = tally.sources[low:high], len(self._sources)
-        self._samples += np.bincount(sources, minlength=count)
+        self._counts[:, 0] += np.bincount(sources, minlength=count)
         # As integers: bincount adds weights up as floats.
-        np.add.at(self._tokens, sources, tally.tokens[low:high])
+        np.add.at(self._counts[:, 1], sources, tally.tokens[low:high])
+        np.add.at(self._counts[:, 2], sources, tally.fallbacks[low:high])
 
 
 class PhaseLog:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from duckplets.bm25 import Found
 from duckplets.filling import filled
 from duckplets.guards import REASONS, Excluded, Guards
 from duckplets.impacts import SCALE
+from duckplets.kernel import Found
 from duckplets.knobs import Bm25
 from duckplets.lists import Lists
 from duckplets.selection import OUTCOMES, select, tally
@@ -41,7 +41,14 @@ class Rows:
         self._filled = Lists(np.zeros(len(self._anchors) + 1, np.int64), np.zeros(0, np.int64))
         missing = np.where(self._outcomes == "random", settings.wanted - self._kept.lengths, 0)
         if missing.any():
-            self._filled = filled(self._kept, missing, excluded, guards.documents, self._anchors)
+            self._filled = filled(
+                self._kept,
+                missing,
+                excluded.documents,
+                excluded.allowed,
+                guards.documents,
+                self._anchors,
+            )
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return the rows of ``mined_anchors`` and of ``mined_negatives``."""

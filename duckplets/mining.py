@@ -23,13 +23,13 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets import index, minings, recipe_store, records, splits
-from duckplets.bm25 import Queries
 from duckplets.chunks import fingerprint as chunking_of
 from duckplets.compile import compile_pool
 from duckplets.database import Database
 from duckplets.errors import QueryError, RecipeError, SplitError
 from duckplets.guards import REASONS, Excluded, Guards
 from duckplets.index import Analyser, Index
+from duckplets.kernel import Queries
 from duckplets.knobs import Bm25, bm25_from
 from duckplets.lists import Lists
 from duckplets.mined_rows import Rows
@@ -253,7 +253,7 @@ class _Job:
                 texts = self.database.table(
                     "mining/anchor_texts", {"characters": most * _CHARACTERS}
                 )
-            starts, terms = analyser.analyse(texts["text"], limit=most)
+            starts, terms = analyser.analyse(texts["text"], limit=most, like_match_bm25=True)
             yield Queries(
                 terms=Lists(starts, terms.astype(np.int64)),
                 positives=guards.positives.take(guards.sections.records[anchors]),

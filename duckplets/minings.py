@@ -16,7 +16,7 @@ from duckplets.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.knobs import Bm25, bm25_from
 from duckplets.recipe_files import to_dict
-from duckplets.recipes import TripletRecipe
+from duckplets.recipes import TextRecipe, TripletRecipe
 
 _SELECTING = ("anchor", "positive", "negative", "strategy", "allow_same_anchor_positive")
 
@@ -112,10 +112,25 @@ def current(
     return mining
 
 
-def stale(database: Database, mining: Mining, recipe: TripletRecipe, *, version: int) -> str:
-    """Return why a mining does not fit a version and a recipe any more, or nothing."""
+def key_of(
+    database: Database, recipe: TripletRecipe | TextRecipe, *, source: str, split: str
+) -> int:
+    """Return the number of the mining whose dropped anchors a recipe's pool leaves out, or 0."""
+    if not isinstance(recipe, TripletRecipe) or not recipe.mined:
+        return 0
+    minings = found(database, recipe.name, source=source, split=split)
+    return minings[-1].key if minings else 0
+
+
+def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, version: int) -> str:
+    """Return why a mining does not fit a version and a recipe any more, or nothing.
+
+    Without a recipe, which the corpus need not know, only the records are looked at.
+    """
     if mining.content != content_of(database, mining.source, mining.split, version):
         return f"records have changed since corpus version {mining.corpus_version}"
+    if recipe is None:
+        return ""
     if mining.definition != definition_of(recipe):
         differ = [n for n in _SELECTING if mining.definition.get(n) != definition_of(recipe).get(n)]
         return f"the recipe has changed: {', '.join(differ)}"

@@ -16,6 +16,7 @@ import numpy as np
 
 from duckplets.distinct import BLOCK_BATCHES, rearranged
 from duckplets.draw import Stream
+from duckplets.mined_negatives import AT_RANDOM
 from duckplets.order import MAX_SPAN, Apportionment, Integers, Words, exact_weights, hashed, key
 from duckplets.schedule import Schedule
 
@@ -31,6 +32,9 @@ class Plan:
         hashes: Text hashes of the same.
         swapped: Whether anchor and positive have changed places.
         labels: For pairs, 1 for anchor and positive, 0 for anchor and negative; else None.
+        candidates: Where some recipe's negatives are mined, which candidate of its stream each
+            negative is, a column a negative; ``AT_RANDOM`` for none. For pairs one column, with
+            ``AT_RANDOM`` for positives too. Else None.
     """
 
     positions: Integers
@@ -39,6 +43,7 @@ class Plan:
     hashes: list[Words]
     swapped: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     labels: Integers | None = None
+    candidates: list[Integers] | None = None
 
     def __len__(self) -> int:
         return len(self.streams)
@@ -59,6 +64,7 @@ class Plan:
             [column[which] for column in self.hashes],
             self.swapped[which],
             None if self.labels is None else self.labels[which],
+            None if self.candidates is None else [column[which] for column in self.candidates],
         )
 
 
@@ -113,6 +119,11 @@ class Planner:
             self._recipes[self.schedule.sources.index(source)] = indexes, recipes
 
     @property
+    def mined(self) -> bool:
+        """Whether the negatives of some stream are mined."""
+        return any(stream.pool.candidates is not None for stream in self.streams)
+
+    @property
     def samples_per_draw(self) -> int:
         """How many positions one draw of a stream fills: more than one for pairs only."""
         return samples_per_draw(self.kind, self.streams[0].negatives)
@@ -164,6 +175,7 @@ class Planner:
         streams = np.zeros(length, dtype=np.int64)
         chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
+        candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if self.mined else None
         for share in self.schedule.shares(start, stop):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.shares(share.start, share.start + len(share.offsets)):
@@ -174,6 +186,9 @@ class Planner:
                 for slot in range(slots):
                     chunks[slot][at] = draw.chunks[slot]
                     hashes[slot][at] = draw.hashes[slot]
+                if candidates is not None and draw.candidates is not None:
+                    for column, drawn in zip(candidates, draw.candidates, strict=True):
+                        column[at] = drawn
         swapped = np.zeros(length, dtype=bool)
         if self._swap:
             coin = hashed(self._swap_key, np.arange(start, stop, dtype=np.int64))
@@ -183,7 +198,8 @@ class Planner:
                     np.where(swapped, columns[1], columns[0]),
                     np.where(swapped, columns[0], columns[1]),
                 )
-        return Plan(np.arange(start, stop), streams, chunks, hashes, swapped)
+        positions = np.arange(start, stop)
+        return Plan(positions, streams, chunks, hashes, swapped, candidates=candidates)
 
 
 def samples_per_draw(kind: str, negatives: int) -> int:
@@ -194,10 +210,16 @@ def samples_per_draw(kind: str, negatives: int) -> int:
 def _pairs(draws: Plan, per_draw: int) -> Plan:
     """Spread every draw over its pairs: anchor and positive, then anchor and each negative."""
 
-    def interleaved(columns: list[Integers] | list[Words]) -> list[np.ndarray]:
-        others = np.stack(columns[1:], axis=1).reshape(-1)
-        return [np.repeat(columns[0], per_draw), others]
+    def by_turns(columns: list[Integers] | list[Words]) -> np.ndarray:
+        return np.stack(columns, axis=1).reshape(-1)
 
+    def interleaved(columns: list[Integers] | list[Words]) -> list[np.ndarray]:
+        return [np.repeat(columns[0], per_draw), by_turns(columns[1:])]
+
+    candidates = None
+    if draws.candidates is not None:
+        positives = np.full(len(draws), AT_RANDOM)
+        candidates = [by_turns([positives, *draws.candidates])]
     labels = np.zeros((len(draws), per_draw), dtype=np.int64)
     labels[:, 0] = 1
     return Plan(
@@ -207,24 +229,26 @@ def _pairs(draws: Plan, per_draw: int) -> Plan:
         interleaved(draws.hashes),
         np.repeat(draws.swapped, per_draw),
         labels.reshape(-1),
+        candidates,
     )
 
 
 def joined(parts: Sequence[Plan]) -> Plan:
-    """Return the samples of several plans as one."""
+    """Return the samples of several plans of one run as one."""
     if len(parts) == 1:
         return parts[0]
-    slots = range(len(parts[0].chunks))
+
+    def columns(of: list[list[Integers]] | list[list[Words]]) -> list[np.ndarray]:
+        return [np.concatenate(column) for column in zip(*of, strict=True)]
+
+    labels = [p.labels for p in parts if p.labels is not None]
+    candidates = [p.candidates for p in parts if p.candidates is not None]
     return Plan(
         np.concatenate([p.positions for p in parts]),
         np.concatenate([p.streams for p in parts]),
-        [np.concatenate([p.chunks[s] for p in parts]) for s in slots],
-        [np.concatenate([p.hashes[s] for p in parts]) for s in slots],
+        columns([p.chunks for p in parts]),
+        columns([p.hashes for p in parts]),
         np.concatenate([p.swapped for p in parts]),
-        _joined_labels([p.labels for p in parts]),
+        np.concatenate(labels) if labels else None,
+        columns(candidates) if candidates else None,
     )
-
-
-def _joined_labels(parts: list[Integers | None]) -> Integers | None:
-    labels = [part for part in parts if part is not None]
-    return np.concatenate(labels) if labels else None

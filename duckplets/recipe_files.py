@@ -8,6 +8,7 @@ A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields o
     positive = { role = "context" }
     negative = { role = "context", where = "meta['lang'] = 'en'" }
     strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }  # or "other_record"
+    by = { bm25 = { top_k = 16 } }               # or "bm25", or "random"
     weight = 0.7
 
     [[text]]
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from duckplets.errors import RecipeError, nearest
+from duckplets.knobs import Bm25, bm25_from
 from duckplets.recipes import (
     ARGUMENTS,
     Selector,
@@ -73,6 +75,8 @@ def to_dict(recipe: TripletRecipe | TextRecipe) -> dict[str, Any]:
             plain[field.name] = _selector_to_dict(value)
         elif isinstance(value, SqlStrategy):
             plain[field.name] = {"sql": value.condition}
+        elif isinstance(value, Bm25):
+            plain[field.name] = {"bm25": value.to_dict()}
         elif value is not None:
             plain[field.name] = list(value) if isinstance(value, tuple) else value
     return plain
@@ -110,6 +114,12 @@ def _from_plain(key: str, value: Any) -> Any:
     if key == "strategy" and isinstance(value, Mapping):
         _check_keys("table", value, ["sql"])
         return SqlStrategy(value.get("sql", ""))
+    if key == "by" and isinstance(value, Mapping):
+        _check_keys("table", value, ["bm25"])
+        settings = value.get("bm25")
+        if not isinstance(settings, Mapping):
+            raise RecipeError(f"write {{ bm25 = {{ top_k = 16 }} }} or 'bm25', not {value!r}")
+        return bm25_from(settings)
     return value
 
 

@@ -14,8 +14,10 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from duckplets.conditions import pair_condition, where_condition
 from duckplets.errors import RecipeError, nearest
+from duckplets.knobs import Bm25
 
 __all__ = [
+    "By",
     "Per",
     "Role",
     "Selector",
@@ -39,6 +41,7 @@ Role = Literal["anchor", "context"]
 SelectorKind = Literal["role", "position", "any_section", "near_date"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch"]
 Per = Literal["record", "chunk"]
+By: TypeAlias = Literal["random", "bm25"] | Bm25
 
 ARGUMENTS = {"role": "role", "position": "index", "near_date": "days"}
 _LONGEST_NAME = 200
@@ -137,7 +140,8 @@ class TripletRecipe:
         negative: Sections that may be negatives, before the strategy.
         strategy: Which of them are legal: ``other_record``, ``other_date``,
             ``question_answer_mismatch``, or ``sql(condition)``.
-        by: How one of the legal ones is chosen: ``random``.
+        by: How one of the legal ones is chosen: ``random``; ``bm25``, from those that were mined
+            for this recipe, with whatever settings; or ``bm25(...)``, from those mined so.
         weight: Share among the recipes of a source, relative; 0 means never.
         instruction: Carried to each sample unchanged.
         allow_same_anchor_positive: Whether the positive may have the anchor's very text.
@@ -151,7 +155,7 @@ class TripletRecipe:
     negative: Selector
     _: KW_ONLY
     strategy: Strategy = "other_record"
-    by: str = "random"
+    by: By = "random"
     weight: float = 1.0
     instruction: str | None = None
     allow_same_anchor_positive: bool = False
@@ -164,11 +168,21 @@ class TripletRecipe:
             _check_selector(f"{what}: {slot}", getattr(self, slot), near=slot != "anchor")
         if not isinstance(self.strategy, SqlStrategy):
             check_choice(f"{what}: strategy", self.strategy, get_args(StrategyName))
-        if self.by != "random":
-            raise RecipeError(f"{what}: by={self.by!r} does not exist yet; only 'random' does")
+        if not isinstance(self.by, Bm25):
+            check_choice(f"{what}: by", self.by, ("random", "bm25"))
+        if self.mined and self.negative.kind == "near_date":
+            raise RecipeError(
+                f"{what}: a near_date negative is the one record its date names, so there is "
+                f"nothing to rank; leave by at 'random'"
+            )
         same = self.allow_same_anchor_positive
         if not isinstance(same, bool):
             raise RecipeError(f"{what}: allow_same_anchor_positive must be a bool, not {same!r}")
+
+    @property
+    def mined(self) -> bool:
+        """Whether negatives are drawn from those that were mined for it."""
+        return self.by != "random"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ A saved run keeps them, so that resuming resolves nothing anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from duckplets import state
@@ -45,6 +45,8 @@ class RunSettings:
         records: Fingerprint of the records of that version.
         splits: Settings of the splits.
         chunking: Fingerprint of the chunks.
+        candidates: By source and recipe the mining it draws from: ``mining``, its number, and
+            ``digest``. Only of recipes whose negatives are mined.
     """
 
     kind: Kind
@@ -71,6 +73,7 @@ class RunSettings:
     records: list[int]
     splits: dict[str, Any]
     chunking: dict[str, Any]
+    candidates: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
 
     def fingerprint(self) -> state.Fingerprint:
         """Return what must agree for a position to mean the same sample.
@@ -86,6 +89,13 @@ class RunSettings:
         found["order_version"] = ORDER_VERSION
         for name in ("recipes", "mixture", "records", "splits", "chunking"):
             found[name] = state.digest(getattr(self, name))
+        if self.candidates:
+            found["candidates"] = state.digest(
+                {
+                    source: {recipe: named["digest"] for recipe, named in recipes.items()}
+                    for source, recipes in self.candidates.items()
+                }
+            )
         return found
 
     @property

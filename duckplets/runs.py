@@ -16,7 +16,6 @@ from typing import Any, get_args
 from duckplets import recipe_store, records, splits, state
 from duckplets.arguments import integer
 from duckplets.chunks import fingerprint as chunking_of
-from duckplets.compile import compile_pool
 from duckplets.database import Database
 from duckplets.draw import Stream
 from duckplets.errors import (
@@ -30,13 +29,13 @@ from duckplets.fetch import ChunkIndex, Fetcher, checked_columns
 from duckplets.mixture import Mixture, mixture_of
 from duckplets.order import ORDER_VERSION
 from duckplets.plan import Planner, samples_per_draw
-from duckplets.pools import PoolReader
 from duckplets.portions import batch_size_of
 from duckplets.reader import Reader
-from duckplets.recipe_files import from_dict, to_dict
+from duckplets.recipe_files import to_dict
 from duckplets.run_settings import Kind, Remainder, RunSettings
 from duckplets.sampler import Sampler
 from duckplets.schedule import Events, Schedule
+from duckplets.streams import open_streams, pin
 
 Recipe = recipe_store.Recipe
 
@@ -51,6 +50,7 @@ def open_run(
     long_sections: bool,
     state_path: Path,
     arguments: Mapping[str, Any],
+    allow_stale: bool = False,
 ) -> Sampler:
     """Open a new run at its first position; see ``Corpus.sampler``."""
     arguments = _checked(kind, arguments)
@@ -95,7 +95,9 @@ def open_run(
         splits=asdict(split_settings),
         chunking=chunking,
     )
-    return open_settings(database, settings, state_path)
+    drawn = _schedule(settings, None).drawn
+    pins = pin(database, settings, drawn, allow_stale=bool(allow_stale))
+    return open_settings(database, replace(settings, candidates=pins), state_path)
 
 
 def resume_run(
@@ -152,7 +154,7 @@ def open_settings(
     with ThreadPoolExecutor(1) as beside:
         index = beside.submit(ChunkIndex, database.cursor(), settings.chunking)
         schedule = _schedule(settings, events)
-        streams = _streams(database, settings, sorted(schedule.drawn))
+        streams = open_streams(database, settings, sorted(schedule.drawn))
     planner = Planner(
         streams,
         schedule,
@@ -177,7 +179,7 @@ def open_settings(
     reader = Reader(planner, fetcher, portion, end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
-        return _streams(database, settings, [name])
+        return open_streams(database, settings, [name])
 
     return Sampler(settings, reader, state_path, open_source)
 
@@ -191,41 +193,6 @@ def _schedule(settings: RunSettings, events: Events | None) -> Schedule:
         samples_per_draw=samples_per_draw(settings.kind, settings.negatives),
         events=events,
     )
-
-
-def _streams(database: Database, settings: RunSettings, sources: Sequence[str]) -> list[Stream]:
-    """Read the pools of all recipes that can be drawn of some sources."""
-    compiled = []
-    for source in sources:
-        recipes = [from_dict(d) for d in settings.recipes[source]]
-        recipes = [recipe for recipe in recipes if recipe.weight]
-        if not recipes:
-            raise EmptyPoolError(
-                f"source {source!r} has no recipe to draw by; give one for it, or give the "
-                f"source weight 0 in mixture="
-            )
-        compiled += [
-            compile_pool(
-                recipe,
-                source=source,
-                split=settings.split,
-                version=settings.corpus_version,
-                negatives=settings.negatives,
-            )
-            for recipe in recipes
-        ]
-    streams = []
-    with PoolReader(database, compiled) as reader:
-        for pool in compiled:
-            source = pool.parameters["source"]
-            try:
-                read = reader.read(pool)
-            except EmptyPoolError:
-                if pool.recipe.name in settings.optional.get(source, []):
-                    continue
-                raise
-            streams.append(Stream(source, read, settings.seed, settings.negatives))
-    return streams
 
 
 def _settings(saved: state.Run) -> RunSettings:

@@ -265,7 +265,8 @@ class Sampler(Views):
         try:
             saved = dict(state_dict["fingerprint"])
             events = {int(step): weights for step, weights in state_dict.get("events", [])}
-            counts = {n: (int(a), int(b)) for n, (a, b) in state_dict.get("counts", {}).items()}
+            found = state_dict.get("counts", {}).items()
+            counts = {n: [int(a), int(b), *map(int, c[:1])] for n, (a, b, *c) in found}
         except (TypeError, ValueError, AttributeError) as error:
             raise StateMismatchError(
                 f"this sampler's state is damaged: {error}; give what state_dict() returned"

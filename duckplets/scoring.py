@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from duckplets.bm25 import Found, Queries, search
 from duckplets.errors import QueryError
 from duckplets.impacts import Shard
+from duckplets.kernel import Found, Queries, search
 from duckplets.knobs import Bm25, bm25_from
 from duckplets.lists import Lists
 

@@ -34,7 +34,8 @@ class Cursor:
         position: First position not yet taken.
         step: First step not yet taken.
         epoch: Nominal epoch of the position.
-        counts: [samples, tokens] taken of each source since the start of the run.
+        counts: [samples, tokens] taken of each source since the start of the run, and fallbacks
+            if there were any.
     """
 
     run: str

@@ -6,11 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets import recipe_store, records, splits, state
+from duckplets import minings, recipe_store, records, splits, state
 from duckplets.chunks import fingerprint as chunking_of
 from duckplets.compile import CompiledPool, compile_pool
 from duckplets.database import Database
 from duckplets.pools import PoolReader
+from duckplets.recipes import TripletRecipe
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +29,7 @@ def status(database: Database, state_path: Path) -> dict[str, Any]:
         "records": database.table("status/splits").to_pylist(),
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database) if current else [],
+        "mining": _mining(database) if current else [],
         "state": str(state_path),
         "runs": state.cursors(state_path),
     }
@@ -59,7 +61,13 @@ def _pools(database: Database) -> list[dict[str, Any]]:
             database, None, kind="triplets", split=split, version=version, max_tokens=max_tokens
         )
         compiled = [
-            compile_pool(recipe, source=of_source.source, split=split, version=version)
+            compile_pool(
+                recipe,
+                source=of_source.source,
+                split=split,
+                version=version,
+                mining=minings.key_of(database, recipe, source=of_source.source, split=split),
+            )
             for of_source in resolved
             for recipe in of_source.recipes
         ]
@@ -76,3 +84,40 @@ def _counted(database: Database, compiled: list[CompiledPool]) -> list[dict[str,
             found = {"anchors": counts.pop(None, 0), "left_out": counts}
             rows.append(where | {"recipe": pool.recipe.name} | found)
     return rows
+
+
+def _mining(database: Database) -> list[dict[str, Any]]:
+    """Tell what was mined or given, what of it is stale, and what stored recipes still lack."""
+    version = records.current_version(database)
+    by_name = {
+        recipe.name: recipe
+        for recipe in recipe_store.stored(database)
+        if isinstance(recipe, TripletRecipe)
+    }
+    found = minings.found(database)
+    rows = [_mined(database, mining, by_name.get(mining.recipe), version) for mining in found]
+    there = {(mining.recipe, mining.source, mining.split) for mining in found}
+    for source in database.table("status/sources")["name"].to_pylist():
+        for recipe in by_name.values():
+            if recipe.mined and source in (recipe.sources or (source,)):
+                rows += [
+                    {"recipe": recipe.name, "source": source, "split": split, "method": None}
+                    | {"anchors": 0, "negatives": 0, "stale": "not mined yet"}
+                    for split in splits.SPLITS
+                    if (recipe.name, source, split) not in there
+                ]
+    return sorted(rows, key=lambda row: (row["recipe"], row["source"], row["split"]))
+
+
+def _mined(
+    database: Database, mining: minings.Mining, recipe: TripletRecipe | None, version: int
+) -> dict[str, Any]:
+    where = {"recipe": mining.recipe, "source": mining.source, "split": mining.split}
+    reason = minings.stale(database, mining, recipe, version=version)
+    counts = database.run("status/mined", {"mining": mining.key})[0]
+    return where | {
+        "method": mining.method,
+        "anchors": counts[0],
+        "negatives": counts[1],
+        "stale": reason or None,
+    }

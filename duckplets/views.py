@@ -81,15 +81,20 @@ class Views:
         """Return what was taken of every source since the start of the run, by all ranks.
 
         ``data/NAME/samples``, ``data/NAME/tokens`` of all their texts, and ``data/NAME/epochs``:
-        samples to the number of its anchors.
+        samples to the number of its anchors. Where negatives are mined, ``data/NAME/fallbacks``:
+        those that were drawn at random for want of mined ones.
         """
         counts = self._reader.counters.counts()
+        streams = self._planner.streams
+        mined = {stream.source for stream in streams if stream.pool.candidates is not None}
         found: dict[str, float] = {}
         for name in sorted(self._planner.schedule.drawn):
-            samples, tokens = counts.get(name, (0, 0))
+            samples, tokens, fallbacks = [*counts.get(name, ()), 0, 0, 0][:3]
             found[f"data/{name}/samples"] = samples
             found[f"data/{name}/tokens"] = tokens
             found[f"data/{name}/epochs"] = samples / self._planner.length_of(name)
+            if name in mined:
+                found[f"data/{name}/fallbacks"] = fallbacks
         return found
 
     def loss_by_source(self, batch: Batch, losses: Any) -> dict[str, float]:

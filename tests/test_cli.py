@@ -538,7 +538,8 @@ def examples() -> list[str]:
 def test_examples_of_the_help_texts_run() -> None:
     with toy_corpus("toy.duckdb", 200) as corpus:
         table = corpus.sql("SELECT text AS body, record_id AS url FROM section_texts")
-    Path("faq.csv").write_text("question,answer\n" + "".join(f"q{i},a{i}\n" for i in range(50)))
+    rows = "".join(f"question {i},the answer to question {i}\n" for i in range(50))
+    Path("faq.csv").write_text("question,answer\n" + rows)
     Path("news").mkdir()
     days = pa.array(["2024-01-01"] * table.num_rows)
     pq.write_table(table.append_column("day", days), "news/1.parquet")

@@ -49,6 +49,15 @@ RECIPES: dict[str, dp.TripletRecipe | dp.TextRecipe] = {
         dp.any_section(where="heading like '%;--%' or length(text) > 10"),
         CONTEXT,
     ),
+    "mined": dp.TripletRecipe("mined", ANCHOR, CONTEXT, CONTEXT, by="bm25"),
+    "mined_comparison": dp.TripletRecipe(
+        "mined_comparison",
+        ANCHOR,
+        dp.near_date(3),
+        CONTEXT,
+        by=dp.bm25(top_k=3),
+        strategy=dp.sql("negative.date > anchor.date"),
+    ),
     "texts": dp.TextRecipe("texts", dp.any_section(where="kind = 'window'"), per="chunk"),
 }
 

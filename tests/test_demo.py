@@ -55,7 +55,9 @@ def test_the_walk_resumes_with_the_batch_of_the_unbroken_run(tmp_path: Path) -> 
     assert found.resumed.step == found.unbroken.step == 1
     assert found.reports["topics"].added == len(topics())
     assert found.reports["docstrings"].added == len(docstrings())
-    stages = ["ingest", "ingest", "split", "sample", "save", "resume"]
+    stages = ["ingest", "ingest", "split", "mine", "sample", "save", "resume"]
+    assert found.mined.candidates > 10_000
+    assert "bm25" in found.batch["negative_by"]
     assert [line.partition(":")[0] for line in told] == stages
     with Corpus(tmp_path / "demo.duckdb", read_only=True) as corpus:
         assert corpus.sources()["name"].to_pylist() == ["docstrings", "topics"]

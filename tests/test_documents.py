@@ -18,7 +18,7 @@ import duckplets as dp
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-WITH_TORCH = {"distributed", "finetune"}  # tests/adapters runs these
+WITH_TORCH = {"distributed", "finetune", "rerank"}  # tests/adapters runs these
 EXAMPLES = sorted({file.stem for file in ROOT.glob("examples/*.py")} - WITH_TORCH)
 WORDNET = ROOT.parent / "shared" / "corpora" / "wordnet.parquet"
 

@@ -94,6 +94,7 @@ LAYERS = [
 ]
 TOP = ["cli", "demo", "testing", "torch"]  # and the package itself
 PURE = [
+    *("filling", "impacts", "kernel", "knobs", "lists", "selection", "terms"),
     *("arguments", "chunking", "compile", "condition_rules", "conditions"),
     *("ejection", "fills"),
     *("mixture", "mixture_files", "order", "portions", "ramp", "recipes", "schedule", "weights"),

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckplets.errors import RecipeError
+from duckplets.knobs import Bm25
 from duckplets.recipe_files import from_dict, load_recipes, to_dict
 from duckplets.recipes import (
     Selector,
@@ -93,7 +94,12 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "near text": (lambda: TextRecipe("a", near_date(1)), "selector: near_date"),
     "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
     "strategy type": (lambda: triplet(strategy=None), "strategy must be one of"),
-    "bm25": (lambda: triplet(by="bm25"), "by='bm25' does not exist yet; only 'random' does"),
+    "by": (lambda: triplet(by="bm52"), "by must be one of 'random', 'bm25'.*did you mean 'bm25'"),
+    "by type": (lambda: triplet(by=None), "by must be one of"),  # type: ignore[arg-type]
+    "mined near": (
+        lambda: triplet(negative=near_date(1), by="bm25"),
+        "near_date negative is the one record",
+    ),
     "weight below": (lambda: triplet(weight=-0.1), "'pairs': weight.*-0.1"),
     "weight nan": (lambda: triplet(weight=float("nan")), "weight.*nan"),
     "weight inf": (lambda: triplet(weight=float("inf")), "weight.*inf"),
@@ -191,11 +197,15 @@ COMMON: dict[str, Any] = {
     "sources": st.none() | st.lists(NAME, min_size=1, unique=True).map(tuple),
 }
 STRATEGIES = ["other_record", "other_date", "question_answer_mismatch", sql("anchor.date is null")]
-RECIPE = st.builds(TextRecipe, NAME, SECTION, **COMMON) | st.builds(
-    TripletRecipe, NAME, SECTION, SLOT, SLOT,
-    strategy=st.sampled_from(STRATEGIES),
-    allow_same_anchor_positive=st.booleans(), **COMMON,
-)  # fmt: skip
+BY = st.sampled_from(["bm25", Bm25(), Bm25(top_k=3, min_score=0.25, rotation=2, when_short="keep")])
+TRIPLET: dict[str, Any] = {
+    "strategy": st.sampled_from(STRATEGIES), "allow_same_anchor_positive": st.booleans(), **COMMON
+}  # fmt: skip
+RECIPE = st.one_of(
+    st.builds(TextRecipe, NAME, SECTION, **COMMON),
+    st.builds(TripletRecipe, NAME, SECTION, SLOT, SLOT, **TRIPLET),
+    st.builds(TripletRecipe, NAME, SECTION, SLOT, SECTION, by=BY, **TRIPLET),
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -204,6 +214,22 @@ def test_a_recipe_survives_json(recipe: TripletRecipe | TextRecipe) -> None:
     plain = json.loads(json.dumps(to_dict(recipe)))
     assert plain == to_dict(recipe)
     assert from_dict(plain) == recipe
+
+
+@pytest.mark.parametrize(
+    ("by", "written", "mined"),
+    [
+        ("random", "random", False),
+        ("bm25", "bm25", True),
+        (Bm25(), {"bm25": {}}, True),
+        (Bm25(top_k=16, sampling="top"), {"bm25": {"top_k": 16, "sampling": "top"}}, True),
+    ],
+)
+def test_how_a_negative_is_chosen_is_a_word_or_a_table(by: Any, written: Any, mined: bool) -> None:
+    recipe = triplet(by=by)
+    assert to_dict(recipe)["by"] == written
+    assert recipe.mined is mined
+    assert hash(recipe) == hash(from_dict(to_dict(recipe)))
 
 
 def test_the_dict_of_a_recipe_reads_like_a_file() -> None:
@@ -274,6 +300,13 @@ GOOD = to_dict(triplet("good"))
         ({"strategy": {}}, "strategy: "),
         ({"strategy": {"sql": "anchor.x = 1"}}, "'good': strategy: .*unknown column anchor.x"),
         ({"strategy": "sql"}, "strategy must be one of"),
+        ({"by": "bm52"}, "'good': by must be.*did you mean 'bm25'"),
+        ({"by": {"bm52": {}}}, "'good': by: .*unknown key 'bm52'.*'bm25'"),
+        ({"by": {}}, "'good': by: write"),
+        ({"by": {"bm25": True}}, "'good': by: write"),
+        ({"by": {"bm25": {"top": 3}}}, "'good': by: bm25: no setting 'top'.*'top_k'"),
+        ({"by": {"bm25": {"top_k": 0}}}, "'good': by: bm25: top_k"),
+        ({"by": "bm25", "negative": "near_date:1"}, "'good': a near_date negative"),
         ({"weight": "1"}, "'good': weight"),
         ({"weight": float("nan")}, "'good': weight"),
         ({"sources": "faq"}, "'good': sources"),
@@ -307,6 +340,7 @@ anchor = "role:anchor"
 positive = { role = "context" }
 negative = { role = "context", where = "meta['lang'] = 'en'" }
 strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }
+by = { bm25 = { top_k = 16, relative_margin = 0.05 } }
 weight = 0.7
 
 [[triplet]]
@@ -327,6 +361,7 @@ READ: list[TripletRecipe | TextRecipe] = [
         "title_body",
         negative=role("context", where="meta['lang'] = 'en'"),
         strategy=sql("negative.meta['topic'] = anchor.meta['topic']"),
+        by=Bm25(top_k=16, relative_margin=0.05),
         weight=0.7,
     ),
     TripletRecipe(

@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from duckplets.cli import audit, demo, export, ingest, look, mine, recipes, sample, shape, state
+from duckplets.cli import (
+    audit,
+    demo,
+    export,
+    ingest,
+    look,
+    mine,
+    recipes,
+    sample,
+    search,
+    shape,
+    state,
+)
 from duckplets.cli.app import add, new_app, run, start
 
 __all__ = ["app", "main"]
@@ -18,7 +30,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "ingest": ingest.ingest,
     "split": shape.split,
     "chunk": shape.chunk,
+    "index": search.index,
     "mine": mine.mine,
+    "search": search.search,
     "export": export.export,
     "sql": recipes.sql,
     "pool": recipes.pool,

@@ -23,7 +23,7 @@ def demo(
         Path | None, typer.Option(metavar="FILE", help="Keep the corpus, in a new file.")
     ] = None,
 ) -> None:
-    """Do the main job on text that every Python ships: ingest, split, sample, save, resume.
+    """Do the main job on text that every Python ships: ingest, split, mine, sample, save, resume.
 
     The corpus is made in a temporary folder, unless it is to be kept.
 
@@ -57,6 +57,9 @@ def _show_triplets(batch: Batch) -> None:
         print(f"\ntriplet {i + 1}, source {row['source']}, recipe {row['recipe']}")
         for slot in ("anchor", "positive", "negative"):
             print(f"  {slot:<9} {_shortened(row[slot])}")
+        score = row["negative_score"]
+        how = f"{row['negative_by']}, score {score:.2f}" if score else row["negative_by"]
+        print(f"  chosen by {how}")
     print()
 
 
@@ -69,6 +72,7 @@ def _show_next(corpus: str) -> None:
     print("What to do next:")
     print(f"  duckplets status {corpus}")
     print(f"  duckplets sample {corpus} --batch-size 4")
+    print(f"  duckplets search {corpus} 'sort a list'")
     print(f"  duckplets sql {corpus} anchor_context --source docstrings")
     print("and with text of your own:")
     print("  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer")

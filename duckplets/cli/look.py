@@ -12,7 +12,9 @@ from duckplets.cli.app import CORPUS, JSON, say
 
 
 def status(corpus: CORPUS, json: JSON = False) -> None:
-    """Show what is in a corpus: sources, splits, pools with what they leave out, saved runs.
+    """Show what is in a corpus: sources, splits, pools, mined negatives, saved runs.
+
+    Pools come with what they leave out and why, mined negatives with why they are stale.
 
     Example:
         duckplets status faq.duckdb
@@ -83,6 +85,9 @@ def _show_status(found: dict[str, Any]) -> None:
             if p["anchors"] or p["left_out"]
         )
         tables.show(("source", "split", "recipe", "anchors", "left out"), rows, title="\npools")
+        if found["mining"]:
+            mined = ("recipe", "source", "split", "method", "anchors", "negatives", "stale")
+            tables.show_dicts(mined, found["mining"], title="\nmined negatives")
     if found["runs"]:
         columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
         tables.show_dicts(columns, found["runs"], title="\nsaved runs")

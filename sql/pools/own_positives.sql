@@ -1,6 +1,6 @@
 -- The part of a triplet pool whose positive is the anchor itself.
 WITH positives AS (
-    SELECT record_key, chunk_key, text_hash
+    SELECT record_key, chunk_key, text_hash, positive_columns
     FROM anchors
 )
 SELECT 1

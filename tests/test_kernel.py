@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from duckplets import impacts as impacts_module
-from duckplets.bm25 import Found, Queries, search
 from duckplets.errors import QueryError
 from duckplets.impacts import SCALE, Shard, impacts, shard_of
+from duckplets.kernel import Found, Queries, search
 from duckplets.knobs import Bm25
 from duckplets.lists import Lists, merged
 from duckplets.scoring import ShardFiles, scored

@@ -1,0 +1,189 @@
+"""Exports: mined negatives with their anchors and positives, in the files that trainers read.
+
+    minings ─subject→ Reader ─blocks→ Example ─fit─rows→ JSON lines or Parquet, aside ─→ PATH
+
+Every format is a small module that turns an ``Example`` into rows; ``beir``, an evaluation set,
+needs no mining. Texts are whole sections, uncut. Rows come by source, then by anchor, then by
+rank, so a file's bytes follow from what was mined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from duckplets.arguments import integer
+from duckplets.database import Database
+from duckplets.errors import EmptyPoolError, SamplerError, nearest
+from duckplets.export import beir, flagembedding, sentence_transformers, tevatron
+from duckplets.export.form import Form, Progress
+from duckplets.export.reader import Reader
+from duckplets.export.subject import Subject, mined, pooled
+from duckplets.export.wanted import Tally, Wanted
+from duckplets.export.whole import appearing, check
+from duckplets.recipes import TripletRecipe
+
+__all__ = ["ExportReport", "Format", "Shape", "export"]
+
+Format = Literal["sentence-transformers", "flagembedding", "tevatron", "beir"]
+Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "documents", "passages"]
+
+_FORMS: dict[str, Form] = {
+    "sentence-transformers": sentence_transformers.FORM,
+    "flagembedding": flagembedding.FORM,
+    "tevatron": tevatron.FORM,
+    "beir": beir.FORM,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExportReport:
+    """What an export wrote.
+
+    Attributes:
+        path: The file or the folder.
+        format: Of the files.
+        rows: Rows of the main file; of ``beir`` its judgements.
+        anchors: Anchors in it; of ``beir`` its queries.
+        negatives: Negatives of these anchors, each counted once an anchor; of ``beir`` 0.
+        left_out: How many anchors are not in it, by reason. ``negatives without a score`` counts
+            negatives instead, and the positives of a ``repeated question`` (of ``beir``) are
+            with the first anchor of its text.
+        sources: What it is from, by name.
+        files: Names of the files, within the folder if it is one.
+    """
+
+    path: Path
+    format: str
+    rows: int
+    anchors: int
+    negatives: int
+    left_out: dict[str, int] = field(default_factory=dict)
+    sources: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+
+
+def export(
+    database: Database,
+    path: str | Path,
+    *,
+    format: Format,  # noqa: A002 - it is what users call it
+    recipe: TripletRecipe | str | None = None,
+    source: str | None = None,
+    split: str | None = None,
+    shape: Shape | None = None,
+    negatives: int | None = None,
+    scores: bool = False,
+    overwrite: bool = False,
+    allow_stale: bool = False,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Write the anchors of a mined recipe, with positives and negatives, for a trainer.
+
+    The files appear whole or not at all. An anchor without a negative or a positive is left out
+    and counted.
+
+    Args:
+        database: The corpus.
+        path: ``sentence-transformers`` writes FILE.parquet or FILE.jsonl; ``flagembedding``
+            FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and ``corpus.jsonl``, or
+            FILE.jsonl of ``passages``; ``beir`` a folder with ``corpus.jsonl``,
+            ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
+        format: Whose format.
+        recipe: A recipe or the name of one; by default the one that was mined.
+        source: From this source only; by default from all that the recipe was mined for.
+        split: By default ``train``, of ``beir`` ``test``.
+        shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
+            ``labeled-pair`` or ``labeled-list``. Of ``tevatron``: ``documents`` (the default:
+            ids, with the texts in ``corpus.jsonl``) or ``passages`` (texts in every row).
+        negatives: So many of each anchor at most, the hardest; by default all. Every row of an
+            ``n-tuple`` has exactly so many, by default as many as the fullest anchor (of the
+            source where that has fewest), and anchors with fewer are left out.
+        scores: Write scores. That of every positive is the anchor's ``positive_score``, the
+            lowest of them. Negatives that were drawn at random have no score and are left out,
+            as are anchors whose positive has none.
+        overwrite: Replace what an earlier export wrote there.
+        allow_stale: Export what was mined although records or recipe have changed since.
+        progress: Called with anchors done and their number.
+
+    Raises:
+        SamplerError: An argument is wrong, something is there already, or it cannot be written.
+        RecipeError, SplitError: There is no such recipe, source or split.
+        StateMismatchError: Nothing was mined, or it is stale.
+        EmptyPoolError: No anchor is left.
+    """
+    form = _form(format)
+    wanted = _wanted(format, form, shape=shape, negatives=negatives, scores=scores)
+    place, path = form.places[wanted.shape], Path(path)
+    check(path, place, overwrite=overwrite)
+    if form.mined:
+        split = split or "train"
+        subject = mined(database, recipe, source=source, split=split, stale=allow_stale)
+    elif allow_stale:
+        raise SamplerError(f"allow_stale: format={format!r} is of records, not of what was mined")
+    else:
+        subject = pooled(database, recipe, source=source, split=split or "test")
+    wanted = replace(wanted, instruction=subject.recipe.instruction)
+    with appearing(path, place, overwrite=overwrite) as aside:
+        with Reader(database, subject) as reader:
+            tally = form.write(reader, wanted, aside, progress)
+        if not tally.rows:
+            raise _nothing(subject, tally)
+        files = _names(aside) if place.files else [path.name]
+    return ExportReport(
+        path=path,
+        format=format,
+        rows=tally.rows,
+        anchors=tally.anchors,
+        negatives=tally.negatives,
+        left_out=_counts(tally),
+        sources=subject.sources,
+        files=files,
+    )
+
+
+def _form(name: str) -> Form:
+    if name not in _FORMS:
+        hint = nearest(str(name), _FORMS)
+        raise SamplerError(f"format={name!r}{hint}: give one of {', '.join(_FORMS)}")
+    return _FORMS[name]
+
+
+def _wanted(
+    name: str, form: Form, *, shape: str | None, negatives: int | None, scores: bool
+) -> Wanted:
+    """Return what the arguments ask of a format, if it can be had."""
+    shapes = list(form.places)
+    chosen = shapes[0] if shape is None else shape
+    if chosen not in shapes or shape == "":
+        if shapes == [""]:
+            raise SamplerError(f"shape={shape!r}: format={name!r} has no choice; leave it out")
+        hint = nearest(str(shape), shapes)
+        raise SamplerError(f"shape={shape!r}{hint}: format={name!r} has {', '.join(shapes)}")
+    if negatives is not None:
+        if not form.mined:
+            raise SamplerError(f"negatives={negatives!r}: format={name!r} has none; leave it out")
+        negatives = integer("negatives", negatives, 1)
+    if scores and chosen not in form.scored:
+        others = f"; shape={form.scored[0]!r} has" if form.scored else ""
+        shaped = f", shape={chosen!r}" if chosen else ""
+        raise SamplerError(f"scores: format={name!r}{shaped} has no place for them{others}")
+    return Wanted(shape=chosen, negatives=negatives, scores=bool(scores))
+
+
+def _nothing(subject: Subject, tally: Tally) -> EmptyPoolError:
+    counts = ", ".join(f"{n} {reason}" for reason, n in _counts(tally).items())
+    return EmptyPoolError(
+        f"recipe {subject.recipe.name!r}, split {subject.split!r}: nothing to write: "
+        f"{counts or 'there is no anchor'}"
+    )
+
+
+def _counts(tally: Tally) -> dict[str, int]:
+    return {reason: n for reason, n in sorted(tally.left_out.items()) if n}
+
+
+def _names(folder: Path) -> list[str]:
+    found = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    return sorted(found)

@@ -1,0 +1,2 @@
+-- Forget the candidates of one source and split.
+DROP TABLE IF EXISTS given_ranked

@@ -1,0 +1,2 @@
+-- Forget all given scores.
+DROP TABLE IF EXISTS given_scores

@@ -1,0 +1,9 @@
+-- Which sources and splits the anchors of given scores are of; NULL for anchors that are not there.
+-- Rows: by source and split.
+SELECT sources.name AS source, splits.split, count(*) AS given
+FROM given_scores
+LEFT JOIN records ON records.record_key = given_scores.anchor_record
+LEFT JOIN sources ON sources.source_id = records.source_id
+LEFT JOIN splits ON splits.record_key = records.record_key
+GROUP BY sources.name, splits.split
+ORDER BY sources.name, splits.split

@@ -1,0 +1,4 @@
+-- Delete what an index is.
+-- Parameters: $index.
+DELETE FROM text_indexes
+WHERE index_key = $index

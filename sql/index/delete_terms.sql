@@ -1,0 +1,4 @@
+-- Delete the terms of an index.
+-- Parameters: $index.
+DELETE FROM index_terms
+WHERE index_key = $index

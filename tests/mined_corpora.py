@@ -1,0 +1,333 @@
+"""Corpora full of what guards are for, candidates written by hand, and the guards in Python."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import unicodedata
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import duckplets as dp
+from duckplets.knobs import Bm25
+from duckplets.minings import content_of, definition_of
+
+ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A window with what guards look at."""
+
+    key: int
+    section: int
+    record: int
+    record_id: str
+    source: str
+    split: str
+    role: str
+    position: int
+    group: str | None
+    topic: str
+    text: str
+    normal: str
+
+
+def guarded_corpus(path: Path, count: int, seed: int, *, sources: int = 2) -> dp.Corpus:
+    """Records in groups, with titles and bodies that differ in case, accents and space only."""
+    draw = random.Random(seed)
+    corpus = dp.Corpus(path)
+    for n in range(sources):
+        records = [_record(draw, i) for i in range(count)]
+        source = dp.MemorySource(
+            records, id="id", anchor="title", positive="body", context="notes", group="g",
+            meta=["topic"],
+        )  # fmt: skip
+        corpus.ingest(source, name=f"s{n}", progress=False)
+    corpus.split(0.6, 0.2, 0.2, seed=seed)
+    corpus.chunk(dp.Chunking(max_tokens=9, overlap=(2,), summary_tokens=4))
+    return corpus
+
+
+def _record(draw: random.Random, i: int) -> dict[str, Any]:
+    def words(most: int) -> str:
+        return " ".join(draw.choices(WORDS, k=draw.randint(1, most)))
+
+    def written(text: str) -> str:
+        return draw.choice(
+            [text, text.upper(), text.replace("e", "é"), text.replace("e", "e\u0301"),
+             f"  {text} ", text.replace(" ", " \n ")]
+        )  # fmt: skip
+
+    title = written(f"title {i // 3}") if draw.random() < 0.5 else f"title {i} {words(3)}"
+    body = written(f"the body {draw.randint(0, 3)}") if draw.random() < 0.4 else words(24)
+    return {
+        "id": f"r{i}",
+        "title": title,
+        "body": body,
+        "notes": [body.lower() if draw.random() < 0.2 else words(6)],
+        "g": f"g{draw.randint(0, 4)}" if draw.random() < 0.4 else None,
+        "topic": draw.choice(["news", "law"]),
+    }
+
+
+def pieces_of(corpus: dp.Corpus) -> list[Piece]:
+    """Every window of the newest version."""
+    rows = corpus.sql(
+        """
+        SELECT c.chunk_key, c.section_key, c.record_key, r.record_id, r.source, r.split, s.role,
+            s.position, r.group_key, r.meta['topic'] AS topic,
+            substring(s.text, c.start + 1, c.length), s.text AS whole
+        FROM chunks c JOIN sections s USING (section_key)
+        JOIN live_records r ON r.record_key = c.record_key
+        ORDER BY c.chunk_key
+        """
+    )
+    return [
+        Piece(*list(row.values())[:-1], normal=normalised(row["whole"])) for row in rows.to_pylist()
+    ]
+
+
+def normalised(text: str) -> str:
+    """A text without case, accents and what kind of white space there is."""
+    plain = re.sub(r"\s+", " ", text).strip(" ")
+    bare = [c for c in unicodedata.normalize("NFD", plain) if not unicodedata.combining(c)]
+    return "".join(bare).lower()
+
+
+Matches = Callable[[Piece], bool]
+
+
+@dataclass
+class Rules:
+    """Who may be a negative of whom, over the windows of one source and split."""
+
+    pieces: list[Piece]
+    is_anchor: Matches
+    is_positive: Matches
+    is_negative: Matches
+    strategy: Callable[[Piece, Piece], bool] = lambda a, n: True
+    texts: dict[str, set[str]] = field(init=False)
+    known: dict[str, set[str]] = field(init=False)
+    members: dict[int, list[Piece]] = field(init=False)
+    own: dict[int, tuple[set[str], set[str]]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.texts, self.known = defaultdict(set), defaultdict(set)
+        self.members = defaultdict(list)
+        for p in self.pieces:
+            self.members[p.record].append(p)
+            if self.is_negative(p):
+                self.texts[p.text].add(p.normal)
+        for a in self.pieces:
+            if self.is_anchor(a):
+                positives = [p for p in self.members[a.record] if self.is_positive(p)]
+                self.known[a.normal] |= {p.normal for p in positives}
+
+    def may(self, a: Piece, n: Piece) -> bool:
+        """Whether a window is a legal negative of an anchor window."""
+        texts, normals = self._own(a)
+        return (
+            self.is_negative(n)
+            and n.record != a.record
+            and (a.group is None or a.group != n.group)
+            and self.strategy(a, n)
+            and n.text not in texts
+            and normals.isdisjoint(self.texts[n.text])
+        )
+
+    def _own(self, a: Piece) -> tuple[set[str], set[str]]:
+        if a.key not in self.own:
+            own = [w for w in self.members[a.record] if self.is_anchor(w) or self.is_positive(w)]
+            normals = {w.normal for w in own} | self.known[a.normal]
+            self.own[a.key] = {w.text for w in own}, normals
+        return self.own[a.key]
+
+    def legal_texts(self, a: Piece) -> int:
+        """How many different texts an anchor window's negative can have."""
+        return len({n.text for n in self.pieces if self.may(a, n)})
+
+    def paired(self) -> list[Piece]:
+        """The anchor windows that have a positive of another text."""
+        return [
+            a
+            for a in self.pieces
+            if self.is_anchor(a)
+            and any(self.is_positive(p) and p.text != a.text for p in self.members[a.record])
+        ]
+
+    def pool(self, negatives: int, dropped: Iterable[int] = ()) -> dict[int, list[Piece]]:
+        """The anchor windows a sample exists for, by record."""
+        gone = set(dropped)
+        found: dict[int, list[Piece]] = defaultdict(list)
+        for a in self.paired():
+            if a.section not in gone and self.legal_texts(a) >= negatives:
+                found[a.record].append(a)
+        return dict(found)
+
+
+def rules_of(corpus: dp.Corpus, case: dict[str, Any], source: str, split: str) -> Rules:
+    """The rules of one of ``CASES``."""
+    pieces = [p for p in pieces_of(corpus) if (p.source, p.split) == (source, split)]
+    return Rules(pieces, **case["plain"])
+
+
+def _is(role: str) -> Matches:
+    return lambda p: p.role == role
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {
+        "recipe": dict(anchor=ANCHOR, positive=CONTEXT, negative=CONTEXT),
+        "plain": dict(
+            is_anchor=_is("anchor"), is_positive=_is("context"), is_negative=_is("context")
+        ),
+    },
+    "any": {
+        "recipe": dict(anchor=ANY, positive=CONTEXT, negative=ANY),
+        "plain": dict(
+            is_anchor=lambda p: True, is_positive=_is("context"), is_negative=lambda p: True
+        ),
+    },
+    "question": {
+        "recipe": dict(
+            anchor=ANCHOR, positive=CONTEXT, negative=CONTEXT, strategy="question_answer_mismatch"
+        ),
+        "plain": dict(
+            is_anchor=_is("anchor"), is_positive=_is("context"), is_negative=_is("context")
+        ),
+    },
+    "topic": {
+        "recipe": dict(
+            anchor=CONTEXT,
+            positive=ANCHOR,
+            negative=CONTEXT,
+            strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
+        ),
+        "plain": dict(
+            is_anchor=_is("context"),
+            is_positive=_is("anchor"),
+            is_negative=_is("context"),
+            strategy=lambda a, n: a.topic == n.topic,
+        ),
+    },
+    "other topic": {
+        "recipe": dict(
+            anchor=ANCHOR,
+            positive=dp.position(1),
+            negative=CONTEXT,
+            strategy=dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
+        ),
+        "plain": dict(
+            is_anchor=_is("anchor"),
+            is_positive=lambda p: p.position == 1,
+            is_negative=_is("context"),
+            strategy=lambda a, n: a.topic != n.topic,
+        ),
+    },
+}
+
+Rows = dict[int, list[tuple[int, float | None]]]  # anchor section → negative section, score
+
+
+def write_mining(
+    corpus: dp.Corpus,
+    recipe: dp.TripletRecipe,
+    rows: Rows,
+    *,
+    source: str = "s0",
+    split: str = "train",
+    method: str = "bm25",
+    settings: Bm25 | None = None,
+    dropped: Iterable[int] = (),
+) -> int:
+    """Store candidates as a finished mining; returns its number."""
+    database = corpus._database
+    version = corpus.version
+    latest = database.rows("SELECT coalesce(max(mining_key), 0) + 1 FROM minings")[0][0]
+    settings = settings or (recipe.by if isinstance(recipe.by, Bm25) else Bm25())
+    plain = json.dumps({"bm25": settings.to_dict(), "terms": {}})
+    where = {"recipe": recipe.name, "source": source, "split": split}
+    database.rows(
+        "UPDATE minings SET superseded_at = TIMESTAMP '2024-01-02' FROM sources WHERE "
+        "sources.source_id = minings.source_id AND recipe = $recipe AND split = $split "
+        "AND sources.name = $source AND superseded_at IS NULL",
+        where,
+    )
+    database.rows(
+        "INSERT INTO minings SELECT $key, $recipe, source_id, $split, $method, $definition, "
+        "$settings, $content, $version, $anchors, TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-01', "
+        "NULL, $digest, NULL FROM sources WHERE name = $source",
+        where
+        | {
+            "key": latest,
+            "method": method,
+            "definition": json.dumps(definition_of(recipe)),
+            "settings": plain,
+            "content": content_of(database, source, split, version),
+            "version": version,
+            "anchors": len(rows),
+            "digest": f"digest of {latest} {zlib.crc32(repr(rows).encode())}",
+        },
+    )
+    flat = [(a, i + 1, n, s) for a, of in rows.items() for i, (n, s) in enumerate(of)]
+    names = ("anchor_section_key", "rank", "negative_section_key", "score")
+    types = (pa.int64(), pa.int32(), pa.int64(), pa.float64())
+    table = pa.table({n: pa.array([row[i] for row in flat], t) for i, (n, t) in
+                      enumerate(zip(names, types, strict=True))})  # fmt: skip
+    outcomes = {**dict.fromkeys(rows, "full"), **dict.fromkeys(dropped, "dropped")}
+    anchors = pa.table(
+        {
+            "section": pa.array(list(outcomes), pa.int64()),
+            "kept": pa.array([len(rows.get(a, ())) for a in outcomes], pa.int32()),
+            "outcome": pa.array(list(outcomes.values()), pa.string()),
+        }
+    )
+    with database.registered(mined_rows=table, mined_of=anchors):
+        database.rows(f"INSERT INTO mined_negatives SELECT {latest}, * FROM mined_rows")
+        database.rows(
+            f"INSERT INTO mined_anchors SELECT {latest}, section, kept, outcome, 0, NULL, NULL "
+            "FROM mined_of"
+        )
+    return int(latest)
+
+
+def hash_texts(corpus: dp.Corpus, *, share: int = 1) -> None:
+    """Fill ``text_hashes`` as mining does, or for every ``share``-th section only."""
+    corpus._database.run("mining/hash_texts")
+    corpus._database.rows(f"DELETE FROM text_hashes WHERE section_key % {share} <> 0")
+
+
+def some_candidates(
+    rules: Rules, seed: int, *, most: int = 7, careless: Iterable[Piece] = ()
+) -> Rows:
+    """Candidates for most anchor sections: legal sections, and careless ones among them."""
+    draw = random.Random(seed)
+    anchors: dict[int, list[Piece]] = defaultdict(list)
+    for p in rules.pieces:
+        if rules.is_anchor(p):
+            anchors[p.section].append(p)
+    careless = [p.section for p in careless]
+    rows: Rows = {}
+    for number, (section, windows) in enumerate(anchors.items()):
+        if number % 5 == 1:
+            continue
+        legal = {
+            n.section
+            for n in rules.pieces
+            if all(rules.may(a, m) for a in windows for m in rules.pieces if m.section == n.section)
+        }
+        found = draw.sample(sorted(legal), min(len(legal), draw.randint(0, most)))
+        found += draw.sample(careless, min(len(careless), draw.randint(0, 6)))
+        draw.shuffle(found)
+        if found:
+            rows[section] = [(n, 9.0 - i / 7) for i, n in enumerate(dict.fromkeys(found))]
+    return rows

@@ -1,0 +1,225 @@
+"""Who may be a mined negative of whom, and in which order: DuckDB's match_bm25, rules in Python."""
+
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import duckplets as dp
+from duckplets.extension import stemming
+
+ODD = [
+    "日本語 テスト",
+    "हिन्दी भाषा 42",
+    "Ünïcödé straße",
+    "42",
+    "1984 2001",
+    "x",
+    "…",
+    "тест 7 тест",
+]
+WORDS = [
+    *("running", "runs", "ran", "easily", "fox", "foxes", "river", "banks", "bank", "money"),
+    *("the", "of", "and", "a", "to", "one's"),
+]
+
+BOTH = (dp.role("anchor"), dp.role("context"), dp.role("context"))
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section with everything a rule looks at."""
+
+    key: int
+    record: int
+    record_id: str
+    source: str
+    split: str
+    role: str
+    position: int
+    text: str
+    group: str | None
+    date: date | None
+    topic: str
+
+    @property
+    def normal(self) -> str:
+        """The text but for case, accents, composition and white space."""
+        text = unicodedata.normalize("NFC", re.sub(r"\s+", " ", self.text).strip(" "))
+        bare = "".join(
+            c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c)[0] != "M"
+        )
+        return unicodedata.normalize("NFC", bare).lower()
+
+
+def records(count: int, seed: int) -> list[dict[str, Any]]:
+    """Texts of many scripts and lengths, a tenth of them repeated, in groups."""
+    draw = random.Random(seed)
+    rows: list[dict[str, Any]] = []
+    for i in range(count):
+        title = " ".join(draw.choices(WORDS, k=draw.randint(1, 5)))
+        bodies = [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(2)]
+        if draw.random() < 0.3:
+            bodies[0] = draw.choice(ODD)
+        if draw.random() < 0.2:
+            title = draw.choice(ODD)
+        if rows and draw.random() < 0.1:
+            bodies[0] = draw.choice(rows)["body"][0].upper() + "  "
+        if rows and draw.random() < 0.1:
+            title = draw.choice(rows)["title"]
+        rows.append(
+            {
+                "id": f"r{draw.randint(0, 10**6)}-{i}",
+                "title": title,
+                "body": bodies[: draw.randint(1, 2)],
+                "group": draw.choice([None, None, f"g{draw.randint(0, count // 4)}"]),
+                "day": draw.choice([None, date(2024, 1, 1) + timedelta(draw.randint(0, 5))]),
+                "topic": draw.choice(["news", "law", "sport"]),
+            }
+        )
+    return rows
+
+
+def odd_corpus(path: Path, count: int, seed: int, *, sources: int = 1, **options: Any) -> dp.Corpus:
+    """A corpus of such records."""
+    corpus = dp.Corpus(path, **options)
+    for number in range(sources):
+        source = dp.MemorySource(
+            records(count, seed + number),
+            id="id",
+            anchor="title",
+            positive="body",
+            group="group",
+            date="day",
+            meta=["topic"],
+        )
+        corpus.ingest(source, name=f"odd{number}", progress=False)
+    corpus.split(0.7, 0.2, 0.1, seed=seed)
+    return corpus
+
+
+def sections(corpus: dp.Corpus) -> list[Section]:
+    """Every live section."""
+    rows = corpus.sql(
+        """
+        SELECT s.section_key, r.record_key, r.record_id, r.source, r.split, s.role, s.position,
+            s.text, r.group_key, r.date, r.meta['topic']
+        FROM sections s JOIN live_records r USING (record_key) ORDER BY s.section_key
+        """
+    )
+    return [Section(*row.values()) for row in rows.to_pylist()]
+
+
+class MatchBm25:
+    """The extension's own index over some sections, for one query at a time."""
+
+    def __init__(self, documents: list[Section], *, stemmer: str = "porter") -> None:
+        self._database = stemming()
+        self._sections = {section.key: section for section in documents}
+        table = pa.table(
+            {
+                "key": pa.array([s.key for s in documents], pa.int64()),
+                "text": pa.array([s.text for s in documents], pa.string()),
+            }
+        )
+        with self._database.registered(given=table):
+            self._database.rows("CREATE TABLE documents AS FROM given")
+        self._database.rows(
+            f"PRAGMA create_fts_index('documents', 'key', 'text', stemmer='{stemmer}', "
+            r"stopwords='none', ignore='[^\p{L}\p{N}]+')"
+        )
+
+    def scores(self, text: str) -> dict[int, float]:
+        """Return the score of every document that shares a term."""
+        return dict(
+            self._database.rows(
+                "SELECT key, score FROM (SELECT key, fts_main_documents.match_bm25(key, $text) "
+                "AS score FROM documents) WHERE score IS NOT NULL",
+                {"text": text},
+            )
+        )
+
+    def close(self) -> None:
+        self._database.close()
+
+
+Allowed = Callable[[Section, Section], bool]
+
+
+class Oracle:
+    """Which documents each anchor of one source and split may get, with their scores."""
+
+    def __init__(
+        self,
+        everything: list[Section],
+        source: str,
+        split: str,
+        *,
+        allowed: Allowed = lambda anchor, negative: True,
+        negative_role: str = "context",
+    ) -> None:
+        here = [s for s in everything if (s.source, s.split) == (source, split)]
+        self.documents = [s for s in here if s.role == negative_role]
+        self.anchors = [s for s in here if s.role == "anchor"]
+        self.positives = defaultdict(list)
+        for section in here:
+            if section.role == "context":
+                self.positives[section.record].append(section)
+        self.anchors = [
+            a for a in self.anchors if any(p.text != a.text for p in self.positives[a.record])
+        ]
+        asked = defaultdict(set)
+        for anchor in self.anchors:
+            asked[anchor.normal] |= {p.normal for p in self.positives[anchor.record]}
+        self._known = asked
+        self._allowed = allowed
+
+    def legal(self, anchor: Section, negative: Section) -> bool:
+        """Whether one may be the other's negative."""
+        return (
+            negative.record != anchor.record
+            and (anchor.group is None or negative.group != anchor.group)
+            and negative.normal != anchor.normal
+            and negative.normal not in self._known[anchor.normal]
+            and self._allowed(anchor, negative)
+        )
+
+    def check(self, corpus: dp.Corpus, recipe: str, *, top_k: int, sample: int = 10**9) -> int:
+        """Compare what was mined with everything there is; returns the negatives compared."""
+        rows = corpus.sql(
+            "SELECT anchor_section_key, negative_section_key, score FROM negatives "
+            "WHERE recipe = $recipe ORDER BY anchor_section_key, rank",
+            {"recipe": recipe},
+        )
+        mined = defaultdict(list)
+        for anchor, negative, score in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+            mined[anchor].append((negative, score))
+        compared = 0
+        anchors = random.Random(0).sample(self.anchors, min(sample, len(self.anchors)))
+        with closing(MatchBm25(self.documents)) as index:
+            by_key = {s.key: s for s in self.documents}
+            for anchor in anchors:
+                scores = index.scores(anchor.text)
+                ranked = sorted(
+                    (by_key[key] for key in scores if self.legal(anchor, by_key[key])),
+                    key=lambda s: (-round(scores[s.key], 5), s.record_id, s.position),
+                )
+                found = mined[anchor.key]
+                assert len(found) == min(top_k, len(ranked)), anchor
+                for (key, score), best in zip(found, ranked, strict=False):
+                    assert abs(score - scores[key]) < 1e-5
+                    assert abs(scores[key] - scores[best.key]) < 1e-5
+                    if key != best.key:  # else two that differ by less than an impact's rounding
+                        assert scores[key] != scores[best.key]
+                compared += len(found)
+        return compared

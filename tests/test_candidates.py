@@ -1,0 +1,388 @@
+"""Mined negatives as they are drawn: legal, each in its turn, told by method, score and rank."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from mined_corpora import (
+    CASES,
+    Piece,
+    Rows,
+    Rules,
+    guarded_corpus,
+    pieces_of,
+    rules_of,
+    some_candidates,
+    write_mining,
+)
+
+import duckplets as dp
+from duckplets.testing import assert_resumes_everywhere
+
+ONE = {"s1": 0}  # draw from source s0 alone
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, dp.Corpus]]:
+    folder = tmp_path_factory.mktemp("candidates")
+    corpora = {n: guarded_corpus(folder / f"{n}.duckdb", n, n) for n in (24, 60)}
+    yield corpora
+    for corpus in corpora.values():
+        corpus.close()
+
+
+def recipe_of(name: str, by: Any = "bm25", **more: Any) -> dp.TripletRecipe:
+    """One of ``CASES``, under a name of its own for each way to draw."""
+    called = f"{name} {zlib.crc32(repr((by, more)).encode())}"
+    return dp.TripletRecipe(called, **CASES[name]["recipe"], by=by, **more)
+
+
+def slots_of(negatives: int) -> list[str]:
+    return ["negative"] if negatives == 1 else [f"negative_{i + 1}" for i in range(negatives)]
+
+
+def drawn(sampler: dp.Sampler, count: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    while len(rows) < count:
+        rows += next(sampler).to_pylist()
+    return rows[:count]
+
+
+def columns_of(negatives: int) -> list[str]:
+    slots = slots_of(negatives)
+    columns = ["anchor", "anchor_record_id", "anchor_section", "positive", "negative_by", "source"]
+    for slot in slots:
+        columns += [slot, f"{slot}_record_id", f"{slot}_section", f"{slot}_by", f"{slot}_score"]
+        columns += [f"{slot}_rank"]
+    return list(dict.fromkeys(columns))
+
+
+class Windows:
+    """Windows by record id, section and text."""
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        self.by_place: dict[tuple[str, int, str], list[Piece]] = defaultdict(list)
+        for p in pieces:
+            self.by_place[p.record_id, p.position, p.text].append(p)
+
+    def __call__(self, row: dict[str, Any], slot: str) -> list[Piece]:
+        return self.by_place[row[f"{slot}_record_id"], row[f"{slot}_section"], row[slot]]
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("size", "negatives"), [(24, 1), (60, 4)])
+def test_negatives_are_legal_whatever_was_mined(
+    corpora: dict[int, dp.Corpus], name: str, size: int, negatives: int
+) -> None:
+    corpus = corpora[size]
+    rules = rules_of(corpus, CASES[name], "s0", "train")
+    windows = Windows(pieces_of(corpus))
+    for seed, by in enumerate(["bm25", dp.bm25(sampling=["top", "random"][negatives > 1])]):
+        recipe = recipe_of(name, by)
+        # Sections of any record, split and source stand among the candidates.
+        rows = some_candidates(rules, seed, careless=pieces_of(corpus))
+        write_mining(corpus, recipe, rows)
+        sampler = corpus.sampler(
+            recipes=[recipe], mixture=ONE, negatives=negatives, swap=False, seed=seed,
+            columns=columns_of(negatives), batch_size=40,
+        )  # fmt: skip
+        count = 6 * sampler.epoch_length
+        of_section = {rows_of: dict(candidates) for rows_of, candidates in rows.items()}
+        mined = 0
+        for row in drawn(sampler, count):
+            texts = [row["anchor"], row["positive"], *(row[slot] for slot in slots_of(negatives))]
+            assert len(set(texts[2:])) == negatives
+            assert not set(texts[2:]) & set(texts[:2])
+            anchors = [a for a in windows(row, "anchor") if rules.is_anchor(a)]
+            for slot in slots_of(negatives):
+                found = windows(row, slot)
+                assert any(rules.may(a, n) for a in anchors for n in found), row
+                if row[f"{slot}_by"] == "bm25":
+                    mined += 1
+                    candidates = of_section[anchors[0].section]
+                    assert row[f"{slot}_score"] == candidates[found[0].section]
+                    rank = list(candidates).index(found[0].section) + 1
+                    assert row[f"{slot}_rank"] == rank
+                else:
+                    assert row[f"{slot}_by"] == "bm25_fallback"
+                    assert row[f"{slot}_score"] is row[f"{slot}_rank"] is None
+            bys = {row[f"{slot}_by"] for slot in slots_of(negatives)}
+            assert row["negative_by"] == max(bys)
+        assert 0 < mined < count * negatives
+        fallbacks = sampler.metrics()["data/s0/fallbacks"]
+        taken = sampler.metrics()["data/s0/samples"] * negatives
+        assert 0 < fallbacks < taken
+
+
+def visits_to_sections(
+    rows: list[dict[str, Any]], negatives: int
+) -> dict[tuple[str, int], list[list[int | None]]]:
+    """The ranks that came at every visit to an anchor's section."""
+    visits: dict[tuple[str, int], list[list[int | None]]] = defaultdict(list)
+    for row in rows:
+        ranks = [row[f"{slot}_rank"] for slot in slots_of(negatives)]
+        visits[row["anchor_record_id"], row["anchor_section"]].append(ranks)
+    return visits
+
+
+def legal_rows(rules: Rules, seed: int, most: int = 9) -> Rows:
+    """Candidates of different texts that are legal in every window: none gives way."""
+    texts = defaultdict(set)
+    for p in rules.pieces:
+        texts[p.section].add(p.text)
+    rows: Rows = {}
+    for section, candidates in some_candidates(rules, seed, most=most).items():
+        seen: set[str] = set()
+        kept = []
+        for n, score in candidates:
+            if not seen & texts[n]:
+                seen |= texts[n]
+                kept.append((n, score))
+        rows[section] = kept
+    return rows
+
+
+@pytest.mark.parametrize("name", ["plain", "any", "topic"])
+@pytest.mark.parametrize(("negatives", "rotation"), [(1, None), (2, None), (3, 4)])
+def test_rotation_uses_every_candidate_in_its_turn(
+    corpora: dict[int, dp.Corpus], name: str, negatives: int, rotation: int | None
+) -> None:
+    corpus = corpora[60]
+    rules = rules_of(corpus, CASES[name], "s0", "train")
+    recipe = recipe_of(name, dp.bm25(rotation=rotation), weight=negatives)
+    rows = legal_rows(rules, negatives)
+    write_mining(corpus, recipe, rows)
+    sampler = corpus.sampler(
+        recipes=[recipe], mixture=ONE, negatives=negatives, swap=False, batch_size=50,
+        columns=columns_of(negatives),
+    )  # fmt: skip
+    places = {(p.record_id, p.position): p.section for p in rules.pieces}
+    visits = visits_to_sections(drawn(sampler, 20 * sampler.epoch_length), negatives)
+    starts = set()
+    for place, ranks in visits.items():
+        count = min(len(rows.get(places[place], ())), rotation or 99)
+        if count >= negatives:
+            starts.add(ranks[0][0])
+            cycle = -(-count // negatives)
+            for visit in range(len(ranks) - cycle + 1):
+                turn = [rank for of_visit in ranks[visit : visit + cycle] for rank in of_visit]
+                assert set(turn) == set(range(1, count + 1)), (place, visit, turn)
+            for one, other in pairwise(ranks):
+                assert other[0] == (one[0] - 1 + negatives) % count + 1
+        else:
+            assert all(None in of_visit for of_visit in ranks)
+    assert len(starts) > 2, "every section begins with the same one"
+
+
+def test_top_always_takes_the_first_ones(corpora: dict[int, dp.Corpus]) -> None:
+    corpus = corpora[60]
+    rules = rules_of(corpus, CASES["any"], "s0", "train")
+    recipe = recipe_of("any", dp.bm25(sampling="top"))
+    rows = legal_rows(rules, 3)
+    write_mining(corpus, recipe, rows)
+    sampler = corpus.sampler(
+        recipes=[recipe], mixture=ONE, negatives=2, swap=False, columns=columns_of(2)
+    )
+    found = drawn(sampler, 6 * sampler.epoch_length)
+    full = [row for row in found if row["negative_by"] == "bm25"]
+    assert {(row["negative_1_rank"], row["negative_2_rank"]) for row in full} == {(1, 2)}
+    assert len(full) > 100
+
+
+@pytest.mark.parametrize("rotation", [None, 5])
+def test_random_sampling_repeats_nothing_within_a_sample(
+    corpora: dict[int, dp.Corpus], rotation: int | None
+) -> None:
+    corpus = corpora[60]
+    rules = rules_of(corpus, CASES["plain"], "s0", "train")
+    recipe = recipe_of("plain", dp.bm25(sampling="random", rotation=rotation))
+    rows = legal_rows(rules, 4)
+    write_mining(corpus, recipe, rows)
+    sampler = corpus.sampler(
+        recipes=[recipe], mixture=ONE, negatives=3, swap=False, columns=columns_of(3)
+    )
+    places = {(p.record_id, p.position): p.section for p in rules.pieces}
+    visits = visits_to_sections(drawn(sampler, 60 * sampler.epoch_length), 3)
+    firsts: dict[int, list[int]] = defaultdict(list)
+    for place, ranks in visits.items():
+        count = min(len(rows.get(places[place], ())), rotation or 99)
+        for of_visit in ranks:
+            known = [rank for rank in of_visit if rank is not None]
+            assert len(set(known)) == len(known) == min(count, 3)
+            assert set(known) <= set(range(1, count + 1))
+            firsts[count] += known
+    assert max(firsts) == (rotation or 8)
+    assert max(map(len, firsts.values())) > 500
+    for count, found in firsts.items():  # each about as often
+        if len(found) < 500:
+            continue
+        for rank in range(1, count + 1):
+            assert 0.7 < found.count(rank) * count / len(found) < 1.3, (count, rank)
+
+
+def test_candidates_drawn_at_random_when_mined_count_as_fallbacks(
+    corpora: dict[int, dp.Corpus],
+) -> None:
+    corpus = corpora[60]
+    rules = rules_of(corpus, CASES["plain"], "s0", "train")
+    recipe = recipe_of("plain", dp.bm25(when_short="random"))
+    rows = {
+        a: [(n, score if i < 2 else None) for i, (n, score) in enumerate(of)]
+        for a, of in legal_rows(rules, 5).items()
+    }
+    write_mining(corpus, recipe, rows, method="given")
+    sampler = corpus.sampler(recipes=[recipe], mixture=ONE, columns=columns_of(1), batch_size=10)
+    found = drawn(sampler, 200)
+    assert {row["negative_by"] for row in found} == {"given", "given_fallback"}
+    for row in found:
+        rank, score = row["negative_rank"], row["negative_score"]
+        is_fallback = rank is None or rank > 2
+        assert (row["negative_by"] == "given_fallback") == is_fallback == (score is None)
+    expected = sum(row["negative_by"] == "given_fallback" for row in found)
+    assert sampler.metrics()["data/s0/fallbacks"] == expected
+    assert {row["negative_rank"] for row in found} > {None, 1, 2, 3}
+
+
+def test_ranks_stay_those_of_the_table_where_candidates_are_gone(
+    corpora: dict[int, dp.Corpus],
+) -> None:
+    corpus = corpora[24]
+    rules = rules_of(corpus, CASES["plain"], "s0", "train")
+    recipe = recipe_of("plain", dp.bm25(sampling="top", top_k=9))
+    other = next(p.section for p in pieces_of(corpus) if p.source == "s1")
+    rows = {
+        a: [(other, 99.0), *((n, 1.0 + n / 3) for n, _ in of)]
+        for a, of in legal_rows(rules, 6).items()
+    }
+    write_mining(corpus, recipe, rows)
+    sampler = corpus.sampler(recipes=[recipe], mixture=ONE, columns=columns_of(1))
+    found = drawn(sampler, 300)
+    assert {row["negative_rank"] for row in found} == {2, None}
+    scores = {score for of in rows.values() for n, score in of[1:]}
+    assert {row["negative_score"] for row in found} - {None} <= scores
+
+
+def test_anchors_without_candidates_draw_at_random_and_say_so(
+    corpora: dict[int, dp.Corpus],
+) -> None:
+    corpus = corpora[24]
+    recipe = recipe_of("plain", dp.bm25(top_k=4))
+    write_mining(corpus, recipe, {})
+    sampler = corpus.sampler(recipes=[recipe], mixture=ONE, negatives=2, columns=columns_of(2))
+    found = drawn(sampler, 500)
+    assert {row["negative_by"] for row in found} == {"bm25_fallback"}
+    assert len({row["negative_1"] for row in found}) > 10
+
+
+@pytest.mark.parametrize("negatives", [1, 2])
+def test_pairs_tell_where_their_negative_comes_from(
+    corpora: dict[int, dp.Corpus], negatives: int
+) -> None:
+    corpus = corpora[60]
+    rules = rules_of(corpus, CASES["any"], "s0", "train")
+    recipe = recipe_of("any", dp.bm25(top_k=1 + negatives))
+    write_mining(corpus, recipe, legal_rows(rules, 7, most=3))
+    names = ["negative_by", "negative_score", "negative_rank"]
+    arguments: dict[str, Any] = {"recipes": [recipe], "mixture": ONE, "negatives": negatives}
+    columns = ["label", "other", *names]
+    sampler = corpus.sampler("pairs", **arguments, columns=columns, batch_size=100)
+    triplets = drawn(corpus.sampler(**arguments, columns=columns_of(negatives)), 300)
+    pairs = iter(drawn(sampler, 300 * (1 + negatives)))
+    fallbacks = 0
+    for triplet in triplets:
+        first = next(pairs)
+        assert [first["label"], *(first[name] for name in names)] == [1, None, None, None]
+        for slot in slots_of(negatives):
+            row = next(pairs)
+            assert (row["label"], row["other"]) == (0, triplet[slot])
+            whats = [triplet[f"{slot}_{what}"] for what in ("by", "score", "rank")]
+            assert [row[name] for name in names] == whats
+            fallbacks += row["negative_by"] == "bm25_fallback"
+    assert sampler.metrics()["data/s0/fallbacks"] == fallbacks > 0
+    plain = drawn(corpus.sampler("pairs", recipes=[CASES_RANDOM], columns=["label", *names]), 100)
+    assert {(row["label"], row["negative_by"]) for row in plain} == {(1, None), (0, "random")}
+
+
+CASES_RANDOM = dp.TripletRecipe("random", **CASES["any"]["recipe"])
+
+
+def test_texts_of_a_mined_recipe_need_no_mining(corpora: dict[int, dp.Corpus]) -> None:
+    recipe = recipe_of("plain", dp.bm25(top_k=77))
+    with pytest.raises(dp.StateMismatchError, match="mine"):
+        corpora[24].sampler(recipes=[recipe])
+    batch = next(corpora[24].sampler("texts", recipes=[recipe]))
+    assert set(batch["recipe"]) == {
+        f"{recipe.name}_{s}" for s in ("anchor", "positive", "negative")
+    }
+    with pytest.raises(dp.SamplerError, match="texts have no 'negative_by'"):
+        corpora[24].sampler("texts", recipes=[recipe], columns=["negative_by"])
+
+
+CONFIGURATIONS: list[dict[str, Any]] = [
+    {},
+    {"negatives": 3, "batch_size": 7},
+    {"no_duplicates": True, "batch_size": 4},
+    {"kind": "pairs", "negatives": 2, "batch_size": 11},
+    {"epochs": 3, "remainder": "pad", "batch_size": 50},
+]
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
+def test_every_batch_is_a_function_of_its_step(
+    corpora: dict[int, dp.Corpus], configuration: dict[str, Any]
+) -> None:
+    corpus = corpora[60]
+    recipes = [recipe_of("plain"), recipe_of("any", dp.bm25(sampling="random")), CASES_RANDOM]
+    for n, recipe in enumerate(recipes[:2]):
+        rules = rules_of(corpus, CASES[["plain", "any"][n]], "s0", "train")
+        write_mining(corpus, recipe, some_candidates(rules, 20 + n))
+    arguments = {"batch_size": 16, "mixture": ONE, "recipes": recipes} | configuration
+    kind = arguments.get("kind", "triplets")
+    negatives = arguments.get("negatives", 1) if kind == "triplets" else 1
+    texts = ["anchor", "other"] if kind == "pairs" else ["anchor", "positive", *slots_of(negatives)]
+    names = [f"{s}_{w}" for s in slots_of(negatives) for w in ("by", "score", "rank")]
+    arguments["columns"] = list(dict.fromkeys([*texts, "recipe", "negative_by", *names]))
+    sampler = corpus.sampler(**arguments)
+    assert_resumes_everywhere(corpus.sampler(**arguments, prefetch=0), 4)
+    straight = [next(sampler).table for _ in range(6)]
+    unprepared = corpus.sampler(**arguments, prefetch=0)
+    assert [unprepared.batch_at(step).table for step in (5, 0, 3)] == [
+        straight[step] for step in (5, 0, 3)
+    ]
+    if arguments["batch_size"] % 2 == 0:
+        halves = [
+            corpus.sampler(
+                **arguments | {"batch_size": arguments["batch_size"] // 2}, rank=r, world_size=2
+            )
+            for r in range(2)
+        ]
+        for whole in straight:
+            parts = [row for half in halves for row in next(half).to_pylist()]
+            assert parts == whole.to_pylist()
+        counts = [half.state_dict()["counts"] for half in halves]
+        assert counts[0] == counts[1] == sampler.state_dict()["counts"]
+        assert counts[0]["s0"][2] > 0
+
+
+def test_no_duplicates_moves_marks_with_their_samples(corpora: dict[int, dp.Corpus]) -> None:
+    corpus = corpora[60]
+    rules = rules_of(corpus, CASES["any"], "s0", "train")
+    recipe = recipe_of("any", dp.bm25(top_k=5))
+    write_mining(corpus, recipe, some_candidates(rules, 30))
+    arguments: dict[str, Any] = {
+        "recipes": [recipe], "mixture": ONE, "batch_size": 4, "epochs": 3, "swap": False,
+        "columns": columns_of(1),
+    }  # fmt: skip
+    plain = [repr(row) for batch in corpus.sampler(**arguments) for row in batch.to_pylist()]
+    apart = [
+        repr(row)
+        for batch in corpus.sampler(**arguments, no_duplicates=True)
+        for row in batch.to_pylist()
+    ]
+    assert sorted(plain) == sorted(apart)
+    assert plain != apart

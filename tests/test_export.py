@@ -1,0 +1,497 @@
+"""Exports, read again with plain JSON, csv and pyarrow, say what the tables say, row for row."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from mined_by_hand import (
+    RECIPE,
+    Anchor,
+    document_ids,
+    expected,
+    kept,
+    mine_by_hand,
+    odd_text_corpus,
+    sections,
+)
+
+import duckplets as dp
+from duckplets.export import ExportReport, export, reader, sinks
+
+SHAPES = ["triplet", "n-tuple", "labeled-pair", "labeled-list"]
+ST = "sentence-transformers"
+
+# The published schemas: keys in their order, and what a value is.
+FLAGEMBEDDING = {"query": "str", "pos": "[str]", "neg": "[str]"}
+FLAGEMBEDDING_SCORES = {"pos_scores": "[float]", "neg_scores": "[float]"}
+TEVATRON = {
+    "query_id": "str",
+    "query_text": "str",
+    "positive_document_ids": "[str]",
+    "negative_document_ids": "[str]",
+}
+TEVATRON_CORPUS = {"docid": "str", "text": "str"}
+TEVATRON_PASSAGES = {
+    "query_id": "str",
+    "query": "str",
+    "positive_passages": "[{docid, title, text}]",
+    "negative_passages": "[{docid, title, text}]",
+}
+BEIR_CORPUS = {"_id": "str", "title": "str", "text": "str"}
+BEIR_QUERIES = {"_id": "str", "text": "str"}
+MINE_HARD_NEGATIVES = {  # what it adds to the first two columns, of strings
+    ("triplet", False): {"negative": "str"},
+    ("triplet", True): {"negative": "str", "scores": "[float]"},
+    ("n-tuple", False): {"negative_1": "str", "negative_2": "str", "negative_3": "str"},
+    ("n-tuple", True): {
+        "negative_1": "str",
+        "negative_2": "str",
+        "negative_3": "str",
+        "scores": "[float]",
+    },
+    ("labeled-pair", False): {"label": "int"},
+    ("labeled-pair", True): {"score": "float"},
+    ("labeled-list", False): {"labels": "[int]"},
+    ("labeled-list", True): {"scores": "[float]"},
+}
+
+
+def kind_of(value: Any) -> str:
+    if isinstance(value, list):
+        kinds = {kind_of(item) for item in value}
+        assert len(kinds) == 1, value
+        return f"[{kinds.pop()}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(value)}}}"
+    return type(value).__name__
+
+
+def assert_schema(rows: list[dict[str, Any]], schema: dict[str, str]) -> None:
+    assert rows
+    for row in rows:
+        assert {name: kind_of(value) for name, value in row.items()} == schema
+        assert list(row) == list(schema)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    path = tmp_path_factory.mktemp("export") / "odd.duckdb"
+    with odd_text_corpus(path) as corpus:
+        mine_by_hand(corpus)
+        yield corpus
+
+
+def written(corpus: dp.Corpus, path: Path, **options: Any) -> ExportReport:
+    return export(corpus._database, path, recipe=options.pop("recipe", RECIPE), **options)
+
+
+def json_rows(path: Path) -> list[dict[str, Any]]:
+    data = path.read_bytes()
+    lines = data.decode("utf-8").splitlines()
+    assert data.endswith(b"\n")
+    assert len(lines) == data.count(b"\n"), "something in a text ends a line"
+    return [json.loads(line) for line in lines]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return pq.read_table(path).to_pylist() if path.suffix == ".parquet" else json_rows(path)
+
+
+# ---- sentence-transformers
+
+
+def st_rows(anchors: list[Anchor], shape: str, *, scores: bool) -> Iterator[list[Any]]:
+    """The values of rows, written down from what mine_hard_negatives makes of each shape."""
+    for a in anchors:
+        texts, all_scores = [text for _, text in a.negatives], [a.positive_score, *a.scores]
+        for _, positive in a.positives:
+            if shape == "triplet":
+                for text, score in zip(texts, a.scores, strict=True):
+                    extra = [[a.positive_score, score]] if scores else []
+                    yield [a.text, positive, text, *extra]
+            elif shape == "n-tuple":
+                yield [a.text, positive, *texts, *([all_scores] if scores else [])]
+            elif shape == "labeled-list":
+                labels = all_scores if scores else [1] + [0] * len(texts)
+                yield [a.text, [positive, *texts], labels]
+            else:
+                yield [a.text, positive, a.positive_score if scores else 1]
+        if shape == "labeled-pair":
+            for text, score in zip(texts, a.scores, strict=True):
+                yield [a.text, text, score if scores else 0]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+@pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sentence_transformers_rows_are_those_of_the_tables(
+    corpus: dp.Corpus, tmp_path: Path, shape: Any, scores: bool, suffix: str
+) -> None:
+    path = tmp_path / f"out{suffix}"
+    report = written(corpus, path, format=ST, shape=shape, scores=scores, negatives=3)
+    exactly = 3 if shape == "n-tuple" else None
+    anchors, left_out = kept(expected(corpus, negatives=3), scores=scores, exactly=exactly)
+    rows = rows_of(path)
+    assert [list(row.values()) for row in rows] == list(st_rows(anchors, shape, scores=scores))
+    second = {"triplet": "positive", "n-tuple": "positive", "labeled-pair": "document"}
+    first = {
+        "anchor": "str",
+        second.get(shape, "documents"): "[str]" if shape[-4:] == "list" else "str",
+    }
+    assert_schema(rows, first | MINE_HARD_NEGATIVES[shape, scores])
+    assert report == ExportReport(
+        path=path,
+        format=ST,
+        rows=len(rows),
+        anchors=len(anchors),
+        negatives=sum(len(a.negatives) for a in anchors),
+        left_out=left_out,
+        sources=["one", "two"],
+        files=[path.name],
+    )
+    assert {"no positive", "no negative", "dropped when mining"} <= left_out.keys()
+
+
+def test_all_negatives_are_there_by_default(corpus: dp.Corpus, tmp_path: Path) -> None:
+    written(corpus, tmp_path / "all.parquet", format=ST)
+    anchors, _ = kept(expected(corpus))
+    assert max(len(a.negatives) for a in anchors) == 5
+    rows = [list(row.values()) for row in rows_of(tmp_path / "all.parquet")]
+    assert rows == list(st_rows(anchors, "triplet", scores=False))
+
+
+def test_tuples_are_as_long_as_the_fullest_anchor_by_default(
+    corpus: dp.Corpus, tmp_path: Path
+) -> None:
+    report = written(corpus, tmp_path / "t.parquet", format=ST, shape="n-tuple")
+    names = pq.read_schema(tmp_path / "t.parquet").names
+    assert names == ["anchor", "positive", *(f"negative_{n}" for n in range(1, 6))]
+    anchors, left_out = kept(expected(corpus), exactly=5)
+    assert report.left_out == left_out
+    assert report.anchors == len(anchors) > 0
+    assert report.left_out["too few negatives"] > 0
+
+
+@pytest.mark.parametrize("options", [{}, {"negatives": 1}, {"scores": True}, {"source": "two"}])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_mined_anchor_is_written_or_counted(
+    corpus: dp.Corpus, tmp_path: Path, shape: Any, options: dict[str, Any]
+) -> None:
+    report = written(corpus, tmp_path / "out.jsonl", format=ST, shape=shape, **options)
+    sources = (options["source"],) if "source" in options else ("one", "two")
+    lost = dict(report.left_out)
+    lost.pop("negatives without a score", 0)
+    assert report.anchors + sum(lost.values()) == len(expected(corpus, sources=sources))
+    assert report.sources == list(sources)
+
+
+# ---- FlagEmbedding
+
+
+@pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize("instruction", [None, "Find the body – «von» diesem Titel"])
+def test_flagembedding_rows_are_those_of_the_tables(
+    corpus: dp.Corpus, tmp_path: Path, scores: bool, instruction: str | None
+) -> None:
+    path = tmp_path / "out.jsonl"
+    recipe = replace(RECIPE, instruction=instruction)
+    report = written(corpus, path, format="flagembedding", scores=scores, recipe=recipe)
+    anchors, left_out = kept(expected(corpus), scores=scores)
+    rows = json_rows(path)
+    schema = FLAGEMBEDDING | (FLAGEMBEDDING_SCORES if scores else {})
+    assert_schema(rows, schema | ({"prompt": "str"} if instruction else {}))
+    for row, a in zip(rows, anchors, strict=True):
+        assert row["query"] == a.text
+        assert row["pos"] == [text for _, text in a.positives]
+        assert row["neg"] == [text for _, text in a.negatives]
+        assert row.get("prompt") == instruction
+        if scores:
+            assert row["pos_scores"] == [a.positive_score] * len(a.positives)
+            assert row["neg_scores"] == a.scores
+    assert (report.rows, report.left_out) == (len(rows), left_out)
+
+
+# ---- Tevatron
+
+
+def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
+    report = written(corpus, tmp_path / "out", format="tevatron", negatives=4)
+    assert report.files == ["corpus.jsonl", "train.jsonl"]
+    anchors, left_out = kept(expected(corpus, negatives=4))
+    assert report.left_out == left_out
+    rows, documents = (
+        json_rows(tmp_path / "out/train.jsonl"),
+        json_rows(tmp_path / "out/corpus.jsonl"),
+    )
+    assert_schema(rows, TEVATRON)
+    assert_schema(documents, TEVATRON_CORPUS)
+    texts = {document["docid"]: document["text"] for document in documents}
+    assert len(texts) == len(documents)
+    for row, a in zip(rows, anchors, strict=True):
+        assert (row["query_id"], row["query_text"]) == (a.id, a.text)
+        assert row["positive_document_ids"] == [id_ for id_, _ in a.positives]
+        assert row["negative_document_ids"] == [id_ for id_, _ in a.negatives]
+        ids = row["positive_document_ids"] + row["negative_document_ids"]
+        assert [texts[id_] for id_ in ids] == [text for _, text in a.positives + a.negatives]
+    assert len({row["query_id"] for row in rows}) == len(rows)
+
+
+def test_the_corpus_of_tevatron_is_all_documents_of_the_recipe(
+    corpus: dp.Corpus, tmp_path: Path
+) -> None:
+    written(corpus, tmp_path / "out", format="tevatron")
+    every: list[dict[str, str]] = []
+    for source in ("one", "two"):
+        documents = [s for s in sections(corpus, source, "train") if s["role"] == "context"]
+        ids = document_ids(documents)
+        every += [{"docid": ids[d["section_key"]], "text": d["text"]} for d in documents]
+    assert json_rows(tmp_path / "out/corpus.jsonl") == every
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_passages_carry_their_texts(corpus: dp.Corpus, tmp_path: Path, scores: bool) -> None:
+    path = tmp_path / "out.jsonl"
+    written(corpus, path, format="tevatron", shape="passages", scores=scores)
+    anchors, _ = kept(expected(corpus), scores=scores)
+    rows = json_rows(path)
+    passage = "[{docid, title, text, score}]" if scores else "[{docid, title, text}]"
+    assert_schema(
+        rows,
+        TEVATRON_PASSAGES | {f"{which}_passages": passage for which in ("positive", "negative")},
+    )
+    for row, a in zip(rows, anchors, strict=True):
+        assert (row["query_id"], row["query"]) == (a.id, a.text)
+        for which, found in (("positive", a.positives), ("negative", a.negatives)):
+            passages = row[f"{which}_passages"]
+            assert [(p["docid"], p["text"]) for p in passages] == found
+            assert {p["title"] for p in passages} == {""}
+        if scores:
+            assert [p["score"] for p in row["negative_passages"]] == a.scores
+            assert {p["score"] for p in row["positive_passages"]} == {a.positive_score}
+
+
+# ---- BEIR
+
+
+def judgements(path: Path) -> list[tuple[str, str]]:
+    with path.open(encoding="utf-8") as stream:
+        header, *rows = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_MINIMAL)
+    assert header == ["query-id", "corpus-id", "score"]
+    assert {row[2] for row in rows} == {"1"}
+    assert len({tuple(row) for row in rows}) == len(rows)
+    return [(row[0], row[1]) for row in rows]
+
+
+def test_beir_judges_the_positives_of_every_anchor(corpus: dp.Corpus, tmp_path: Path) -> None:
+    report = written(corpus, tmp_path / "out", format="beir", split="train")
+    assert report.files == ["corpus.jsonl", "qrels/train.tsv", "queries.jsonl"]
+    documents, queries = (json_rows(tmp_path / f"out/{n}.jsonl") for n in ("corpus", "queries"))
+    assert_schema(documents, BEIR_CORPUS)
+    assert_schema(queries, BEIR_QUERIES)
+    anchors = [a for a in expected(corpus) if a.positives]
+    assert queries == [{"_id": a.id, "text": a.text} for a in anchors]
+    judged = judgements(tmp_path / "out/qrels/train.tsv")
+    assert judged == [(a.id, id_) for a in anchors for id_, _ in a.positives]
+    texts = {document["_id"]: document["text"] for document in documents}
+    assert len(texts) == len(documents)
+    assert texts.keys() >= {id_ for _, id_ in judged}
+    assert not texts.keys() & {query["_id"] for query in queries}, "evaluators drop equal ids"
+    assert (report.rows, report.anchors, report.negatives) == (len(judged), len(queries), 0)
+    # The pool has no anchor whose only positive has its own text, so none is left out here.
+    assert report.left_out == {}
+
+
+def test_beir_needs_no_mining_and_is_of_the_test_split(tmp_path: Path) -> None:
+    with odd_text_corpus(tmp_path / "c.duckdb", 60) as corpus:
+        report = written(corpus, tmp_path / "out", format="beir")
+        titles = {s["text"] for n in ("one", "two") for s in sections(corpus, n, "test")}
+    assert report.files[1] == "qrels/test.tsv"
+    queries = json_rows(tmp_path / "out/queries.jsonl")
+    assert {query["text"] for query in queries} <= titles
+    assert queries
+
+
+def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path: Path) -> None:
+    records = [
+        {"id": f"r{i}", "title": "which?" if i % 3 else f"title {i}", "body": f"answer {i}"}
+        for i in range(30)
+    ]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for name in ("one", "two"):
+            source = dp.MemorySource(records, id="id", anchor="title", positive="body")
+            corpus.ingest(source, name=name, progress=False)
+        corpus.split(0, 0, 1)
+        report = written(corpus, tmp_path / "out", format="beir")
+    queries = json_rows(tmp_path / "out/queries.jsonl")
+    assert [q["_id"] for q in queries if q["text"] == "which?"] == ["one/r1#0", "two/r1#0"]
+    assert report.left_out == {"repeated question": 38}
+    assert report.anchors == len(queries) == 22
+    found = [d for q, d in judgements(tmp_path / "out/qrels/test.tsv") if q == "one/r1#0"]
+    assert found == [f"one/r{i}" for i in range(30) if i % 3]
+    assert report.rows == 60
+
+
+def test_a_query_may_be_a_document_of_its_own(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, negative=dp.any_section(), by="random")
+    with odd_text_corpus(tmp_path / "c.duckdb") as corpus:
+        written(corpus, tmp_path / "out", format="beir", split="train", recipe=recipe)
+    documents, queries = (json_rows(tmp_path / f"out/{n}.jsonl") for n in ("corpus", "queries"))
+    texts = {document["_id"]: document["text"] for document in documents}
+    assert len(texts) == len(documents)
+    # Evaluators drop what has the id of the query: that is the very same section.
+    assert all(texts[query["_id"]] == query["text"] for query in queries)
+
+
+def test_ids_that_break_a_table_are_refused(tmp_path: Path) -> None:
+    records = [{"id": f"r\r{i}", "title": f"t {i}", "body": f"b {i}"} for i in range(9)]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(records, id="id", anchor="title", positive="body")
+        corpus.ingest(source, name="odd", progress=False)
+        corpus.split(0, 0, 1)
+        with pytest.raises(dp.SamplerError, match=r"record 'odd/r\\r0'.*control characters"):
+            written(corpus, tmp_path / "out", format="beir")
+    assert [p.name for p in tmp_path.iterdir()] == ["c.duckdb"]
+
+
+# ---- where positives come from
+
+
+def test_a_positive_may_be_the_anchor_itself(tmp_path: Path) -> None:
+    itself = dp.TripletRecipe(
+        "simcse",
+        *(dp.role("context") for _ in range(3)),
+        by="bm25",
+        allow_same_anchor_positive=True,
+    )
+    with odd_text_corpus(tmp_path / "c.duckdb", sources=("one",)) as corpus:
+        mine_by_hand(corpus, itself, role="context", lucky=True)
+        written(corpus, tmp_path / "o.jsonl", format="flagembedding", recipe=itself)
+        texts = [s["text"] for s in sections(corpus, "one", "train") if s["role"] == "context"]
+    rows = json_rows(tmp_path / "o.jsonl")
+    assert [row["query"] for row in rows] == texts
+    assert all(row["pos"] == [row["query"]] for row in rows)
+
+
+def test_a_positive_of_the_anchors_text_can_be_allowed(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, allow_same_anchor_positive=True)
+    with odd_text_corpus(tmp_path / "c.duckdb", sources=("one",)) as corpus:
+        mine_by_hand(corpus, recipe, lucky=True)
+        written(corpus, tmp_path / "o.jsonl", format="flagembedding", recipe=recipe)
+    same = [row for row in json_rows(tmp_path / "o.jsonl") if row["query"] in row["pos"]]
+    assert [row["pos"][0] for row in same] == [same[0]["query"], "r2"]
+
+
+def test_positives_of_a_near_date_come_from_another_record(tmp_path: Path) -> None:
+    records = [
+        {"id": f"r{i:02}", "t": f"title {i}", "b": f"body {i}", "d": f"2024-01-{i + 1:02}"}
+        for i in range(20)
+    ]
+    recipe = dp.TripletRecipe(
+        "next", dp.role("anchor"), dp.near_date(1), dp.role("context"), by="bm25"
+    )
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(records, id="id", anchor="t", positive="b", date="d")
+        corpus.ingest(source, name="one", progress=False)
+        corpus.split(1, 0, 0)
+        mine_by_hand(corpus, recipe, lucky=True)
+        written(corpus, tmp_path / "o.jsonl", format="flagembedding", recipe=recipe)
+    pairs = [(row["query"], row["pos"]) for row in json_rows(tmp_path / "o.jsonl")]
+    after = [min(i + 1, 19) if i < 19 else 18 for i in range(20)]
+    assert pairs == [(f"title {i}", [f"body {k}"]) for i, k in enumerate(after)]
+
+
+# ---- the same bytes, whatever happens to be the case
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {
+        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+    }
+
+
+def everything(corpus: dp.Corpus, folder: Path) -> dict[str, str]:
+    """Export in all formats; returns what was written."""
+    folder.mkdir()
+    for shape, name in (("triplet", "s.parquet"), ("labeled-list", "s.jsonl")):
+        written(corpus, folder / name, format=ST, shape=shape, scores=True)
+    written(corpus, folder / "f.jsonl", format="flagembedding")
+    written(corpus, folder / "t.jsonl", format="tevatron", shape="passages")
+    written(corpus, folder / "t", format="tevatron")
+    written(corpus, folder / "b", format="beir")
+    found = digests(folder)
+    assert len(found) == 9
+    return found
+
+
+def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.duckdb"
+    with odd_text_corpus(path, 15) as corpus:
+        mine_by_hand(corpus)
+        first = everything(corpus, tmp_path / "first")
+    for threads, block, size in ((1, 2, 1), (4, 5, 1 << 30)):
+        monkeypatch.setattr(reader, "_FIRST_BLOCK", block)
+        monkeypatch.setattr(reader, "_LARGEST_BLOCK", block)
+        monkeypatch.setattr(reader, "_BLOCK_BYTES", size)
+        with dp.Corpus(path, read_only=True, threads=threads) as corpus:
+            assert everything(corpus, tmp_path / f"{threads}") == first
+
+
+def test_blocks_hold_few_texts(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    every = reader.Reader._documents
+
+    def counted(self: reader.Reader, keys: Any) -> Any:
+        sizes.append(len(keys))
+        return every(self, keys)
+
+    monkeypatch.setattr(reader.Reader, "_documents", counted)
+    monkeypatch.setattr(reader, "_FIRST_BLOCK", 4)
+    monkeypatch.setattr(reader, "_LARGEST_BLOCK", 4)
+    from duckplets.export.subject import mined
+
+    subject = mined(corpus._database, RECIPE, source=None, split="train", stale=False)
+    with reader.Reader(corpus._database, subject) as opened:
+        found = opened.examples(opened.anchors())
+        next(found)
+        assert len(sizes) == 1, "nothing is read before it is asked for"
+        assert sum(1 for _ in found) == len(expected(corpus)) - 1
+        assert max(sizes) <= 4 * (5 + 2)
+
+
+def test_row_groups_end_by_rows_and_by_characters(
+    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(corpus, tmp_path / "one.parquet", format=ST)
+    whole = pq.read_table(tmp_path / "one.parquet")
+    for name, limit in (("_GROUP_ROWS", 7), ("_GROUP_CHARACTERS", 500)):
+        with monkeypatch.context() as patch:
+            patch.setattr(sinks, name, limit)
+            written(corpus, tmp_path / "more.parquet", format=ST, overwrite=True)
+        found = pq.ParquetFile(tmp_path / "more.parquet")
+        assert found.num_row_groups > 10
+        assert found.read().equals(whole)
+        found.close()
+
+
+def test_half_a_surrogate_pair_is_escaped(corpus: dp.Corpus, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, instruction="half \ud83d of one")
+    written(corpus, tmp_path / "o.jsonl", format="flagembedding", recipe=recipe)
+    assert {row["prompt"] for row in json_rows(tmp_path / "o.jsonl")} == {"half \ud83d of one"}
+
+
+def test_text_is_not_escaped_beyond_need(corpus: dp.Corpus, tmp_path: Path) -> None:
+    written(corpus, tmp_path / "o.jsonl", format="flagembedding")
+    text = (tmp_path / "o.jsonl").read_text("utf-8")
+    assert all(word in text for word in ("日本語", "Grüße", "😀", "हिन्दी", '\\"quoted\\"'))

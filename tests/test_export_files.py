@@ -1,0 +1,403 @@
+"""Exported files are whole or absent, and what cannot be exported is one clear error."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import ROOT, error, lines, ok, usage
+from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
+
+import duckplets as dp
+from duckplets.export import ExportReport, export, form
+
+ST = "sentence-transformers"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A mined corpus, closed."""
+    path = tmp_path_factory.mktemp("export") / "odd.duckdb"
+    with odd_text_corpus(path, 24) as corpus:
+        corpus.add_recipe(RECIPE)
+        mine_by_hand(corpus)
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(path: Path) -> Iterator[dp.Corpus]:
+    with dp.Corpus(path, read_only=True) as corpus:
+        yield corpus
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[dp.Corpus]:
+    """A corpus to change, in a folder of its own."""
+    (tmp_path / "own").mkdir()
+    with odd_text_corpus(tmp_path / "own" / "c.duckdb", 24) as corpus:
+        yield corpus
+
+
+def written(corpus: dp.Corpus, path: Path, **options: Any) -> ExportReport:
+    return export(corpus._database, path, **options)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*"))
+
+
+# ---- whole or absent
+
+FORMATS: list[tuple[str, str, list[str]]] = [
+    ("flagembedding", "f.jsonl", ["f.jsonl"]),
+    (ST, "s.parquet", ["s.parquet"]),
+    ("tevatron", "t", ["t", "t/corpus.jsonl", "t/train.jsonl"]),
+    ("beir", "b", ["b", "b/corpus.jsonl", "b/qrels", "b/qrels/train.tsv", "b/queries.jsonl"]),
+]
+EVERY = pytest.mark.parametrize(("format", "name", "files"), FORMATS)
+
+
+class Stop:
+    """A progress that raises after so many calls."""
+
+    def __init__(self, error: BaseException, after: int = 1) -> None:
+        self.error = error
+        self.after = after
+
+    def __call__(self, done: int, total: int | None) -> None:
+        assert total is not None
+        assert 0 < done <= total
+        self.after -= 1
+        if not self.after:
+            raise self.error
+
+
+@EVERY
+@pytest.mark.parametrize("after", [1, 5])
+def test_ctrl_c_leaves_nothing(
+    corpus: dp.Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: str,  # noqa: A002 - it is the argument's name
+    name: str,
+    files: list[str],
+    after: int,
+) -> None:
+    monkeypatch.setattr(form, "_TOLD", 1)
+    stop = Stop(KeyboardInterrupt(), after)
+    with pytest.raises(KeyboardInterrupt):
+        written(corpus, tmp_path / name, format=format, split="train", progress=stop)
+    assert names(tmp_path) == []
+    written(corpus, tmp_path / name, format=format, split="train")
+    assert names(tmp_path) == files
+
+
+@EVERY
+def test_an_existing_path_stays_unless_it_is_to_be_overwritten(
+    corpus: dp.Corpus,
+    tmp_path: Path,
+    format: str,  # noqa: A002
+    name: str,
+    files: list[str],
+) -> None:
+    written(corpus, tmp_path / name, format=format, split="train")
+    before = {file: (tmp_path / file).read_bytes() for file in files if (tmp_path / file).is_file()}
+    with pytest.raises(dp.SamplerError, match=r"exists already.*overwrite=True"):
+        written(corpus, tmp_path / name, format=format, split="train")
+    stop = Stop(OSError(28, "No space left on device"))
+    with pytest.raises(dp.SamplerError, match="cannot write there: No space left on device"):
+        written(
+            corpus,
+            tmp_path / name,
+            format=format,
+            split="train",
+            overwrite=True,
+            progress=stop,
+        )
+    assert {file: (tmp_path / file).read_bytes() for file in before} == before
+    report = written(
+        corpus, tmp_path / name, format=format, split="train", source="two", overwrite=True
+    )
+    assert report.sources == ["two"]
+    assert names(tmp_path) == files
+    after = {file: (tmp_path / file).read_bytes() for file in before}
+    assert all(after[file] != before[file] for file in before)
+
+
+def test_only_what_an_export_wrote_is_replaced(corpus: dp.Corpus, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").mkdir()
+    with pytest.raises(dp.SamplerError, match="is no file, so it is not replaced"):
+        written(corpus, tmp_path / "a.jsonl", format="flagembedding", overwrite=True)
+    (tmp_path / "b").write_text("a file")
+    with pytest.raises(dp.SamplerError, match="is no folder, so it is not replaced"):
+        written(corpus, tmp_path / "b", format="tevatron", overwrite=True)
+    for name in ("thesis.doc", "qrels/notes.txt", "queries.jsonl/x", "deep/corpus.jsonl"):
+        folder = tmp_path / f"of {Path(name).stem}"
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("mine")
+        with pytest.raises(dp.SamplerError, match=r"which no export writes, so it is not replaced"):
+            written(corpus, folder, format="beir", split="train", overwrite=True)
+        assert (folder / name).read_text() == "mine"
+    (tmp_path / "link").symlink_to(tmp_path / "of x")
+    with pytest.raises(dp.SamplerError, match="is no folder"):
+        written(corpus, tmp_path / "link", format="beir", split="train", overwrite=True)
+    (tmp_path / "empty").mkdir()
+    written(corpus, tmp_path / "empty", format="tevatron", overwrite=True)
+    assert names(tmp_path / "empty") == ["corpus.jsonl", "train.jsonl"]
+
+
+KILLED = """
+import os, signal, sys
+import duckplets as dp
+from duckplets.export import export, form
+form._TOLD = 1
+path, target, signal_ = sys.argv[1:]
+with dp.Corpus(path, read_only=True) as corpus:
+    stop = lambda done, total: done > 3 and os.kill(os.getpid(), int(signal_))
+    export(corpus._database, target, format="tevatron", progress=stop)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_export_is_absent(
+    path: Path, corpus: dp.Corpus, tmp_path: Path, how: signal.Signals
+) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path), str(tmp_path / "t"), str(int(how))],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert run.returncode == -how, run.stderr
+    assert not (tmp_path / "t").exists()
+    if how == signal.SIGINT:
+        assert names(tmp_path) == []
+    written(corpus, tmp_path / "t", format="tevatron")
+    assert {"t/corpus.jsonl", "t/train.jsonl"} <= set(names(tmp_path))
+
+
+def test_it_cannot_be_written_to_a_folder_that_is_not_there(
+    corpus: dp.Corpus, tmp_path: Path
+) -> None:
+    for format_, name in (("flagembedding", "f.jsonl"), ("beir", "b")):
+        with pytest.raises(dp.SamplerError, match="there is no folder"):
+            written(corpus, tmp_path / "no" / name, format=format_, split="train")
+
+
+# ---- arguments
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"format": "flagembeding"}, r"format='flagembeding' \(did you mean 'flagembedding'\?\)"),
+    ({"format": "csv"}, "give one of sentence-transformers, flagembedding, tevatron, beir"),
+    ({"format": ST, "shape": "n_tuple"}, r"shape='n_tuple' \(did you mean 'n-tuple'\?\).*triplet"),
+    ({"format": ST, "shape": "passages"}, "shape='passages'.*has triplet, n-tuple"),
+    ({"format": ST, "shape": ""}, "shape=''.*has triplet, n-tuple"),
+    ({"format": "tevatron", "shape": "passage"}, r"did you mean 'passages'\?"),
+    ({"format": "flagembedding", "shape": "triplet"}, "shape='triplet'.*no choice; leave it out"),
+    ({"format": "flagembedding", "shape": ""}, "shape=''.*no choice; leave it out"),
+    ({"format": "beir", "negatives": 3}, "negatives=3: format='beir' has none"),
+    ({"format": "beir", "scores": True}, "scores: format='beir' has no place for them$"),
+    ({"format": "beir", "allow_stale": True}, "allow_stale: format='beir' is of records"),
+    ({"format": "tevatron", "scores": True}, "shape='documents' has no place.*'passages' has"),
+    ({"format": ST, "negatives": 0}, "negatives=0: give an integer from 1"),
+    ({"format": ST, "negatives": 2.5}, "negatives=2.5: give an integer from 1"),
+    ({"format": ST, "path": "x.csv"}, "path='x.csv': give FILE.parquet or FILE.jsonl"),
+    ({"format": ST, "path": "x"}, "path='x': give FILE.parquet or FILE.jsonl"),
+    ({"format": "flagembedding", "path": "x.parquet"}, "give FILE.jsonl or FILE.json"),
+    ({"format": "tevatron", "path": "x.jsonl"}, "a folder is written, with train.jsonl"),
+    ({"format": "beir", "path": "x.tsv"}, r"a folder is written, with corpus.jsonl"),
+    ({"format": "tevatron", "path": "x", "shape": "passages"}, "path='x': give FILE.jsonl"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_a_wrong_argument_is_an_error_that_says_what_is_right(
+    corpus: dp.Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders = options["format"] in ("tevatron", "beir")
+    given = {"path": "out" if folders else "out.jsonl", **options}
+    with pytest.raises(dp.SamplerError, match=message):
+        written(corpus, given.pop("path"), **given)
+    assert names(tmp_path) == []
+
+
+def test_recipes_sources_and_splits_are_checked(corpus: dp.Corpus, tmp_path: Path) -> None:
+    def refused(kind: type[Exception], message: str, **options: Any) -> None:
+        with pytest.raises(kind, match=message):
+            written(corpus, tmp_path / "o.jsonl", format="flagembedding", **options)
+        assert names(tmp_path) == []
+
+    refused(
+        dp.RecipeError, r"no recipe 'title_bodi' \(did you mean 'title_body'", recipe="title_bodi"
+    )
+    refused(dp.RecipeError, "makes texts", recipe="title_body_anchor")
+    refused(dp.RecipeError, "recipe=3: give a triplet recipe", recipe=3)
+    refused(dp.RecipeError, r"no source 'won'", source="won")
+    refused(dp.SplitError, "split='dev': give one of train", split="dev")
+    refused(dp.StateMismatchError, "split 'test': no negatives.*duckplets mine", split="test")
+    refused(
+        dp.StateMismatchError,
+        "recipe 'anchor_context', source 'one', split 'train': no negatives.*duckplets mine",
+        recipe="anchor_context",
+    )
+
+
+def test_no_splits_or_sources_or_recipes_are_errors(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for format_ in ("flagembedding", "beir"):
+            target = tmp_path / ("o" if format_ == "beir" else "o.jsonl")
+            with pytest.raises(dp.SplitError, match=r"no splits yet.*duckplets split"):
+                written(corpus, target, format=format_, recipe="anchor_context")
+        corpus.split()
+        with pytest.raises(
+            dp.RecipeError, match=r"recipe=None: the corpus stores none.*recipe list"
+        ):
+            written(corpus, tmp_path / "o", format="beir")
+        with pytest.raises(dp.RecipeError, match="no sources yet"):
+            written(corpus, tmp_path / "o", format="beir", recipe=RECIPE)
+
+
+def test_the_recipe_is_named_where_there_are_several(own: dp.Corpus, tmp_path: Path) -> None:
+    other = replace(RECIPE, name="another")
+    own.add_recipe(RECIPE)
+    own.add_recipe(other)
+    with pytest.raises(dp.RecipeError, match="recipe=None: there are another, title_body; name"):
+        written(own, tmp_path / "b", format="beir", split="train")
+    mine_by_hand(own, RECIPE)
+    assert written(own, tmp_path / "b", format="beir", split="train").anchors
+    assert written(own, tmp_path / "o.jsonl", format="flagembedding").anchors
+    mine_by_hand(own, other)
+    with pytest.raises(dp.RecipeError, match="negatives were mined for another, title_body; name"):
+        written(own, tmp_path / "o2.jsonl", format="flagembedding")
+
+
+def test_a_recipe_of_other_sources_is_an_error(own: dp.Corpus, tmp_path: Path) -> None:
+    limited = replace(RECIPE, sources=("one",))
+    with pytest.raises(dp.RecipeError, match="'title_body' is limited to one, not 'two'"):
+        written(own, tmp_path / "b", format="beir", recipe=limited, source="two", split="train")
+    report = written(own, tmp_path / "b", format="beir", recipe=limited, split="train")
+    assert report.sources == ["one"]
+
+
+def test_nothing_to_write_is_an_error_with_the_counts(own: dp.Corpus, tmp_path: Path) -> None:
+    mine_by_hand(own, outcomes=("none", "dropped", "dropped"))
+    with pytest.raises(
+        dp.EmptyPoolError,
+        match=r"recipe 'title_body', split 'train': nothing to write: \d+ dropped.*, \d+ no neg",
+    ):
+        written(own, tmp_path / "o.jsonl", format="flagembedding", recipe=RECIPE)
+    with pytest.raises(dp.EmptyPoolError, match=r"nothing to write: .*no negative"):
+        written(own, tmp_path / "o.parquet", format=ST, shape="n-tuple", recipe=RECIPE)
+    nowhere = replace(RECIPE, anchor=dp.role("anchor", where="record_id = 'x'"))
+    with pytest.raises(dp.EmptyPoolError, match="there is no anchor"):
+        written(own, tmp_path / "b", format="beir", recipe=nowhere)
+    assert names(tmp_path) == sorted(["own", *(f"own/{n}" for n in names(tmp_path / "own"))])
+
+
+# ---- stale and superseded minings
+
+
+def test_stale_minings_are_exported_only_when_told(own: dp.Corpus, tmp_path: Path) -> None:
+    mine_by_hand(own)
+    before = written(own, tmp_path / "a.jsonl", format="flagembedding", recipe=RECIPE)
+    rows = [{"id": f"r{i}", "title": f"new {i}", "bodies": [f"changed {i}"]} for i in range(1, 6)]
+    source = dp.MemorySource(rows, id="id", anchor="title", context="bodies")
+    own.ingest(source, name="two", on_conflict="replace", progress=False)
+    with pytest.raises(dp.StateMismatchError, match=r"source 'two'.*stale.*duckplets mine"):
+        written(own, tmp_path / "b.jsonl", format="flagembedding", recipe=RECIPE)
+    report = written(
+        own, tmp_path / "b.jsonl", format="flagembedding", recipe=RECIPE, allow_stale=True
+    )
+    # What was mined is there as it was: the records of that version stay in the file.
+    assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
+    assert report.anchors == before.anchors
+    other = replace(RECIPE, positive=dp.position(2))
+    with pytest.raises(dp.StateMismatchError, match="the recipe has changed: positive"):
+        written(own, tmp_path / "c.jsonl", format="flagembedding", recipe=other, source="one")
+    written(own, tmp_path / "c.jsonl", format="flagembedding", recipe=other, allow_stale=True)
+    assert (tmp_path / "c.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
+
+
+def test_a_later_mining_is_what_is_exported(own: dp.Corpus, tmp_path: Path) -> None:
+    mine_by_hand(own, most=2, lucky=True)
+    mine_by_hand(own, most=4, lucky=True)
+    written(own, tmp_path / "a.jsonl", format="flagembedding", recipe=RECIPE)
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").split("\n")[:-1]]
+    assert {len(row["neg"]) for row in rows} == {4}
+
+
+def test_only_sources_that_were_mined_are_exported_and_named(
+    own: dp.Corpus, tmp_path: Path
+) -> None:
+    mine_by_hand(own, sources=("two",))
+    report = written(own, tmp_path / "a.jsonl", format="flagembedding", recipe=RECIPE)
+    assert report.sources == ["two"]
+    with pytest.raises(dp.StateMismatchError, match="source 'one', split 'train': no negatives"):
+        written(own, tmp_path / "b.jsonl", format="flagembedding", recipe=RECIPE, source="one")
+
+
+# ---- the command line
+
+
+def test_the_command_writes_and_tells(path: Path, tmp_path: Path, corpus: dp.Corpus) -> None:
+    target = tmp_path / "o.jsonl"
+    told = ok("export", path, target, "--format", ST, "--shape", "n-tuple", "--negatives", "2")
+    rows = lines(target.read_text("utf-8"))
+    assert list(rows[0]) == ["anchor", "positive", "negative_1", "negative_2"]
+    report = written(
+        corpus, tmp_path / "same.jsonl", format=ST, shape="n-tuple", negatives=2, recipe=RECIPE
+    )
+    assert target.read_bytes() == (tmp_path / "same.jsonl").read_bytes()
+    shown = {
+        line.rsplit(None, 1)[0].strip(): int(line.rsplit(None, 1)[1])
+        for line in told.splitlines()[1:]
+    }
+    counts = {"anchors": report.anchors, "negatives": report.negatives}
+    assert shown == counts | {f"left out: {k}": n for k, n in report.left_out.items()}
+    ok("export", path, tmp_path / "b", "--format", "beir", "--split", "train", "--source", "one")
+    assert (tmp_path / "b" / "qrels" / "train.tsv").is_file()
+
+
+def test_the_command_passes_every_option_on(path: Path, tmp_path: Path, corpus: dp.Corpus) -> None:
+    target = tmp_path / "o.jsonl"
+    options = ["--recipe", "title_body", "--source", "two", "--split", "train", "--scores"]
+    options += ["--shape", "passages", "--negatives", "2", "--allow-stale"]
+    target.write_text("old")
+    ok("export", path, target, "--format", "tevatron", *options, "--overwrite")
+    written(
+        corpus,
+        tmp_path / "same.jsonl",
+        format="tevatron",
+        recipe="title_body",
+        source="two",
+        shape="passages",
+        negatives=2,
+        scores=True,
+    )
+    assert target.read_bytes() == (tmp_path / "same.jsonl").read_bytes()
+
+
+def test_the_command_fails_in_one_line(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "o.jsonl"
+    assert "no recipe 'x'" in error(
+        "export", path, target, "--format", "flagembedding", "--recipe", "x"
+    )
+    assert "duckplets mine" in error(
+        "export", path, target, "--format", "flagembedding", "--split", "test"
+    )
+    usage("export", path, target)
+    usage("export", path, target, "--format", "csv")
