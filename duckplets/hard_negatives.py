@@ -140,13 +140,15 @@ class HardNegatives:
 
         Args:
             table: Rows of ``anchor_id``, ``negative_id`` (record ids) and ``score``: an Arrow
-                table or reader, a data frame, or dicts. Rows whose negative is a positive of the
-                anchor tell its score, for margins.
-            name: The recipe they are for; samplers with it draw from them.
+                table or reader, a data frame, or dicts. For scores of sections,
+                ``anchor_section_key`` and ``negative_section_key`` instead. Rows whose negative
+                is a positive of the anchor tell its score, for margins.
+            name: The recipe they are for, or its name; samplers with it draw from them.
             source: Only rows of this source.
             split: Only rows of this split.
             progress: As for ``mine``.
-            knobs: The attributes of ``dp.bm25`` that choose among scores.
+            knobs: The attributes of ``dp.bm25`` that choose among scores: all but
+                ``query_tokens``, ``scope`` and ``shard_documents``.
 
         Raises:
             RecipeError: The table or an argument is wrong.
@@ -155,7 +157,7 @@ class HardNegatives:
 
         self._refuse_read_only("add negatives to")
         recipe = self._triplet_recipe(name) if isinstance(name, str) else name
-        with bar(progress, sys.stderr) as advance:
+        with bar(progress, sys.stderr, "anchors") as advance:
             return given.add(
                 self._database,
                 table,

@@ -101,7 +101,10 @@ def impacts(
 
 
 def shard_of(
-    numbers: Integers, eligible: int, terms: int, postings: tuple[Integers, Integers, Impacts]
+    numbers: Integers,
+    eligible: int,
+    terms: int,
+    postings: tuple[Integers | Impacts, Integers | Impacts, Impacts],
 ) -> Shard:
     """Return a shard.
 
@@ -118,7 +121,7 @@ def shard_of(
     width = room + len(numbers) - eligible
     placed = np.full(width, PADDING, np.int64)
     placed[:eligible], placed[room:] = numbers[:eligible], numbers[eligible:]
-    order = np.argsort(term * width + local)
+    order = np.argsort(term.astype(np.int64) * width + local)
     counts = np.bincount(term, minlength=terms)
     starts = np.concatenate([[0], np.cumsum(counts)])
     documents, sorted_impacts = local[order].astype(np.int32), impact[order]

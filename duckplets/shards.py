@@ -19,10 +19,12 @@ import pyarrow as pa
 
 from duckplets import index
 from duckplets.database import Database
-from duckplets.impacts import impacts, shard_of
+from duckplets.impacts import Impacts, impacts, shard_of
 from duckplets.index import Index
 from duckplets.order import Integers
 from duckplets.scoring import ShardFiles
+
+_AT_ONCE = 1 << 20  # postings weighted
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +136,24 @@ def _postings(
     place: Integers,
     lengths: Integers,
     statistics: Statistics,
-) -> tuple[Integers, Integers, np.ndarray[tuple[int, ...], np.dtype[np.int32]]]:
+) -> tuple[Impacts, Impacts, Impacts]:
     """Return term, place and impact of the postings of a shard."""
     rows = index.postings(database, of, low, high)
-    document = rows["document"].to_numpy() - low
-    kept = place[document] >= 0
-    document = document[kept]
-    term = rows["term_key"].to_numpy()[kept].astype(np.int64)
-    weights = impacts(
-        rows["frequency"].to_numpy()[kept],
-        statistics.counts[term],
-        lengths[low:high][document],
-        documents=statistics.documents,
-        average=statistics.average,
-    )
-    return term, place[document], weights
+    columns = [rows[name].to_numpy() for name in ("term_key", "document", "frequency")]
+    parts = []
+    for start in range(0, rows.num_rows, _AT_ONCE):  # what lies between is in floats
+        term, document, frequency = (column[start : start + _AT_ONCE] for column in columns)
+        kept = place[document - low] >= 0
+        term, document = term[kept], document[kept] - low
+        weights = impacts(
+            frequency[kept],
+            statistics.counts[term],
+            lengths[low:high][document],
+            documents=statistics.documents,
+            average=statistics.average,
+        )
+        parts.append((term, place[document].astype(np.int32), weights))
+    if not parts:
+        return (np.zeros(0, np.int32),) * 3
+    term, places, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return term, places, weights

@@ -65,7 +65,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read each pool once: all ranks have the same, and it is most of what opening costs."""
-    read, known = runs._streams, {}
+    read, known = runs.open_streams, {}
 
     def streams(database: Any, settings: Any, sources: Sequence[str]) -> Any:
         what = (settings.kind, settings.negatives, settings.seed, settings.corpus_version)
@@ -74,7 +74,7 @@ def _pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
             known[place] = read(database, settings, sources)
         return list(known[place])
 
-    monkeypatch.setattr(runs, "_streams", streams)
+    monkeypatch.setattr(runs, "open_streams", streams)
 
 
 @pytest.fixture

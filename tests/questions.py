@@ -1,0 +1,227 @@
+"""Questions and answers with everything that guards look at, and the rules in plain Python."""
+
+from __future__ import annotations
+
+import math
+import random
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckplets as dp
+from duckplets.knobs import Bm25
+
+ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
+RECIPE = dp.TripletRecipe("asked", ANCHOR, CONTEXT, CONTEXT, by="bm25")
+SAME_TOPIC = dp.TripletRecipe(
+    *("asked", ANCHOR, CONTEXT, CONTEXT),
+    strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
+    by="bm25",
+)
+OTHER_TOPIC = dp.TripletRecipe(
+    *("asked", ANCHOR, CONTEXT, CONTEXT),
+    strategy=dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
+    by="bm25",
+)
+AMONG_ANCHORS = dp.TripletRecipe("asked", ANCHOR, CONTEXT, ANCHOR, by="bm25")
+SOME_TOPIC = dp.TripletRecipe(
+    *("asked", dp.role("anchor", where="meta['topic'] <> 'law'"), CONTEXT),
+    dp.role("context", where="meta['topic'] <> 'art'"),
+    by="bm25",
+)
+
+Rows = list[dict[str, Any]]
+
+
+def build(path: Path, seed: int = 1, count: int = 60) -> dp.Corpus:
+    """Two sources of questions and answers, with groups, and texts that are nearly the same."""
+    draw = random.Random(seed)
+    corpus = dp.Corpus(path)
+    for source in ("one", "two"):
+        records = []
+        for i in range(count):
+            question, answer = f"question {source} {i}", f"answer {source} {i}"
+            if draw.random() < 0.3:
+                question = draw.choice(["Was ist  Käse?", "was ist käse?", "Wie alt?", "WIE ALT?"])
+            if draw.random() < 0.3:
+                answer = draw.choice(["Sehr alt", "sehr\talt ", "wie alt?", "Kase", "Ka\u0308se"])
+            topic = draw.choice(["law", "art", "news"])
+            group = draw.choice(["g1", "g2", None, None, None])
+            records.append({"id": f"r{i}", "q": question, "a": answer, "topic": topic, "g": group})
+        made = dp.MemorySource(
+            records, id="id", anchor="q", positive="a", meta=["topic"], group="g"
+        )
+        corpus.ingest(made, name=source, progress=False)
+    corpus.split(0.7, 0.0, 0.3, seed=seed)
+    return corpus
+
+
+@dataclass(eq=False)
+class Record:
+    id: str
+    source: str
+    split: str
+    group: str | None
+    topic: str
+    sections: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @cache  # noqa: B019 - for the time of a test
+    def text(self, role: str) -> str:
+        bare = unicodedata.normalize("NFD", " ".join(self.sections[role][1].split()).lower())
+        return "".join(c for c in bare if not unicodedata.combining(c))
+
+
+def records_of(corpus: dp.Corpus) -> dict[str, Record]:
+    rows = corpus.sql(
+        """
+        SELECT r.record_id, r.source, r.split, r.group_key, r.meta['topic'] AS topic,
+            s.role, s.section_key, s.text
+        FROM sections s JOIN live_records r USING (record_key)
+        """
+    ).to_pylist()
+    records: dict[str, Record] = {}
+    for row in rows:
+        values = [row[name] for name in ("record_id", "source", "split", "group_key", "topic")]
+        record = records.setdefault(row["record_id"], Record(*values))
+        record.sections[row["role"]] = (row["section_key"], row["text"])
+    return records
+
+
+def legal_topics(recipe: dp.TripletRecipe, anchor: Record, negative: Record) -> bool:
+    if recipe is SAME_TOPIC:
+        return anchor.topic == negative.topic
+    return recipe is not OTHER_TOPIC or anchor.topic != negative.topic
+
+
+class Expected:
+    """The rules, row by row, for recipes of one anchor and one positive a record."""
+
+    def __init__(self, corpus: dp.Corpus, recipe: dp.TripletRecipe) -> None:
+        self.records, self.recipe = records_of(corpus), recipe
+        self.role = "anchor" if recipe is AMONG_ANCHORS else "context"
+        self.answers: dict[Any, set[str]] = defaultdict(set)
+        asking = [r for r in self.records.values() if recipe is not SOME_TOPIC or r.topic != "law"]
+        for record in asking:
+            place = (record.source, record.split, record.text("anchor"))
+            self.answers[place].add(record.text("context"))
+        self.anchors = {record.id for record in asking}
+        alone = {anchor for anchor in self.anchors if not any(self.candidates(anchor))}
+        self.anchors -= alone
+
+    def candidates(self, anchor: str) -> Iterator[str]:
+        for name in self.records:
+            if self.fate({"anchor_id": anchor, "negative_id": name}) == "candidate":
+                yield name
+
+    def fate(self, row: dict[str, Any]) -> str:
+        anchor = self.records.get(row["anchor_id"])
+        negative = self.records.get(row["negative_id"])
+        if anchor is None:
+            return "unknown anchor"
+        if negative is None:
+            return "unknown negative"
+        if anchor.id not in self.anchors:
+            return "not an anchor of the recipe"
+        if anchor is negative:
+            return "positive"
+        if (anchor.source, anchor.split) != (negative.source, negative.split):
+            return "other source or split"
+        if self.recipe is SOME_TOPIC and negative.topic == "art":
+            return "not a negative of the recipe"
+        if anchor.group is not None and anchor.group == negative.group:
+            return "same group"
+        place = (anchor.source, anchor.split, anchor.text("anchor"))
+        own = {anchor.text("anchor"), anchor.text("context")}
+        if negative.text(self.role) in own | self.answers[place]:
+            return "same text"
+        return "candidate" if legal_topics(self.recipe, anchor, negative) else "strategy"
+
+    def kept(self, rows: Rows, settings: Bm25) -> tuple[dict[str, list[Any]], Counter[str]]:
+        """Kept (record, score) of every anchor, and what became of all rows."""
+        counts: Counter[str] = Counter()
+        best: dict[str, dict[str, float]] = defaultdict(dict)
+        positives: dict[str, float] = {}
+        seen = set()
+        for row in rows:
+            fate, anchor, score = self.fate(row), row["anchor_id"], row["score"]
+            if fate in ("candidate", "same group", "same text", "strategy"):
+                pair = (anchor, row["negative_id"])
+                if pair in seen:
+                    counts["duplicate row"] += 1
+                elif fate != "candidate":
+                    counts[fate] += 1
+                seen.add(pair)
+                if fate == "candidate":
+                    before = best[anchor].get(pair[1], -math.inf)
+                    best[anchor][pair[1]] = max(score, before)
+                continue
+            if fate == "positive":
+                positives[anchor] = min(score, positives.get(anchor, math.inf))
+            counts[fate] += 1
+        kept = {}
+        for anchor, mine in best.items():
+            ranked = sorted(mine.items(), key=lambda pair: (-pair[1], pair[0]))
+            kept[anchor] = self.chosen(ranked, positives.get(anchor), settings, counts)
+        return kept, counts
+
+    def chosen(
+        self, ranked: list[Any], positive: float | None, settings: Bm25, counts: Counter[str]
+    ) -> list[Any]:
+        chosen = []
+        for pair in ranked:
+            margin = settings.absolute_margin
+            if margin is not None and positive is not None and pair[1] + margin > positive:
+                counts["absolute_margin"] += 1
+            elif settings.max_score is not None and pair[1] > settings.max_score:
+                counts["max_score"] += 1
+            elif settings.min_score is not None and pair[1] < settings.min_score:
+                counts["min_score"] += 1
+            elif len(chosen) == settings.top_k:
+                counts["not_needed"] += 1
+            else:
+                chosen.append(pair)
+                counts["kept"] += 1
+        return chosen
+
+
+def random_rows(corpus: dp.Corpus, seed: int, count: int) -> Rows:
+    draw = random.Random(seed)
+    names = [*records_of(corpus), "one/nothing", "nowhere"]
+    rows = []
+    for _ in range(count):
+        anchor = draw.choice(names)
+        negative = anchor if draw.random() < 0.05 else draw.choice(names)
+        score = draw.choice([draw.randrange(-3, 4), draw.uniform(-4, 4)])
+        rows.append({"anchor_id": anchor, "negative_id": negative, "score": float(score)})
+    return rows
+
+
+def stored(corpus: dp.Corpus) -> dict[str, list[Any]]:
+    rows = corpus.sql(
+        """
+        SELECT anchor_record_id, negative_record_id, score FROM negative_texts
+        ORDER BY anchor_record_id, rank
+        """
+    )
+    found = defaultdict(list)
+    for anchor, negative, score in zip(*rows.to_pydict().values(), strict=True):
+        found[anchor].append((negative, score))
+    return dict(found)
+
+
+def legal_rows(corpus: dp.Corpus) -> Rows:
+    """Rows of four candidates for every anchor of the first source, and of its positive."""
+    expected = Expected(corpus, RECIPE)
+    rows: Rows = []
+    for anchor in sorted(expected.anchors):
+        if expected.records[anchor].source != "one":
+            continue
+        for i, name in enumerate(islice(expected.candidates(anchor), 4)):
+            rows.append({"anchor_id": anchor, "negative_id": name, "score": 4.0 - i})
+        rows.append({"anchor_id": anchor, "negative_id": anchor, "score": 2.0})
+    return rows
