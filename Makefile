@@ -29,7 +29,9 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.bench
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py > benchmarks/results.json
+	$(BIN)/python benchmarks/mining.py > benchmarks/mining.json
+	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -52,5 +54,5 @@ $(TORCH)/.ready: pyproject.toml requirements.lock requirements-torch.lock
 	touch $@
 
 $(VENV)/.bench: $(READY)
-	$(BIN)/python -m pip install --quiet 'grain>=0.2.18,<0.3'
+	$(BIN)/python -m pip install --quiet 'grain>=0.2.18,<0.3' 'bm25s>=0.3.16' 'numba>=0.60'
 	touch $@

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 WORDNET = Path(__file__).parents[2] / "shared" / "corpora" / "wordnet.parquet"
-SMALL, LARGE, QUERIES, RECORDS = 50_000, 500_000, 4_000, 1_000_000
+SMALL, LARGE, QUERIES, RECORDS = 50_000, 500_000, 4_000, 500_000
+ANCHORS = 20_000  # to mine negatives for; fewer in a large corpus
 WORDS = 30
 
 
@@ -64,16 +65,26 @@ def _recipe() -> Any:
     )
 
 
-def _ingested(folder: Path, documents: int) -> Path:
+def _ingested(folder: Path, documents: int) -> dict[str, float]:
     import duckplets as dp
 
     path = folder / f"documents{documents}.duckdb"
     path.unlink(missing_ok=True)
+    parquet = write(folder, documents)
+    started = time.perf_counter()
     with dp.Corpus(path) as corpus:
-        source = dp.ParquetSource(write(folder, documents), text="text", id="id")
+        source = dp.ParquetSource(parquet, text="text", id="id")
         corpus.ingest(source, name="text", progress=False)
         corpus.split(train=1.0, validation=0.0, test=0.0)
-    return path
+    return {"seconds": time.perf_counter() - started}
+
+
+def documents_small(folder: Path) -> dict[str, float]:
+    return _ingested(folder, SMALL)
+
+
+def documents_large(folder: Path) -> dict[str, float]:
+    return _ingested(folder, LARGE)
 
 
 def index_small(folder: Path) -> dict[str, float]:
@@ -87,7 +98,7 @@ def index_large(folder: Path) -> dict[str, float]:
 def _index(folder: Path, documents: int) -> dict[str, float]:
     import duckplets as dp
 
-    with dp.Corpus(_ingested(folder, documents)) as corpus:
+    with dp.Corpus(folder / f"documents{documents}.duckdb") as corpus:
         started = time.perf_counter()
         (report,) = corpus.index(dp.Terms(stemmer="none"), progress=False)
         seconds = time.perf_counter() - started
@@ -95,19 +106,19 @@ def _index(folder: Path, documents: int) -> dict[str, float]:
 
 
 def mine_small_one_core(folder: Path) -> dict[str, float]:
-    return _mine(folder, SMALL, threads=1, anchors=20_000)
+    return _mine(folder, SMALL, threads=1, anchors=ANCHORS)
 
 
 def mine_small(folder: Path) -> dict[str, float]:
-    return _mine(folder, SMALL, threads=os.cpu_count() or 1, anchors=SMALL)
+    return _mine(folder, SMALL, threads=os.cpu_count() or 1, anchors=2 * ANCHORS)
 
 
 def mine_large_one_core(folder: Path) -> dict[str, float]:
-    return _mine(folder, LARGE, threads=1, anchors=QUERIES)
+    return _mine(folder, LARGE, threads=1, anchors=ANCHORS // 2)
 
 
 def mine_large(folder: Path) -> dict[str, float]:
-    return _mine(folder, LARGE, threads=os.cpu_count() or 1, anchors=4 * QUERIES)
+    return _mine(folder, LARGE, threads=os.cpu_count() or 1, anchors=ANCHORS)
 
 
 class _EnoughError(Exception):
@@ -243,9 +254,8 @@ def sample_mined(folder: Path) -> dict[str, float]:
             progress=False,
         )
         corpus.split()
-        # Small shards: what is measured is drawing, and any 32 candidates do for that.
-        shard = max(50, RECORDS // 500)
-        corpus.mine(mined, split="train", scope="shard", shard_documents=shard, progress=False)
+        # What is measured is drawing, and any 32 candidates do for that.
+        corpus.mine(mined, split="train", scope="shard", progress=False)
     with dp.Corpus(path, read_only=True) as corpus:
         started = time.perf_counter()
         samplers = {"mined": corpus.sampler(recipes=[mined], batch_size=256)}
@@ -273,17 +283,15 @@ def sample_mined(folder: Path) -> dict[str, float]:
 MEASUREMENTS: dict[str, Callable[[Path], dict[str, float]]] = {
     f.__name__: f
     for f in (
-        *(index_small, mine_small_one_core, mine_small, match_bm25, bm25s_numba),
-        *(wordnet, index_large, mine_large_one_core, mine_large, sample_mined),
+        *(documents_small, index_small, mine_small_one_core, mine_small, match_bm25, bm25s_numba),
+        *(wordnet, documents_large, index_large, mine_large_one_core, mine_large, sample_mined),
     )
 }
 
 
 def _one(name: str, folder: Path) -> None:
     found = MEASUREMENTS[name](folder)
-    for who, key in (("SELF", "peak_mb"), ("CHILDREN", "process_mb")):
-        usage = resource.getrusage(getattr(resource, f"RUSAGE_{who}"))
-        found[key] = usage.ru_maxrss / 1024
+    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({key: round(value, 3) for key, value in found.items()}))
 
 

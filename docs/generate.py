@@ -84,7 +84,7 @@ FOLDERS = {
     "migrations": "The schema of corpus and state files, one transaction each, append-only.",
     "tests": "One file a module, and `golden/`: what must stay as it is.",
     "examples": "Scripts to start from, run by the tests.",
-    "benchmarks": "Speed and memory beside Grain's; printed as JSON.",
+    "benchmarks": "Speed and memory beside peers'; printed as JSON.",
     "docs": "Design, interface, command line, figures.",
 }
 

@@ -282,7 +282,7 @@ def _is_duckdb(path: Path) -> bool:
 
 def _opening_error(error: duckdb.Error, path: Path) -> DuckpletsError:
     text = str(error)
-    if "lock" in text.lower() or "different configuration" in text:
+    if "lock" in _first_line(text).lower() or "different configuration" in text:
         holder = re.search(r"PID (\d+)", text)
         who = f"process {holder[1]}" if holder else "this process or was in one it was forked from"
         return CorpusLockedError(
