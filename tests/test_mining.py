@@ -79,11 +79,11 @@ def test_negatives_are_the_best_legal_documents(
 
 
 # Each anchor costs a match_bm25. A thousand of both: DUCKPLETS_ANCHORS=1000 pytest -k match_bm25
-ANCHORS = int(os.environ.get("DUCKPLETS_ANCHORS", "150"))
+ANCHORS = int(os.environ.get("DUCKPLETS_ANCHORS", "60"))
 
 
 def test_scores_are_match_bm25s_on_an_odd_corpus(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 1450, 3) as corpus:
+    with odd_corpus(tmp_path / "c.duckdb", 700, 3) as corpus:
         corpus.mine(recipe(), split="train")
         oracle = Oracle(sections(corpus), "odd0", "train")
         assert oracle.check(corpus, "mined", top_k=32, sample=ANCHORS) > 10 * ANCHORS
@@ -91,7 +91,7 @@ def test_scores_are_match_bm25s_on_an_odd_corpus(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not WORDNET.exists(), reason="the WordNet file is not here")
 def test_scores_are_match_bm25s_on_wordnet(tmp_path: Path) -> None:
-    some = pq.read_table(WORDNET).slice(40_000, 16_000)
+    some = pq.read_table(WORDNET).slice(40_000, 8_000)
     pq.write_table(some, tmp_path / "some.parquet")
     with dp.Corpus(tmp_path / "w.duckdb") as corpus:
         source = dp.ParquetSource(
@@ -105,7 +105,7 @@ def test_scores_are_match_bm25s_on_wordnet(tmp_path: Path) -> None:
         corpus.split(0.8, 0.1, 0.1, seed=42)
         corpus.mine(recipe(), split="train", progress=False)
         oracle = Oracle(sections(corpus), "wordnet", "train")
-        assert oracle.check(corpus, "mined", top_k=32, sample=ANCHORS) > 6 * ANCHORS
+        assert oracle.check(corpus, "mined", top_k=32, sample=ANCHORS) > 3 * ANCHORS
 
 
 # ---- the same however it is done
