@@ -13,7 +13,7 @@ demo: $(READY)
 	$(BIN)/duckplets demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 # One thread each: two of them on a busy machine took six times as long.
 test-torch: $(TORCH)/.ready
