@@ -115,9 +115,14 @@ def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Can
         raise ValueError(f"recipe {recipe.name!r} draws no mined negatives")
     documents = _documents(pool.negatives, guarded.negative_sections)
     find = Lookup(documents.keys)
-    kept = _Kept(database.run("candidates/count", {"mining": mining.key})[0][0], scores=scores)
-    for batch in database.stream(query("candidates/read"), {"mining": mining.key}, rows=_BATCH):
-        kept.add(batch, find)
+    which = {"mining": mining.key}
+    most = database.run("candidates/count", which)[0][0]
+    for statement in ("candidates/read", "candidates/sorted"):
+        kept = _Kept(most, scores=scores)
+        for batch in database.stream(query(statement), which, rows=_BATCH):
+            kept.add(batch, find)
+        if kept.in_order:
+            break
     keys, starts = kept.rows()
     settings = recipe.by if isinstance(recipe.by, Bm25) else mining.settings
     return Candidates(
@@ -155,8 +160,10 @@ class Lookup:
             return np.full(len(wanted), -1, dtype=np.int32)
         if self._table is not None:
             place = wanted - self._keys[0]
-            inside = (place >= 0) & (place < len(self._table))
-            return np.where(inside, self._table[np.where(inside, place, 0)], np.int32(-1))
+            outside = (place < 0) | (place >= len(self._table))
+            if not outside.any():
+                return np.asarray(self._table[place], np.int32)
+            return np.where(outside, np.int32(-1), self._table[np.where(outside, 0, place)])
         place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
         return np.where(self._keys[place] == wanted, place, -1).astype(np.int32)
 
@@ -170,11 +177,12 @@ class _Kept:
     """
 
     def __init__(self, most: int, *, scores: bool) -> None:
-        self.size = 0
         self.numbers = np.empty(most, dtype=np.int32)
         self.ranks = np.empty(most, dtype=np.int32)
         self.filled = np.zeros(most, dtype=bool)
         self.scores = np.empty(most, dtype=np.float64) if scores else None
+        self.size = 0
+        self.in_order = True
         self.counted = True  # ranks count from 1
         self.any_filled = False
         self._last = -1, 0  # section and rank
@@ -184,9 +192,10 @@ class _Kept:
     def add(self, batch: pa.RecordBatch, find: Lookup) -> None:
         """Add rows of ``candidates/read``."""
         numbers = find(_column(batch, "negative_section_key"))
-        keep = numbers >= 0
+        there = numbers >= 0
+        keep = slice(None) if there.all() else there
         keys = _column(batch, "anchor_section_key")[keep]
-        if len(keys) == 0:
+        if len(keys) == 0 or not self.in_order:
             return
         ranks, scores = _column(batch, "rank")[keep], batch.column("score")
         low, self.size = self.size, self.size + len(keys)
@@ -200,11 +209,15 @@ class _Kept:
         self._count(keys, ranks)
 
     def _count(self, keys: Integers, ranks: Integers) -> None:
-        before = np.concatenate([[self._last[0]], keys[:-1]])
-        rank_before = np.concatenate([[self._last[1]], ranks[:-1]])
-        self.counted &= bool(np.all(ranks == np.where(keys == before, rank_before + 1, 1)))
+        step = np.diff(keys, prepend=self._last[0])
+        new = step > 0
+        before = np.concatenate([[self._last[1]], ranks[:-1]])
+        before[new] = 0
+        self.in_order = bool(np.all(step >= 0) and np.all(ranks > before))
+        self.counted &= bool(np.all(ranks == before + 1))
         self._last = int(keys[-1]), int(ranks[-1])
-        starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        new[0] = True
+        starts = np.flatnonzero(new)
         self._keys.append(keys[starts])
         self._counts.append(np.diff(np.append(starts, len(keys))))
 

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 Recipe = TripletRecipe | TextRecipe
 Guarded = Literal[
-    "own_texts",
-    "known_texts",
+    "illegal_texts",
     "mined_anchors",
     "mined_askers",
     "mined_documents",
@@ -180,7 +179,12 @@ def _tree(recipe: Recipe, part: Part, *, staged: bool) -> exp.Expression:
     if not recipe.mined:
         return _assemble("pools/triplets", parts, fills, end, staged=staged)
     # Any number of texts can be illegal for an anchor, so a few rows do not tell enough.
+    closer = {
+        "pools/forbidden": "pools/guarded_forbidden",
+        "pools/allowed": "pools/guarded_allowed",
+    }
     parts = [name for name in parts if name != "pools/one_group"]
+    parts += [closer[name] for name in parts if name in closer]
     ends = {"anchors": "pools/guarded_anchors", "negatives": "pools/guarded_negatives"}
     return _assemble("pools/guarded", parts, fills, ends.get(part, end), staged=staged)
 

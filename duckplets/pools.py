@@ -115,8 +115,9 @@ class PoolReader:
         if isinstance(compiled.recipe, TextRecipe) or not compiled.recipe.mined:
             illegal = several_texts(rows, positives)
             return negatives_of(compiled, classes, listed, pairs, illegal=illegal)
-        illegal = _pairs(self.list(compiled, "own_texts"), "record_key")
-        known = _pairs(self.list(compiled, "known_texts"), "normal")
+        texts = self.list(compiled, "illegal_texts")
+        illegal = _pairs(texts.filter(pc.invert(texts["known"])))
+        known = _pairs(texts.filter(texts["known"]))
         return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
@@ -151,6 +152,6 @@ def _guarded(anchors: Anchors, rows: pa.Table, negatives: pa.Table) -> Guarded:
     )
 
 
-def _pairs(rows: pa.Table, owner: str) -> Words:
-    """Return a list of illegal texts, each with its owner, as sorted hashes."""
-    return np.unique(pair_hashes(words_of(rows, owner), words_of(rows, "text_hash")))
+def _pairs(texts: pa.Table) -> Words:
+    """Return illegal texts, each with its owner, as sorted hashes."""
+    return np.unique(pair_hashes(words_of(texts, "owner"), words_of(texts, "text_hash")))

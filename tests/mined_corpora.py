@@ -248,6 +248,7 @@ def write_mining(
     method: str = "bm25",
     settings: Bm25 | None = None,
     dropped: Iterable[int] = (),
+    shuffled: bool = False,
 ) -> int:
     """Store candidates as a finished mining; returns its number."""
     database = corpus._database
@@ -279,6 +280,8 @@ def write_mining(
         },
     )
     flat = [(a, i + 1, n, s) for a, of in rows.items() for i, (n, s) in enumerate(of)]
+    if shuffled:
+        random.Random(len(flat)).shuffle(flat)
     names = ("anchor_section_key", "rank", "negative_section_key", "score")
     types = (pa.int64(), pa.int32(), pa.int64(), pa.float64())
     table = pa.table({n: pa.array([row[i] for row in flat], t) for i, (n, t) in

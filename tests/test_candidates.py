@@ -267,6 +267,22 @@ def test_ranks_stay_those_of_the_table_where_candidates_are_gone(
     assert {row["negative_score"] for row in found} - {None} <= scores
 
 
+def test_the_order_of_the_rows_in_the_table_means_nothing(corpora: dict[int, dp.Corpus]) -> None:
+    corpus, found = corpora[60], []
+    rules = rules_of(corpus, CASES["any"], "s0", "train")
+    recipe = recipe_of("any", dp.bm25(top_k=7))
+    rows = {
+        a: [(n, score if number % 3 else None) for number, (n, score) in enumerate(of)]
+        for a, of in some_candidates(rules, 40, careless=pieces_of(corpus)).items()
+    }
+    for shuffled in (False, True):
+        write_mining(corpus, recipe, rows, shuffled=shuffled)
+        sampler = corpus.sampler(recipes=[recipe], mixture=ONE, columns=columns_of(1))
+        found.append(drawn(sampler, 600))
+    assert found[0] == found[1]
+    assert len({row["negative_rank"] for row in found[0]}) > 5
+
+
 def test_anchors_without_candidates_draw_at_random_and_say_so(
     corpora: dict[int, dp.Corpus],
 ) -> None:

@@ -1,7 +1,6 @@
 -- The candidates of a mining.
 -- Parameters: $mining.
--- Rows: by the anchor's section and rank.
+-- Rows: as they were stored.
 SELECT anchor_section_key, rank, negative_section_key, score
 FROM mined_negatives
 WHERE mining_key = $mining
-ORDER BY anchor_section_key, rank

@@ -72,7 +72,11 @@ class_texts AS (
 -- What negatives have: their texts and normalised texts, and whose they are. What is of one family
 -- only is no negative within it.
 negative_texts AS (
-    SELECT text_hash, min(family) AS first_family, max(family) AS last_family
+    SELECT
+        text_hash,
+        min(family) AS first_family,
+        max(family) AS last_family,
+        min(class_group) = max(class_group) AS of_one_group
     FROM negatives
     GROUP BY text_hash
 ),
@@ -101,7 +105,7 @@ own AS (
 -- positives; and that are no negatives of an anchor's text, for some record with that text has them
 -- for a positive. (Where one record alone has that text, they are its own.)
 own_normals AS (
-    SELECT DISTINCT own.record_key, own.normal
+    SELECT DISTINCT own.record_key, own.family, own.normal
     FROM own
     JOIN negative_normals USING (normal)
     WHERE
@@ -122,13 +126,21 @@ known_normals AS (
 
 -- The same as texts of negatives, for these are what is drawn.
 writings AS (
-    SELECT DISTINCT normal, text_hash
-    FROM negatives
-    WHERE normal IN (
-        SELECT normal FROM own_normals
-        UNION ALL
-        SELECT positive_normal FROM known_normals
-    )
+    SELECT
+        found.normal,
+        found.text_hash,
+        negative_texts.first_family,
+        negative_texts.last_family
+    FROM (
+        SELECT DISTINCT normal, text_hash
+        FROM negatives
+        WHERE normal IN (
+            SELECT normal FROM own_normals
+            UNION ALL
+            SELECT positive_normal FROM known_normals
+        )
+    ) AS found
+    JOIN negative_texts USING (text_hash)
 ),
 
 own_texts AS (
@@ -140,6 +152,7 @@ own_texts AS (
     SELECT own_normals.record_key, writings.text_hash
     FROM own_normals
     JOIN writings USING (normal)
+    WHERE writings.first_family <> own_normals.family OR writings.last_family <> own_normals.family
 ),
 
 known_texts AS (
@@ -148,122 +161,163 @@ known_texts AS (
     JOIN writings ON writings.normal = known_normals.positive_normal
 ),
 
+-- How many texts each group has, and another lower bound of what a class can draw: texts that are
+-- in none of its forbidden groups.
+whole_group_texts AS (
+    SELECT class_group, count(DISTINCT text_hash) AS texts
+    FROM negatives
+    GROUP BY class_group
+),
+
+more_class_texts AS (
+    SELECT 0::UBIGINT AS class, 0 AS texts
+),
+
+-- How many texts are of one family only, and how many of those are of one group.
+family_texts AS (
+    SELECT
+        first_family AS family,
+        count(*) AS texts,
+        count(*) FILTER (WHERE of_one_group) AS of_one_group
+    FROM negative_texts
+    WHERE first_family = last_family
+    GROUP BY first_family
+),
+
 -- Anchors for which there might be too few texts, if all that are illegal were among those that
--- their class can draw.
+-- their class can draw; hopeless where no class could have enough. Of the largest family most can
+-- be doubtful, so only what lies outside is looked at for them: the narrow ones.
 doubts AS (
-    SELECT anchor_texts.record_key, anchor_texts.class, anchor_texts.family, anchor_texts.normal
+    SELECT
+        anchor_texts.record_key,
+        anchor_texts.class,
+        anchor_texts.family,
+        anchor_texts.normal,
+        anchor_texts.family = largest.family AS narrow,
+        (SELECT count(*) FROM negative_texts)
+        - coalesce(family_texts.texts, 0)
+        - coalesce(of_own.texts, 0)
+        < $negatives AS hopeless
     FROM anchor_texts
+    CROSS JOIN (
+        SELECT coalesce(arg_max(family, (texts, -family)), -1) AS family
+        FROM family_texts
+    ) AS largest
     LEFT JOIN class_texts USING (class)
-    LEFT JOIN (
-        SELECT first_family AS family, count(*) AS texts
-        FROM negative_texts
-        WHERE first_family = last_family
-        GROUP BY first_family
-    ) AS of_family USING (family)
+    LEFT JOIN more_class_texts ON more_class_texts.class = anchor_texts.class
+    LEFT JOIN family_texts ON family_texts.family = anchor_texts.family
     LEFT JOIN (SELECT record_key, count(*) AS texts FROM own_texts GROUP BY record_key) AS of_own
-        USING (record_key)
-    LEFT JOIN (SELECT normal, count(*) AS texts FROM known_texts GROUP BY normal) AS known
-        USING (normal)
+        ON of_own.record_key = anchor_texts.record_key
+    LEFT JOIN (SELECT normal, count(*) AS texts FROM known_texts GROUP BY normal) AS of_known
+        ON of_known.normal = anchor_texts.normal
     WHERE
-        coalesce(class_texts.texts, 0)
-        < coalesce(of_family.texts, 0)
-        + coalesce(of_own.texts, 0)
-        + coalesce(known.texts, 0)
-        + $negatives
+        greatest(
+            coalesce(class_texts.texts, 0) - coalesce(family_texts.of_one_group, 0),
+            coalesce(more_class_texts.texts, 0) - coalesce(family_texts.texts, 0)
+        )
+        < coalesce(of_own.texts, 0) + coalesce(of_known.texts, 0) + $negatives
 ),
 
 doubtful_negatives AS (
-    SELECT 0::UBIGINT AS class, record_key, text_hash
-    FROM negatives
-),
-
-families AS (
-    SELECT DISTINCT record_key, family
+    SELECT 0::UBIGINT AS class, FALSE AS narrow, text_hash, family
     FROM negatives
 ),
 
 -- From here on the legal texts of these anchors are counted: all that the class can draw, less
 -- those of the family, less the known ones, less the own ones that are not known.
 doubtful_texts AS (
-    SELECT
-        doubtful_negatives.class,
-        doubtful_negatives.text_hash,
-        min(families.family) AS first_family,
-        max(families.family) AS last_family
+    SELECT class, narrow, text_hash, min(family) AS first_family, max(family) AS last_family
     FROM doubtful_negatives
-    JOIN families USING (record_key)
-    GROUP BY doubtful_negatives.class, doubtful_negatives.text_hash
+    GROUP BY class, narrow, text_hash
 ),
 
 texts_of_class AS (
-    SELECT class, count(*) AS texts
+    SELECT class, narrow, count(*) AS texts
     FROM doubtful_texts
-    GROUP BY class
+    GROUP BY class, narrow
 ),
 
 texts_of_family AS (
-    SELECT class, first_family AS family, count(*) AS texts
+    SELECT class, narrow, first_family AS family, count(*) AS texts
     FROM doubtful_texts
     WHERE first_family = last_family
-    GROUP BY class, first_family
+    GROUP BY class, narrow, first_family
+),
+
+-- Materialized, so that what these name is never joined before them: that would be every anchor
+-- with every text.
+asked_known AS MATERIALIZED (
+    SELECT asked.class, asked.narrow, asked.normal, known_texts.text_hash
+    FROM (SELECT DISTINCT class, narrow, normal FROM doubts WHERE NOT hopeless) AS asked
+    JOIN known_texts USING (normal)
+),
+
+asked_own AS MATERIALIZED (
+    SELECT
+        doubts.record_key,
+        doubts.class,
+        doubts.narrow,
+        doubts.normal,
+        doubts.family,
+        own_texts.text_hash
+    FROM doubts
+    JOIN own_texts USING (record_key)
+    WHERE NOT doubts.hopeless
 ),
 
 doubtful_known AS (
     SELECT
-        asked.class,
-        asked.normal,
-        doubtful_texts.text_hash,
+        asked_known.class,
+        asked_known.narrow,
+        asked_known.normal,
         doubtful_texts.first_family,
         doubtful_texts.last_family
-    FROM (SELECT DISTINCT class, normal FROM doubts) AS asked
-    JOIN known_texts USING (normal)
-    JOIN doubtful_texts
-        ON doubtful_texts.class = asked.class AND doubtful_texts.text_hash = known_texts.text_hash
+    FROM asked_known
+    JOIN doubtful_texts USING (class, narrow, text_hash)
 ),
 
 texts_known AS (
-    SELECT class, normal, count(*) AS texts
+    SELECT class, narrow, normal, count(*) AS texts
     FROM doubtful_known
-    GROUP BY class, normal
+    GROUP BY class, narrow, normal
 ),
 
 texts_known_of_family AS (
-    SELECT class, normal, first_family AS family, count(*) AS texts
+    SELECT class, narrow, normal, first_family AS family, count(*) AS texts
     FROM doubtful_known
     WHERE first_family = last_family
-    GROUP BY class, normal, first_family
+    GROUP BY class, narrow, normal, first_family
 ),
 
 texts_own AS (
-    SELECT doubts.record_key, doubts.class, doubts.normal, count(*) AS texts
-    FROM doubts
-    JOIN own_texts USING (record_key)
-    JOIN doubtful_texts
-        ON doubtful_texts.class = doubts.class AND doubtful_texts.text_hash = own_texts.text_hash
+    SELECT asked_own.record_key, asked_own.class, asked_own.normal, count(*) AS texts
+    FROM asked_own
+    JOIN doubtful_texts USING (class, narrow, text_hash)
     WHERE
         (
-            doubtful_texts.first_family <> doubts.family
-            OR doubtful_texts.last_family <> doubts.family
+            doubtful_texts.first_family <> asked_own.family
+            OR doubtful_texts.last_family <> asked_own.family
         )
         AND NOT EXISTS (
             FROM known_texts
             WHERE
-                known_texts.normal = doubts.normal
-                AND known_texts.text_hash = own_texts.text_hash
+                known_texts.normal = asked_own.normal
+                AND known_texts.text_hash = asked_own.text_hash
         )
-    GROUP BY doubts.record_key, doubts.class, doubts.normal
+    GROUP BY asked_own.record_key, asked_own.class, asked_own.normal
 ),
 
 without_negative AS (
     SELECT doubts.record_key, doubts.class, doubts.normal
     FROM doubts
-    LEFT JOIN texts_of_class USING (class)
-    LEFT JOIN texts_of_family USING (class, family)
-    LEFT JOIN texts_known USING (class, normal)
-    LEFT JOIN texts_known_of_family USING (class, normal, family)
+    LEFT JOIN texts_of_class USING (class, narrow)
+    LEFT JOIN texts_of_family USING (class, narrow, family)
+    LEFT JOIN texts_known USING (class, narrow, normal)
+    LEFT JOIN texts_known_of_family USING (class, narrow, normal, family)
     LEFT JOIN texts_own USING (record_key, class, normal)
     WHERE
-        coalesce(texts_of_class.texts, 0)
+        doubts.hopeless
+        OR coalesce(texts_of_class.texts, 0)
         - coalesce(texts_of_family.texts, 0)
         - coalesce(texts_known.texts, 0)
         + coalesce(texts_known_of_family.texts, 0)

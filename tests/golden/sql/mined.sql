@@ -165,7 +165,8 @@ WITH groups AS (
   SELECT
     text_hash,
     MIN(family) AS first_family,
-    MAX(family) AS last_family
+    MAX(family) AS last_family,
+    MIN(class_group) = MAX(class_group) AS of_one_group
   FROM negatives
   GROUP BY
     text_hash
@@ -208,6 +209,7 @@ WITH groups AS (
 ), own_normals /* Normalised texts that are no negatives of a record, for they are those of its own anchors and */ /* positives; and that are no negatives of an anchor's text, for some record with that text has them */ /* for a positive. (Where one record alone has that text, they are its own.) */ AS (
   SELECT DISTINCT
     own.record_key,
+    own.family,
     own.normal
   FROM own
   JOIN negative_normals
@@ -233,20 +235,29 @@ WITH groups AS (
   JOIN positives
     USING (record_key)
 ), writings /* The same as texts of negatives, for these are what is drawn. */ AS (
-  SELECT DISTINCT
-    normal,
-    text_hash
-  FROM negatives
-  WHERE
-    normal IN (
-      SELECT
-        normal
-      FROM own_normals
-      UNION ALL
-      SELECT
-        positive_normal
-      FROM known_normals
-    )
+  SELECT
+    found.normal,
+    found.text_hash,
+    negative_texts.first_family,
+    negative_texts.last_family
+  FROM (
+    SELECT DISTINCT
+      normal,
+      text_hash
+    FROM negatives
+    WHERE
+      normal IN (
+        SELECT
+          normal
+        FROM own_normals
+        UNION ALL
+        SELECT
+          positive_normal
+        FROM known_normals
+      )
+  ) AS found
+  JOIN negative_texts
+    USING (text_hash)
 ), own_texts AS (
   SELECT
     own.record_key,
@@ -264,6 +275,9 @@ WITH groups AS (
   FROM own_normals
   JOIN writings
     USING (normal)
+  WHERE
+    writings.first_family <> own_normals.family
+    OR writings.last_family <> own_normals.family
 ), known_texts AS (
   SELECT DISTINCT
     known_normals.normal,
@@ -271,26 +285,72 @@ WITH groups AS (
   FROM known_normals
   JOIN writings
     ON writings.normal = known_normals.positive_normal
-), doubts /* Anchors for which there might be too few texts, if all that are illegal were among those that */ /* their class can draw. */ AS (
+), whole_group_texts /* How many texts each group has, and another lower bound of what a class can draw: texts that are */ /* in none of its forbidden groups. */ AS (
+  SELECT
+    class_group,
+    COUNT(DISTINCT text_hash) AS texts
+  FROM negatives
+  GROUP BY
+    class_group
+), more_class_texts AS (
+  SELECT
+    classes.class,
+    (
+      SELECT
+        COUNT(*)
+      FROM negative_texts
+    ) - COALESCE(forbidden.texts, 0) AS texts
+  FROM (
+    SELECT DISTINCT
+      class
+    FROM anchors
+  ) AS classes
+  LEFT JOIN (
+    SELECT
+      pairs.class,
+      SUM(whole_group_texts.texts) AS texts
+    FROM pairs
+    JOIN whole_group_texts
+      USING (class_group)
+    GROUP BY
+      pairs.class
+  ) AS forbidden
+    USING (class)
+), family_texts /* How many texts are of one family only, and how many of those are of one group. */ AS (
+  SELECT
+    first_family AS family,
+    COUNT(*) AS texts,
+    COUNT(*) FILTER(WHERE
+      of_one_group) AS of_one_group
+  FROM negative_texts
+  WHERE
+    first_family = last_family
+  GROUP BY
+    first_family
+), doubts /* Anchors for which there might be too few texts, if all that are illegal were among those that */ /* their class can draw; hopeless where no class could have enough. Of the largest family most can */ /* be doubtful, so only what lies outside is looked at for them: the narrow ones. */ AS (
   SELECT
     anchor_texts.record_key,
     anchor_texts.class,
     anchor_texts.family,
-    anchor_texts.normal
+    anchor_texts.normal,
+    anchor_texts.family = largest.family AS narrow,
+    (
+      SELECT
+        COUNT(*)
+      FROM negative_texts
+    ) - COALESCE(family_texts.texts, 0) - COALESCE(of_own.texts, 0) < $negatives AS hopeless
   FROM anchor_texts
+  CROSS JOIN (
+    SELECT
+      COALESCE(ARG_MAX(family, (texts, -family)), -1) AS family
+    FROM family_texts
+  ) AS largest
   LEFT JOIN class_texts
     USING (class)
-  LEFT JOIN (
-    SELECT
-      first_family AS family,
-      COUNT(*) AS texts
-    FROM negative_texts
-    WHERE
-      first_family = last_family
-    GROUP BY
-      first_family
-  ) AS of_family
-    USING (family)
+  LEFT JOIN more_class_texts
+    ON more_class_texts.class = anchor_texts.class
+  LEFT JOIN family_texts
+    ON family_texts.family = anchor_texts.family
   LEFT JOIN (
     SELECT
       record_key,
@@ -299,7 +359,7 @@ WITH groups AS (
     GROUP BY
       record_key
   ) AS of_own
-    USING (record_key)
+    ON of_own.record_key = anchor_texts.record_key
   LEFT JOIN (
     SELECT
       normal,
@@ -307,56 +367,97 @@ WITH groups AS (
     FROM known_texts
     GROUP BY
       normal
-  ) AS known
-    USING (normal)
+  ) AS of_known
+    ON of_known.normal = anchor_texts.normal
   WHERE
-    COALESCE(class_texts.texts, 0) < COALESCE(of_family.texts, 0) + COALESCE(of_own.texts, 0) + COALESCE(known.texts, 0) + $negatives
+    GREATEST(
+      COALESCE(class_texts.texts, 0) - COALESCE(family_texts.of_one_group, 0),
+      COALESCE(more_class_texts.texts, 0) - COALESCE(family_texts.texts, 0)
+    ) < COALESCE(of_own.texts, 0) + COALESCE(of_known.texts, 0) + $negatives
 ), doubtful_negatives AS (
   SELECT
-    classes.class,
-    negatives.record_key,
-    negatives.text_hash
+    drawable.class,
+    drawable.narrow,
+    drawable.text_hash,
+    drawable.family
   FROM (
-    SELECT DISTINCT
-      class
-    FROM doubts
-  ) AS classes
-  CROSS JOIN negatives
+    SELECT
+      asked.class,
+      FALSE AS narrow,
+      "some".class_group,
+      "some".text_hash,
+      "some".family
+    FROM (
+      SELECT DISTINCT
+        class
+      FROM doubts
+      WHERE
+        NOT narrow AND NOT hopeless
+    ) AS asked
+    CROSS JOIN negatives AS "some"
+    UNION ALL
+    SELECT
+      asked.class,
+      TRUE AS narrow,
+      "some".class_group,
+      "some".text_hash,
+      "some".family
+    FROM (
+      SELECT DISTINCT
+        class
+      FROM doubts
+      WHERE
+        narrow AND NOT hopeless
+    ) AS asked
+    CROSS JOIN (
+      SELECT
+        class_group,
+        text_hash,
+        family
+      FROM negatives
+      WHERE
+        NOT family IN (
+          SELECT
+            family
+          FROM doubts
+          WHERE
+            narrow
+        )
+    ) AS "some"
+  ) AS drawable
   WHERE
     NOT EXISTS(
       SELECT
         *
       FROM pairs
       WHERE
-        pairs.class = classes.class AND pairs.class_group = negatives.class_group
+        pairs.class = drawable.class AND pairs.class_group = drawable.class_group
     )
-), families AS (
-  SELECT DISTINCT
-    record_key,
-    family
-  FROM negatives
 ), doubtful_texts /* From here on the legal texts of these anchors are counted: all that the class can draw, less */ /* those of the family, less the known ones, less the own ones that are not known. */ AS (
   SELECT
-    doubtful_negatives.class,
-    doubtful_negatives.text_hash,
-    MIN(families.family) AS first_family,
-    MAX(families.family) AS last_family
+    class,
+    narrow,
+    text_hash,
+    MIN(family) AS first_family,
+    MAX(family) AS last_family
   FROM doubtful_negatives
-  JOIN families
-    USING (record_key)
   GROUP BY
-    doubtful_negatives.class,
-    doubtful_negatives.text_hash
+    class,
+    narrow,
+    text_hash
 ), texts_of_class AS (
   SELECT
     class,
+    narrow,
     COUNT(*) AS texts
   FROM doubtful_texts
   GROUP BY
-    class
+    class,
+    narrow
 ), texts_of_family AS (
   SELECT
     class,
+    narrow,
     first_family AS family,
     COUNT(*) AS texts
   FROM doubtful_texts
@@ -364,37 +465,63 @@ WITH groups AS (
     first_family = last_family
   GROUP BY
     class,
+    narrow,
     first_family
-), doubtful_known AS (
+), asked_known /* Materialized, so that what these name is never joined before them: that would be every anchor */ /* with every text. */ AS MATERIALIZED (
   SELECT
     asked.class,
+    asked.narrow,
     asked.normal,
-    doubtful_texts.text_hash,
-    doubtful_texts.first_family,
-    doubtful_texts.last_family
+    known_texts.text_hash
   FROM (
     SELECT DISTINCT
       class,
+      narrow,
       normal
     FROM doubts
+    WHERE
+      NOT hopeless
   ) AS asked
   JOIN known_texts
     USING (normal)
+), asked_own AS MATERIALIZED (
+  SELECT
+    doubts.record_key,
+    doubts.class,
+    doubts.narrow,
+    doubts.normal,
+    doubts.family,
+    own_texts.text_hash
+  FROM doubts
+  JOIN own_texts
+    USING (record_key)
+  WHERE
+    NOT doubts.hopeless
+), doubtful_known AS (
+  SELECT
+    asked_known.class,
+    asked_known.narrow,
+    asked_known.normal,
+    doubtful_texts.first_family,
+    doubtful_texts.last_family
+  FROM asked_known
   JOIN doubtful_texts
-    ON doubtful_texts.class = asked.class
-    AND doubtful_texts.text_hash = known_texts.text_hash
+    USING (class, narrow, text_hash)
 ), texts_known AS (
   SELECT
     class,
+    narrow,
     normal,
     COUNT(*) AS texts
   FROM doubtful_known
   GROUP BY
     class,
+    narrow,
     normal
 ), texts_known_of_family AS (
   SELECT
     class,
+    narrow,
     normal,
     first_family AS family,
     COUNT(*) AS texts
@@ -403,37 +530,35 @@ WITH groups AS (
     first_family = last_family
   GROUP BY
     class,
+    narrow,
     normal,
     first_family
 ), texts_own AS (
   SELECT
-    doubts.record_key,
-    doubts.class,
-    doubts.normal,
+    asked_own.record_key,
+    asked_own.class,
+    asked_own.normal,
     COUNT(*) AS texts
-  FROM doubts
-  JOIN own_texts
-    USING (record_key)
+  FROM asked_own
   JOIN doubtful_texts
-    ON doubtful_texts.class = doubts.class
-    AND doubtful_texts.text_hash = own_texts.text_hash
+    USING (class, narrow, text_hash)
   WHERE
     (
-      doubtful_texts.first_family <> doubts.family
-      OR doubtful_texts.last_family <> doubts.family
+      doubtful_texts.first_family <> asked_own.family
+      OR doubtful_texts.last_family <> asked_own.family
     )
     AND NOT EXISTS(
       SELECT
         *
       FROM known_texts
       WHERE
-        known_texts.normal = doubts.normal
-        AND known_texts.text_hash = own_texts.text_hash
+        known_texts.normal = asked_own.normal
+        AND known_texts.text_hash = asked_own.text_hash
     )
   GROUP BY
-    doubts.record_key,
-    doubts.class,
-    doubts.normal
+    asked_own.record_key,
+    asked_own.class,
+    asked_own.normal
 ), without_negative AS (
   SELECT
     doubts.record_key,
@@ -441,17 +566,18 @@ WITH groups AS (
     doubts.normal
   FROM doubts
   LEFT JOIN texts_of_class
-    USING (class)
+    USING (class, narrow)
   LEFT JOIN texts_of_family
-    USING (class, family)
+    USING (class, narrow, family)
   LEFT JOIN texts_known
-    USING (class, normal)
+    USING (class, narrow, normal)
   LEFT JOIN texts_known_of_family
-    USING (class, normal, family)
+    USING (class, narrow, normal, family)
   LEFT JOIN texts_own
     USING (record_key, class, normal)
   WHERE
-    COALESCE(texts_of_class.texts, 0) - COALESCE(texts_of_family.texts, 0) - COALESCE(texts_known.texts, 0) + COALESCE(texts_known_of_family.texts, 0) - COALESCE(texts_own.texts, 0) < $negatives
+    doubts.hopeless
+    OR COALESCE(texts_of_class.texts, 0) - COALESCE(texts_of_family.texts, 0) - COALESCE(texts_known.texts, 0) + COALESCE(texts_known_of_family.texts, 0) - COALESCE(texts_own.texts, 0) < $negatives
 ), verdicts AS (
   SELECT
     anchors.record_key,
@@ -676,7 +802,8 @@ WITH groups AS (
   SELECT
     text_hash,
     MIN(family) AS first_family,
-    MAX(family) AS last_family
+    MAX(family) AS last_family,
+    MIN(class_group) = MAX(class_group) AS of_one_group
   FROM negatives
   GROUP BY
     text_hash
@@ -719,6 +846,7 @@ WITH groups AS (
 ), own_normals /* Normalised texts that are no negatives of a record, for they are those of its own anchors and */ /* positives; and that are no negatives of an anchor's text, for some record with that text has them */ /* for a positive. (Where one record alone has that text, they are its own.) */ AS (
   SELECT DISTINCT
     own.record_key,
+    own.family,
     own.normal
   FROM own
   JOIN negative_normals
@@ -744,20 +872,29 @@ WITH groups AS (
   JOIN positives
     USING (record_key)
 ), writings /* The same as texts of negatives, for these are what is drawn. */ AS (
-  SELECT DISTINCT
-    normal,
-    text_hash
-  FROM negatives
-  WHERE
-    normal IN (
-      SELECT
-        normal
-      FROM own_normals
-      UNION ALL
-      SELECT
-        positive_normal
-      FROM known_normals
-    )
+  SELECT
+    found.normal,
+    found.text_hash,
+    negative_texts.first_family,
+    negative_texts.last_family
+  FROM (
+    SELECT DISTINCT
+      normal,
+      text_hash
+    FROM negatives
+    WHERE
+      normal IN (
+        SELECT
+          normal
+        FROM own_normals
+        UNION ALL
+        SELECT
+          positive_normal
+        FROM known_normals
+      )
+  ) AS found
+  JOIN negative_texts
+    USING (text_hash)
 ), own_texts AS (
   SELECT
     own.record_key,
@@ -775,6 +912,9 @@ WITH groups AS (
   FROM own_normals
   JOIN writings
     USING (normal)
+  WHERE
+    writings.first_family <> own_normals.family
+    OR writings.last_family <> own_normals.family
 ), known_texts AS (
   SELECT DISTINCT
     known_normals.normal,
@@ -782,26 +922,72 @@ WITH groups AS (
   FROM known_normals
   JOIN writings
     ON writings.normal = known_normals.positive_normal
-), doubts /* Anchors for which there might be too few texts, if all that are illegal were among those that */ /* their class can draw. */ AS (
+), whole_group_texts /* How many texts each group has, and another lower bound of what a class can draw: texts that are */ /* in none of its forbidden groups. */ AS (
+  SELECT
+    class_group,
+    COUNT(DISTINCT text_hash) AS texts
+  FROM negatives
+  GROUP BY
+    class_group
+), more_class_texts AS (
+  SELECT
+    classes.class,
+    (
+      SELECT
+        COUNT(*)
+      FROM negative_texts
+    ) - COALESCE(forbidden.texts, 0) AS texts
+  FROM (
+    SELECT DISTINCT
+      class
+    FROM anchors
+  ) AS classes
+  LEFT JOIN (
+    SELECT
+      pairs.class,
+      SUM(whole_group_texts.texts) AS texts
+    FROM pairs
+    JOIN whole_group_texts
+      USING (class_group)
+    GROUP BY
+      pairs.class
+  ) AS forbidden
+    USING (class)
+), family_texts /* How many texts are of one family only, and how many of those are of one group. */ AS (
+  SELECT
+    first_family AS family,
+    COUNT(*) AS texts,
+    COUNT(*) FILTER(WHERE
+      of_one_group) AS of_one_group
+  FROM negative_texts
+  WHERE
+    first_family = last_family
+  GROUP BY
+    first_family
+), doubts /* Anchors for which there might be too few texts, if all that are illegal were among those that */ /* their class can draw; hopeless where no class could have enough. Of the largest family most can */ /* be doubtful, so only what lies outside is looked at for them: the narrow ones. */ AS (
   SELECT
     anchor_texts.record_key,
     anchor_texts.class,
     anchor_texts.family,
-    anchor_texts.normal
+    anchor_texts.normal,
+    anchor_texts.family = largest.family AS narrow,
+    (
+      SELECT
+        COUNT(*)
+      FROM negative_texts
+    ) - COALESCE(family_texts.texts, 0) - COALESCE(of_own.texts, 0) < 1 AS hopeless
   FROM anchor_texts
+  CROSS JOIN (
+    SELECT
+      COALESCE(ARG_MAX(family, (texts, -family)), -1) AS family
+    FROM family_texts
+  ) AS largest
   LEFT JOIN class_texts
     USING (class)
-  LEFT JOIN (
-    SELECT
-      first_family AS family,
-      COUNT(*) AS texts
-    FROM negative_texts
-    WHERE
-      first_family = last_family
-    GROUP BY
-      first_family
-  ) AS of_family
-    USING (family)
+  LEFT JOIN more_class_texts
+    ON more_class_texts.class = anchor_texts.class
+  LEFT JOIN family_texts
+    ON family_texts.family = anchor_texts.family
   LEFT JOIN (
     SELECT
       record_key,
@@ -810,7 +996,7 @@ WITH groups AS (
     GROUP BY
       record_key
   ) AS of_own
-    USING (record_key)
+    ON of_own.record_key = anchor_texts.record_key
   LEFT JOIN (
     SELECT
       normal,
@@ -818,56 +1004,97 @@ WITH groups AS (
     FROM known_texts
     GROUP BY
       normal
-  ) AS known
-    USING (normal)
+  ) AS of_known
+    ON of_known.normal = anchor_texts.normal
   WHERE
-    COALESCE(class_texts.texts, 0) < COALESCE(of_family.texts, 0) + COALESCE(of_own.texts, 0) + COALESCE(known.texts, 0) + 1
+    GREATEST(
+      COALESCE(class_texts.texts, 0) - COALESCE(family_texts.of_one_group, 0),
+      COALESCE(more_class_texts.texts, 0) - COALESCE(family_texts.texts, 0)
+    ) < COALESCE(of_own.texts, 0) + COALESCE(of_known.texts, 0) + 1
 ), doubtful_negatives AS (
   SELECT
-    classes.class,
-    negatives.record_key,
-    negatives.text_hash
+    drawable.class,
+    drawable.narrow,
+    drawable.text_hash,
+    drawable.family
   FROM (
-    SELECT DISTINCT
-      class
-    FROM doubts
-  ) AS classes
-  CROSS JOIN negatives
+    SELECT
+      asked.class,
+      FALSE AS narrow,
+      "some".class_group,
+      "some".text_hash,
+      "some".family
+    FROM (
+      SELECT DISTINCT
+        class
+      FROM doubts
+      WHERE
+        NOT narrow AND NOT hopeless
+    ) AS asked
+    CROSS JOIN negatives AS "some"
+    UNION ALL
+    SELECT
+      asked.class,
+      TRUE AS narrow,
+      "some".class_group,
+      "some".text_hash,
+      "some".family
+    FROM (
+      SELECT DISTINCT
+        class
+      FROM doubts
+      WHERE
+        narrow AND NOT hopeless
+    ) AS asked
+    CROSS JOIN (
+      SELECT
+        class_group,
+        text_hash,
+        family
+      FROM negatives
+      WHERE
+        NOT family IN (
+          SELECT
+            family
+          FROM doubts
+          WHERE
+            narrow
+        )
+    ) AS "some"
+  ) AS drawable
   WHERE
     NOT EXISTS(
       SELECT
         *
       FROM pairs
       WHERE
-        pairs.class = classes.class AND pairs.class_group = negatives.class_group
+        pairs.class = drawable.class AND pairs.class_group = drawable.class_group
     )
-), families AS (
-  SELECT DISTINCT
-    record_key,
-    family
-  FROM negatives
 ), doubtful_texts /* From here on the legal texts of these anchors are counted: all that the class can draw, less */ /* those of the family, less the known ones, less the own ones that are not known. */ AS (
   SELECT
-    doubtful_negatives.class,
-    doubtful_negatives.text_hash,
-    MIN(families.family) AS first_family,
-    MAX(families.family) AS last_family
+    class,
+    narrow,
+    text_hash,
+    MIN(family) AS first_family,
+    MAX(family) AS last_family
   FROM doubtful_negatives
-  JOIN families
-    USING (record_key)
   GROUP BY
-    doubtful_negatives.class,
-    doubtful_negatives.text_hash
+    class,
+    narrow,
+    text_hash
 ), texts_of_class AS (
   SELECT
     class,
+    narrow,
     COUNT(*) AS texts
   FROM doubtful_texts
   GROUP BY
-    class
+    class,
+    narrow
 ), texts_of_family AS (
   SELECT
     class,
+    narrow,
     first_family AS family,
     COUNT(*) AS texts
   FROM doubtful_texts
@@ -875,37 +1102,63 @@ WITH groups AS (
     first_family = last_family
   GROUP BY
     class,
+    narrow,
     first_family
-), doubtful_known AS (
+), asked_known /* Materialized, so that what these name is never joined before them: that would be every anchor */ /* with every text. */ AS MATERIALIZED (
   SELECT
     asked.class,
+    asked.narrow,
     asked.normal,
-    doubtful_texts.text_hash,
-    doubtful_texts.first_family,
-    doubtful_texts.last_family
+    known_texts.text_hash
   FROM (
     SELECT DISTINCT
       class,
+      narrow,
       normal
     FROM doubts
+    WHERE
+      NOT hopeless
   ) AS asked
   JOIN known_texts
     USING (normal)
+), asked_own AS MATERIALIZED (
+  SELECT
+    doubts.record_key,
+    doubts.class,
+    doubts.narrow,
+    doubts.normal,
+    doubts.family,
+    own_texts.text_hash
+  FROM doubts
+  JOIN own_texts
+    USING (record_key)
+  WHERE
+    NOT doubts.hopeless
+), doubtful_known AS (
+  SELECT
+    asked_known.class,
+    asked_known.narrow,
+    asked_known.normal,
+    doubtful_texts.first_family,
+    doubtful_texts.last_family
+  FROM asked_known
   JOIN doubtful_texts
-    ON doubtful_texts.class = asked.class
-    AND doubtful_texts.text_hash = known_texts.text_hash
+    USING (class, narrow, text_hash)
 ), texts_known AS (
   SELECT
     class,
+    narrow,
     normal,
     COUNT(*) AS texts
   FROM doubtful_known
   GROUP BY
     class,
+    narrow,
     normal
 ), texts_known_of_family AS (
   SELECT
     class,
+    narrow,
     normal,
     first_family AS family,
     COUNT(*) AS texts
@@ -914,37 +1167,35 @@ WITH groups AS (
     first_family = last_family
   GROUP BY
     class,
+    narrow,
     normal,
     first_family
 ), texts_own AS (
   SELECT
-    doubts.record_key,
-    doubts.class,
-    doubts.normal,
+    asked_own.record_key,
+    asked_own.class,
+    asked_own.normal,
     COUNT(*) AS texts
-  FROM doubts
-  JOIN own_texts
-    USING (record_key)
+  FROM asked_own
   JOIN doubtful_texts
-    ON doubtful_texts.class = doubts.class
-    AND doubtful_texts.text_hash = own_texts.text_hash
+    USING (class, narrow, text_hash)
   WHERE
     (
-      doubtful_texts.first_family <> doubts.family
-      OR doubtful_texts.last_family <> doubts.family
+      doubtful_texts.first_family <> asked_own.family
+      OR doubtful_texts.last_family <> asked_own.family
     )
     AND NOT EXISTS(
       SELECT
         *
       FROM known_texts
       WHERE
-        known_texts.normal = doubts.normal
-        AND known_texts.text_hash = own_texts.text_hash
+        known_texts.normal = asked_own.normal
+        AND known_texts.text_hash = asked_own.text_hash
     )
   GROUP BY
-    doubts.record_key,
-    doubts.class,
-    doubts.normal
+    asked_own.record_key,
+    asked_own.class,
+    asked_own.normal
 ), without_negative AS (
   SELECT
     doubts.record_key,
@@ -952,17 +1203,18 @@ WITH groups AS (
     doubts.normal
   FROM doubts
   LEFT JOIN texts_of_class
-    USING (class)
+    USING (class, narrow)
   LEFT JOIN texts_of_family
-    USING (class, family)
+    USING (class, narrow, family)
   LEFT JOIN texts_known
-    USING (class, normal)
+    USING (class, narrow, normal)
   LEFT JOIN texts_known_of_family
-    USING (class, normal, family)
+    USING (class, narrow, normal, family)
   LEFT JOIN texts_own
     USING (record_key, class, normal)
   WHERE
-    COALESCE(texts_of_class.texts, 0) - COALESCE(texts_of_family.texts, 0) - COALESCE(texts_known.texts, 0) + COALESCE(texts_known_of_family.texts, 0) - COALESCE(texts_own.texts, 0) < 1
+    doubts.hopeless
+    OR COALESCE(texts_of_class.texts, 0) - COALESCE(texts_of_family.texts, 0) - COALESCE(texts_known.texts, 0) + COALESCE(texts_known_of_family.texts, 0) - COALESCE(texts_own.texts, 0) < 1
 ), verdicts AS (
   SELECT
     anchors.record_key,
