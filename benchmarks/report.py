@@ -2,6 +2,7 @@
 
 python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
+python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
 python benchmarks/report.py
 """
 
@@ -11,8 +12,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import quality_report
+
 HERE = Path(__file__).parent
-RESULTS, MINING = HERE / "results.json", HERE / "mining.json"
+RESULTS, MINING, QUALITY = (HERE / f"{name}.json" for name in ("results", "mining", "quality"))
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 TITLES = {
@@ -155,8 +158,10 @@ def mining_section(results: dict[str, Any]) -> str:
 
 def page() -> str:
     """Return the page."""
-    found = {path: json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, MINING)}
-    return main_section(found[RESULTS]) + mining_section(found[MINING])
+    results, mining, quality = (
+        json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, MINING, QUALITY)
+    )
+    return main_section(results) + mining_section(mining) + quality_report.section(quality)
 
 
 def main_section(results: dict[str, Any]) -> str:

@@ -87,16 +87,26 @@ class Guards:
         database: The corpus, with text hashes of all its sections.
         reader: Of pools.
         compiled: The pool, of a mined recipe.
+        order: Section keys in the order in which anchors are gone through, those that are not
+            among them last; by default that of section keys.
 
     Attributes:
         sections: Everything that is looked at: documents, anchors, positives.
-        anchors: Number of every anchor section, in the order of section keys.
+        anchors: Number of every anchor section, in that order.
         documents: Numbers of the sections that may be negatives, ascending.
         positives: Numbers of the positives of every record, by its code.
     """
 
-    def __init__(self, database: Database, reader: PoolReader, compiled: CompiledPool) -> None:
+    def __init__(
+        self,
+        database: Database,
+        reader: PoolReader,
+        compiled: CompiledPool,
+        order: Integers | None = None,
+    ) -> None:
         anchors = reader.list(compiled, "mined_anchors")
+        if order is not None:
+            anchors = anchors.take(_ranks(order, _integers(anchors, "section_key")))
         documents = reader.list(compiled, "mined_documents")
         positives = reader.list(compiled, "mined_positives")
         askers = reader.list(compiled, "mined_askers")
@@ -200,6 +210,15 @@ class Guards:
         classes = self._classes.lengths[block]
         whole = counts == self._group_count[documents] * classes[owners]
         return Lists.of(owners[whole], documents[whole], len(found))
+
+
+def _ranks(order: Integers, keys: Integers) -> Integers:
+    """Return where in ``keys`` to find them in the order given, others last."""
+    by_key = np.argsort(order, kind="stable")
+    at = np.minimum(np.searchsorted(order[by_key], keys), max(len(order) - 1, 0))
+    place = by_key[at] if len(order) else np.zeros(len(keys), np.int64)
+    known = order[place] == keys if len(order) else np.zeros(len(keys), bool)
+    return np.argsort(np.where(known, place, len(order)), kind="stable")
 
 
 def _size(codes: Integers) -> int:

@@ -88,8 +88,10 @@ def search(shards: Iterable[Shard], queries: Queries, settings: Bm25, *, guards:
         guards: How many different ``queries.reasons`` there are.
     """
     search = _Search(queries, settings, positive_scores(shards, queries), guards)
+    own = None if queries.shards is None else set(queries.shards.tolist())
     for number, shard in enumerate(shards):
-        search.go_through(shard, number)
+        if own is None or number in own:
+            search.go_through(shard, number)
     return search.found()
 
 

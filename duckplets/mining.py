@@ -159,7 +159,7 @@ class _Job:
         started = time.monotonic()
         index.refresh(self.database, source=self.source, split=self.split)
         of = index.current(self.database, self.source, self.split)
-        guards = self._guards()
+        guards = self._guards(of)
         count = len(guards.anchors) if of is not None else 0
         made_with = {"bm25": self.settings.to_dict()}
         made_with |= {"terms": of.terms.to_dict()} if of is not None else {}
@@ -185,12 +185,16 @@ class _Job:
         """Count the anchors by what became of them."""
         return dict(self.database.run("minings/outcomes", {"mining": key}))
 
-    def _guards(self) -> Guards:
+    def _guards(self, of: Index | None) -> Guards:
+        order = None
+        if of is not None and self.settings.scope == "shard":
+            # Neighbours share a shard, so that a block reads one or two of them.
+            order = index.documents(self.database, of)["section_key"].to_numpy()
         compiled = compile_pool(
             self.recipe, source=self.source, split=self.split, version=self.version
         )
         with PoolReader(self.database, [compiled]) as reader:
-            return Guards(self.database, reader, compiled)
+            return Guards(self.database, reader, compiled, order)
 
     def _search(
         self,

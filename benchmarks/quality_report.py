@@ -1,0 +1,145 @@
+"""The part of docs/benchmarks.md about what BM25 negatives are worth, from quality.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TEXT = """
+## What BM25 negatives are worth
+
+One run of `benchmarks/quality.py` ({minutes:.0f} minutes): WordNet (an example sentence, and the
+definition it is an example of; {wordnet_train:,} anchors to learn from, {wordnet_test} to judge by)
+and Python's own documentation (a name, and its docstring; {python_train}, {python_test}). Two small
+models are fine-tuned from the stream with random and with BM25 negatives, everything else equal:
+word vectors ({words_steps} steps, {words_seeds} seeds) and MiniLM ({minilm_steps} steps,
+{minilm_seeds} seeds). They learn either by all texts of a batch of {batch} (*in batch*) or by a
+triplet's own negative alone (*own negative*). Of four settings of BM25 the validation split chooses
+one; the test split judges it and the default.
+
+BM25's negatives are closer to their anchors than random ones are, by word overlap (Jaccard)
+**{wordnet_ratio:.0f} times** on WordNet and **{python_ratio:.0f} times** on Python's documentation:
+
+{closeness}
+
+*Above the positive* is the share of negatives that the untrained MiniLM takes to be closer to the
+anchor than the positive is: likely false negatives. *Fallbacks* are drawn at random, for want of a
+candidate.
+
+Mean reciprocal rank of the positive among all texts of a held-out split, and the difference from
+random negatives with its standard error over the queries:
+
+{gains}
+
+So at this scale (some thousand anchors, seconds of training) BM25 negatives are **no clear gain on
+WordNet**: with the default settings the difference is between {wordnet_low:+.3f} and
+{wordnet_high:+.3f}, with the chosen ones between {wordnet_chosen_low:+.3f} and
+{wordnet_chosen_high:+.3f}. On Python's documentation the chosen settings are better by
+{python_chosen_low:+.3f} to {python_chosen_high:+.3f}. Two reasons show in the figures. An example
+sentence shares words with many definitions that would fit it nearly as well, and the default keeps
+them: {wordnet_above:.0f} % of its negatives are above the positive, {wordnet_above_random:.0f} % of
+the random ones; a margin of 5 % leaves {wordnet_above_margin:.0f} %. And within a batch the other
+texts are negatives already. What to take from it: mine with `relative_margin=0.05` where positives
+are paraphrases of what others say too, look at the closeness of your own text first, and compare
+on your own held-out split before you trust either.
+"""
+
+NAMES = {"words": "word vectors", "minilm": "MiniLM"}
+LOSSES = {"in_batch": "in batch", "own_negative": "own negative"}
+SETTINGS = {
+    "random": "random",
+    "default": "BM25, default",
+    "relative_margin": "BM25, `relative_margin=0.05`",
+    "relative_margin_random": 'BM25, `relative_margin=0.05, when_short="random"`',
+    "range_min": "BM25, `range_min=10`",
+}
+TITLES = {"wordnet": "WordNet", "python": "Python"}
+
+
+def section(results: dict[str, Any]) -> str:
+    """Return the section for the output of ``quality.py``."""
+    wordnet, python = results["data"]["wordnet"], results["data"]["python"]
+    models = results["models"]
+    default = _gains(wordnet, default=True)
+    chosen, of_python = _gains(wordnet, default=False), _gains(python, default=False)
+    above = {name: of["above_positive"] for name, of in _closeness(wordnet).items()}
+    return TEXT.format(
+        minutes=results["minutes"],
+        wordnet_train=wordnet["anchors"]["train"],
+        wordnet_test=wordnet["anchors"]["test"],
+        python_train=python["anchors"]["train"],
+        python_test=python["anchors"]["test"],
+        words_steps=models["words"]["steps"],
+        words_seeds=len(models["words"]["seeds"]),
+        minilm_steps=models["minilm"]["steps"],
+        minilm_seeds=len(models["minilm"]["seeds"]),
+        batch=models["words"]["batch"],
+        wordnet_ratio=wordnet["closeness"]["ratio"]["lexical_similarity"],
+        python_ratio=python["closeness"]["ratio"]["lexical_similarity"],
+        closeness=_closeness_table(results["data"]),
+        gains=_gains_table(results["data"]),
+        wordnet_low=min(default),
+        wordnet_high=max(default),
+        wordnet_chosen_low=min(chosen),
+        wordnet_chosen_high=max(chosen),
+        python_chosen_low=min(of_python),
+        python_chosen_high=max(of_python),
+        wordnet_above=100 * above["default"],
+        wordnet_above_random=100 * above["random"],
+        wordnet_above_margin=100 * above["relative_margin"],
+    )
+
+
+def _closeness(data: dict[str, Any]) -> dict[str, dict[str, float]]:
+    return {name: of for name, of in data["closeness"].items() if name != "ratio"}
+
+
+def _gains(data: dict[str, Any], *, default: bool) -> list[float]:
+    """Return the differences in MRR of every model and loss."""
+    judged = [found[loss] for found in data["models"].values() for loss in LOSSES]
+    return [of["gain"]["default" if default else of["chosen"]]["mrr"]["mean"] for of in judged]
+
+
+def _closeness_table(data: dict[str, Any]) -> str:
+    rows = [
+        "| text | negatives | overlap | BM25 score | above the positive | fallbacks |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, of in data.items():
+        for setting, found in _closeness(of).items():
+            rows.append(
+                f"| {TITLES[name]} | {SETTINGS[setting]} | {found['lexical_similarity']:.4f} | "
+                f"{found['bm25_score']:.2f} | {100 * found['above_positive']:.0f} % | "
+                f"{100 * found['fallbacks']:.0f} % |"
+            )
+        positive = of["closeness"]["random"]
+        rows.append(
+            f"| {TITLES[name]} | (the positives) | "
+            f"{positive['lexical_similarity_of_positive']:.4f} | "
+            f"{positive['bm25_score_of_positive']:.2f} | | |"
+        )
+    return "\n".join(rows)
+
+
+def _gains_table(data: dict[str, Any]) -> str:
+    rows = [
+        "| text | model, loss | untrained | random | BM25, default | BM25, chosen |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, of in data.items():
+        for model, found in of["models"].items():
+            untrained = found["untrained"]["test"]["mrr"]["mean"]
+            for loss, title in LOSSES.items():
+                judged = found[loss]
+                cells = [_cell(judged, "default"), _cell(judged, judged["chosen"])]
+                random = judged["test"]["random"]["mrr"]["mean"]
+                rows.append(
+                    f"| {TITLES[name]} | {NAMES[model]}, {title} | {untrained:.3f} | "
+                    f"{random:.3f} | {' | '.join(cells)} |"
+                )
+    return "\n".join(rows)
+
+
+def _cell(judged: dict[str, Any], setting: str) -> str:
+    of, gain = judged["test"][setting]["mrr"]["mean"], judged["gain"][setting]["mrr"]
+    note = "" if setting == "default" else f" ({SETTINGS[setting].removeprefix('BM25, ')})"
+    return f"{of:.3f}: {gain['mean']:+.3f} ± {gain['standard_error']:.3f}{note}"
