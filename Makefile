@@ -13,7 +13,7 @@ demo: $(READY)
 	$(BIN)/duckplets demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 3 --ignore=tests/adapters
 
 # One thread each: two of them on a busy machine took six times as long.
 test-torch: $(TORCH)/.ready
@@ -31,6 +31,7 @@ format: $(READY)
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py > benchmarks/results.json
 	$(BIN)/python benchmarks/mining.py > benchmarks/mining.json
+	$(BIN)/python benchmarks/text_in.py > benchmarks/text_in.json
 	$(BIN)/python benchmarks/report.py
 
 clean:

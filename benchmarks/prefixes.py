@@ -30,55 +30,46 @@ def measure(folder: Path, records: int) -> dict[str, Any]:
     import duckplets as dp
 
     path = folder / f"prefixes{records}.duckdb"
-    if not path.exists():
-        _write(path, records)
+    path.unlink(missing_ok=True)
     with dp.Corpus(path) as corpus:
+        _ingest(corpus, records)
+        others = dict.fromkeys(("columns", "owned", "chats"), 0)
         runs: dict[str, dict[str, Any]] = {
-            "plain": {"mixture": {"owned": 0}},
-            "three_columns": {"mixture": {"owned": 0}},
-            "always": {"mixture": {"owned": 0}},
-            "of_records": {"mixture": {"columns": 0}},
+            "plain": {"mixture": others | {"columns": 1}, "prefixes": False},
+            "three_columns": {"mixture": others | {"columns": 1}},
+            "of_records": {"mixture": others | {"owned": 1}},
             "messages": {"kind": "messages"},
         }
         rates: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(TURNS):
             for name, arguments in runs.items():
-                _set(corpus, {"three_columns": 0.5, "always": 1.0}.get(name))
                 rates[name].append(_rate(corpus.sampler(**arguments, batch_size=SIZE)))
     best = {name: max(found) for name, found in rates.items()}
-    ratios = {f"{name}_ratio": best[name] / best["plain"] for name in runs if name != "messages"}
-    return {"records": records} | {f"{n}_per_s": rate for n, rate in best.items()} | ratios
+    ratios = {
+        f"{name}_ratio": best[name] / best["plain"] for name in ("three_columns", "of_records")
+    }
+    return {"records": records} | {f"{name}_per_s": rate for name, rate in best.items()} | ratios
 
 
-def _write(path: Path, records: int) -> None:
-    """Make a corpus of two sources of so many records, one with conversations and own prefixes."""
+def _ingest(corpus: Any, records: int) -> None:
+    """Store three sources of so many records: with a prefix of columns, of records, and chats."""
     import duckplets as dp
-    from duckplets import prefix_store
 
-    with dp.Corpus(path) as corpus:
-        mapping = {"anchor": "title", "positive": "body", "id": "id", "date": "date"}
-        for name in ("columns", "owned"):
-            source = dp.MemorySource(_table(records), **mapping, meta=["topic"])
-            corpus.ingest(source, name=name, progress=False)
-        corpus.split(train=1.0, validation=0.0, test=0.0)
-        owned = "SELECT record_key FROM live_records WHERE source = 'owned' ORDER BY record_key"
-        keys, database = corpus.sql(owned)["record_key"].to_numpy(), corpus._database
-        with database.transaction():
-            prefix_store.append(database, keys, pa.array([_own(key) for key in keys.tolist()]))
-            with database.registered(told=pa.table({"record_key": keys})):
-                database.rows(_CONVERSATIONS)
-
-
-_CONVERSATIONS = """
-    INSERT INTO conversations
-    SELECT told.record_key, to_json([
-        {role: 'user', content: [{type: 'text', value: question.text}], loss_weight: 0.0},
-        {role: 'assistant', content: [{type: 'text', value: answer.text}], loss_weight: 1.0}
-    ]), NULL
-    FROM told
-    JOIN sections AS question ON question.record_key = told.record_key AND question.position = 0
-    JOIN sections AS answer ON answer.record_key = told.record_key AND answer.position = 1
-"""
+    table = _table(records)
+    mapping: dict[str, Any] = {
+        "anchor": "title",
+        "positive": "body",
+        "id": "id",
+        "date": "date",
+        "meta": ["topic"],
+    }
+    names = "source, date, topic"
+    corpus.ingest(dp.MemorySource(table, **mapping), name="columns", prefix=names, progress=False)
+    own = table.append_column("own", pa.array([_own(number) for number in range(records)]))
+    corpus.ingest(dp.MemorySource(own, **mapping, prefix="own"), name="owned", progress=False)
+    chats = table.select(["id", "title", "body"]).rename_columns(["id", "instruction", "output"])
+    corpus.ingest(dp.MemorySource(chats, id="id", converter="alpaca"), name="chats", progress=False)
+    corpus.split(train=1.0, validation=0.0, test=0.0)
 
 
 def _own(number: int) -> str:
@@ -95,17 +86,6 @@ def _table(records: int) -> pa.Table:
     days = pa.array(number % 3650 + 15_000, pa.int32()).cast(pa.date32())
     table = table.append_column("date", days)
     return table.append_column("topic", topics.take(pa.array(number % 100)))
-
-
-def _set(corpus: Any, probability: float | None) -> None:
-    """Give the first source a prefix of three columns, or none."""
-    import duckplets as dp
-    from duckplets import prefix_store
-
-    names = "source, date, topic"
-    prefix = None if probability is None else dp.Prefix.from_columns(names, probability)
-    with corpus._database.transaction():
-        prefix_store.set_source(corpus._database, 1, corpus.version, prefix)
 
 
 def _rate(sampler: Any) -> float:

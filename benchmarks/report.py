@@ -2,6 +2,7 @@
 
 python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
+python benchmarks/text_in.py > benchmarks/text_in.json
 python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
 python benchmarks/report.py
 """
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import quality_report
+import text_in_report
 
 HERE = Path(__file__).parent
-RESULTS, MINING, QUALITY = (HERE / f"{name}.json" for name in ("results", "mining", "quality"))
+RESULTS, MINING, TEXT_IN, QUALITY = (
+    HERE / f"{name}.json" for name in ("results", "mining", "text_in", "quality")
+)
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 TITLES = {
@@ -158,10 +162,15 @@ def mining_section(results: dict[str, Any]) -> str:
 
 def page() -> str:
     """Return the page."""
-    results, mining, quality = (
-        json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, MINING, QUALITY)
+    results, mining, text_in, quality = (
+        json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, MINING, TEXT_IN, QUALITY)
     )
-    return main_section(results) + mining_section(mining) + quality_report.section(quality)
+    return (
+        main_section(results)
+        + text_in_report.section(text_in)
+        + mining_section(mining)
+        + quality_report.section(quality)
+    )
 
 
 def main_section(results: dict[str, Any]) -> str:

@@ -18,14 +18,21 @@ from pathlib import Path
 from typing import Any, get_args
 
 import duckplets as dp
-from duckplets import condition_rules, errors, fetch, recipe_files, run_settings, testing
+from duckplets import columns, condition_rules, errors, recipe_files, run_settings, testing
 
 ROOT = Path(__file__).parent.parent
 WIDTH = 80
 
 INTERFACE = {
     "Corpus": ("Corpus", "resume", "IngestReport", "Chunking"),
-    "Sources": tuple(name for name in dp.__all__ if name.endswith("Source")),
+    "Sources": (
+        *(name for name in dp.__all__ if name.endswith("Source")),
+        *("Resumable", "read_hub_list", "converter_names", "register_converter"),
+    ),
+    "Clean texts and prefixes": (
+        *("Denoiser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),
+    ),
+    "Data sets and indexes": ("load_data_sets", "DataSet", "IndexControls", "DataIndex"),
     "Recipes": (
         *("TripletRecipe", "TextRecipe", "role", "position", "any_section", "near_date", "sql"),
         *("load_recipes", "bm25", "Bm25"),
@@ -43,8 +50,8 @@ INTERFACE = {
 MADE_ELSEWHERE = ("Sampler", "Batch")  # nobody calls their constructors
 TYPES = {
     "recipe_store": ("Recipe",),
-    "corpus": ("Progress",),
-    "records": ("OnConflict",),
+    "progress": ("Progress",),
+    "storing": ("OnConflict",),
     "run_settings": ("Kind", "Remainder"),
     "sources.mapping": ("Columns",),
     "sources.paths": ("Paths",),
@@ -56,7 +63,11 @@ MODULES = {
     "What users meet": (
         "__init__ corpus reopen sampler batch recipes chunking errors testing demo cli"
     ),
-    "Text in": "sources records splits chunks windows",
+    "Text in": (
+        "text_in sources hub converters ingest storing pending conversations records splits "
+        "sections chunks windows bits data_sets data_set_files"
+    ),
+    "Clean texts": "preprocessing preprocessors denoiser noise waves characters",
     "Recipes to pools": (
         "recipe_files recipe_store conditions condition_rules compile fills named_pools pools "
         "pool_arrays"
@@ -70,12 +81,16 @@ MODULES = {
     ),
     "Mixing": "mixture mixture_files weights schedule ramp",
     "Order to batches": (
-        "order draw candidates random_negatives mined_negatives negative_columns streams plan "
-        "distinct ejection portions fetch blocks prefetch reader run_settings runs "
-        "state"
+        "order draw candidates random_negatives mined_negatives own_negatives negative_columns "
+        "streams plan distinct ejection portions chunk_index fetch columns blocks prefetch reader "
+        "run_settings runs state"
     ),
+    "Prefixes and messages": ("prefix prefixes messages message_fetch"),
     "What was served": "views metrics served",
-    "Records in any order": "index_order record_metadata elements reading",
+    "Records in any order": (
+        "index_order record_metadata elements reading data_index index_controls indexed_records "
+        "entries copies"
+    ),
     "For trainers": "torch huggingface",
     "Below and around": "database queries migrate status doctor progress arguments lists ahead",
 }
@@ -332,19 +347,25 @@ def _conditions() -> list[str]:
 
 
 def _columns() -> list[str]:
-    details = _names([f"_{detail}" for detail in fetch._DETAILS])
+    details = _names([f"_{detail}" for detail in columns.DETAILS + columns.PREFIX_DETAILS])
     lines = ["| kind | by default | also, by `columns=` |", "|---|---|---|"]
     for kind in get_args(run_settings.Kind):
-        default, slots = fetch.default_columns(kind, 1), fetch.slot_names(kind, 1)
-        more = ["position"] if kind == "texts" else ["position", "swapped", "negative_by"]
-        fetch.checked_columns([*default, *more, *(f"{slot}_record_id" for slot in slots)], kind, 1)
-        also = f"{_names(more)}; {_names(slots)} followed by {details}"
+        default, slots = columns.default_columns(kind, 1), columns.slot_names(kind, 1)
+        if kind == "messages":
+            more = [name for name in columns.OF_MESSAGES if name not in default]
+            also = _names(["position", *more])
+        else:
+            more = ["position"] if kind == "texts" else ["position", "swapped", "negative_by"]
+            also = f"{_names(more)}; {_names(slots)} followed by {details}"
+            more = [*more, *(f"{slot}_record_id" for slot in slots)]
+        columns.checked_columns([*default, *more], kind, 1)
         lines.append(f"| {kind} | {_names(default)} | {also} |")
     rest = (
         "With `negatives=k` above 1 a triplet has `negative_1 … negative_k`. `weight` is the "
         "recipe's × the mean over the slots of trust × place in the section; `label` is 1 for "
         "anchor and positive and 0 for anchor and negative; `swapped` says that anchor and "
-        "positive have changed places."
+        "positive have changed places. `_prefix` is the metadata shown before a text, "
+        "`_prefix_meta` all keys and values there were to show."
     )
     return ["### Columns of a batch", "\n".join(lines), rest]
 

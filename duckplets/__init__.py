@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from duckplets.batch import Batch
     from duckplets.chunking import Chunking
+    from duckplets.converters import converter_names, register_converter
     from duckplets.corpus import Corpus
+    from duckplets.data_index import DataIndex
+    from duckplets.data_sets import DataSet, load_data_sets
+    from duckplets.denoiser import Denoiser
     from duckplets.errors import (
         ChunkingError,
         CorpusLockedError,
@@ -34,7 +38,9 @@ if TYPE_CHECKING:
     )
     from duckplets.export import ExportReport
     from duckplets.given import GivenReport
+    from duckplets.hub import HubSource, read_hub_list
     from duckplets.index import IndexReport
+    from duckplets.index_controls import IndexControls
     from duckplets.index_order import (
         IndexOrder,
         IndexSampler,
@@ -45,6 +51,8 @@ if TYPE_CHECKING:
     from duckplets.metrics import lexical_similarity, source_skew
     from duckplets.mining_report import MiningReport, PairReport
     from duckplets.mixture import Anneal, Mixture, Phase
+    from duckplets.prefix import Field, Prefix
+    from duckplets.preprocessors import Preprocessor, register_preprocessor
     from duckplets.recipe_files import load_recipes
     from duckplets.recipes import (
         TextRecipe,
@@ -62,11 +70,17 @@ if TYPE_CHECKING:
     from duckplets.sources import (
         ArrowSource,
         CsvSource,
+        CustomSource,
+        DatasetSource,
+        IndexedSource,
         JsonSource,
         MemorySource,
+        PagedSource,
         ParquetSource,
+        Resumable,
         SqlSource,
         TextFileSource,
+        TextLinesSource,
     )
     from duckplets.terms import Terms
 
@@ -82,14 +96,23 @@ __all__ = [
     "Corpus",
     "CorpusLockedError",
     "CsvSource",
+    "CustomSource",
+    "DataIndex",
+    "DataSet",
+    "DatasetSource",
+    "Denoiser",
     "DuckpletsError",
     "EmptyPoolError",
     "ExportReport",
     "ExtensionError",
+    "Field",
     "GivenReport",
+    "HubSource",
+    "IndexControls",
     "IndexOrder",
     "IndexReport",
     "IndexSampler",
+    "IndexedSource",
     "IngestReport",
     "JsonSource",
     "MemorySource",
@@ -97,12 +120,16 @@ __all__ = [
     "MiningReport",
     "Mixture",
     "MixtureError",
+    "PagedSource",
     "PairReport",
     "ParquetSource",
     "Phase",
+    "Prefix",
+    "Preprocessor",
     "QueryError",
     "RecipeError",
     "RecordMetadata",
+    "Resumable",
     "Sampler",
     "SamplerError",
     "SequentialSampler",
@@ -113,14 +140,20 @@ __all__ = [
     "StateMismatchError",
     "Terms",
     "TextFileSource",
+    "TextLinesSource",
     "TextRecipe",
     "TripletRecipe",
     "any_section",
     "bm25",
+    "converter_names",
     "lexical_similarity",
+    "load_data_sets",
     "load_recipes",
     "near_date",
     "position",
+    "read_hub_list",
+    "register_converter",
+    "register_preprocessor",
     "resume",
     "role",
     "source_skew",
@@ -130,15 +163,23 @@ __all__ = [
 _HOMES = {
     "batch": ("Batch",),
     "chunking": ("Chunking",),
+    "converters": ("converter_names", "register_converter"),
     "corpus": ("Corpus",),
+    "data_index": ("DataIndex",),
+    "data_sets": ("DataSet", "load_data_sets"),
+    "denoiser": ("Denoiser",),
     "export": ("ExportReport",),
     "given": ("GivenReport",),
+    "hub": ("HubSource", "read_hub_list"),
     "index": ("IndexReport",),
+    "index_controls": ("IndexControls",),
     "index_order": ("IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"),
     "knobs": ("Bm25", "bm25"),
     "metrics": ("lexical_similarity", "source_skew"),
     "mining_report": ("MiningReport", "PairReport"),
     "mixture": ("Anneal", "Mixture", "Phase"),
+    "prefix": ("Field", "Prefix"),
+    "preprocessors": ("Preprocessor", "register_preprocessor"),
     "recipe_files": ("load_recipes",),
     "recipes": (
         *("TextRecipe", "TripletRecipe", "any_section", "near_date", "position", "role", "sql"),
@@ -147,7 +188,11 @@ _HOMES = {
     "records": ("IngestReport",),
     "reopen": ("resume",),
     "sampler": ("Sampler",),
-    "sources": tuple(name for name in __all__ if name.endswith("Source")),
+    "sources": (
+        *("ArrowSource", "CsvSource", "CustomSource", "DatasetSource", "IndexedSource"),
+        *("JsonSource", "MemorySource", "PagedSource", "ParquetSource", "Resumable", "SqlSource"),
+        *("TextFileSource", "TextLinesSource"),
+    ),
     "terms": ("Terms",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
 }

@@ -16,7 +16,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duckplets.denoiser import Denoiser
 from duckplets.errors import ChunkingError, nearest
+from duckplets.preprocessors import Preprocessor, checked, from_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -41,6 +43,8 @@ class Chunking:
             1 - start_token/tokens.
         tokenizer: Path of a Hugging Face tokenizers JSON file; None counts words between
             white space.
+        preprocessors: What cleans the text of a section first, in this order: ``Denoiser``, or
+            functions that were given a name by ``register_preprocessor``.
     """
 
     max_tokens: int = 1024
@@ -50,6 +54,7 @@ class Chunking:
     weight_floor: float = 0.1
     position_weight: str = "window"
     tokenizer: str | None = None
+    preprocessors: tuple[Denoiser | Preprocessor, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every field, and bring overlap, weights and the path into one form."""
@@ -67,13 +72,19 @@ class Chunking:
         if self.tokenizer is not None:
             object.__setattr__(self, "tokenizer", _absolute(self.tokenizer))
             open_tokenizer(str(self.tokenizer))
+        object.__setattr__(self, "preprocessors", checked(self.preprocessors))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values, the tokenizer as path and SHA-256."""
+        """Return the settings as plain JSON values, the tokenizer as path and SHA-256.
+
+        ``preprocessors`` is there only if there are any.
+        """
         settings: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         settings["overlap"] = list(self.overlap)
         if self.tokenizer is not None:
             settings["tokenizer"] = {"path": self.tokenizer, "sha256": _sha256(self.tokenizer)}
+        if found := [preprocessor.to_json() for preprocessor in settings.pop("preprocessors")]:
+            settings["preprocessors"] = found
         return settings
 
     @classmethod
@@ -82,7 +93,8 @@ class Chunking:
 
         Args:
             settings: Fields by name; those left out keep their defaults. ``tokenizer`` is a path
-                or an object of ``path`` and ``sha256``.
+                or an object of ``path`` and ``sha256``; ``preprocessors`` are objects with a
+                ``name``, those of the user's own need not be registered.
 
         Raises:
             ChunkingError: An unknown field, a wrong value, or a tokenizer file that has changed.
@@ -90,6 +102,8 @@ class Chunking:
         if not isinstance(settings, Mapping):
             raise ChunkingError(f"chunking={settings!r}: expected an object of settings")
         _refuse_unknown(settings, [field.name for field in fields(cls)], "chunking setting")
+        if isinstance(cleaners := settings.get("preprocessors"), list | tuple):
+            settings = {**settings, "preprocessors": [from_json(one) for one in cleaners]}
         tokenizer = settings.get("tokenizer")
         if not isinstance(tokenizer, Mapping):
             return cls(**settings)

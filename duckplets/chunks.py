@@ -2,22 +2,32 @@
 
 The arithmetic of tokens and windows is in ``windows``; this stage turns it into rows. Ingest
 chunks what it appends; ``chunk`` with other settings does the whole corpus again, section
-batch by section batch, in one transaction.
+batch by section batch, in one transaction. With other preprocessors the sections themselves are
+stored anew, from their original texts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from duckplets import pending
 from duckplets.chunking import Chunking
 from duckplets.database import Database
+from duckplets.errors import ChunkingError
+from duckplets.preprocessing import clean
+from duckplets.preprocessors import Preprocessor, registered
 from duckplets.windows import Windows, windows
 
 _SECTIONS = 16_384  # sections a batch
+_RECORDS = 4_096  # records a batch, where sections are stored anew
+_STEP = 16_384  # rows an Arrow slice: DuckDB scans the slices of a table in parallel
 _KINDS = pa.array(["window", "summary"])
 
 
@@ -38,6 +48,22 @@ def fingerprint(database: Database) -> dict[str, Any]:
     return found
 
 
+def cleaning(database: Database) -> str:
+    """Return what identifies the preprocessors that texts went through; nothing without any."""
+    found = fingerprint(database).get("preprocessors")
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] if found else ""
+
+
+def cleaned(database: Database) -> dict[str, int]:
+    """Return counts of what preprocessors did to the records of the newest version."""
+    changed, dropped, emptied = database.run("sections/cleaned")[0]
+    return {
+        "sections changed": changed,
+        "sections dropped": dropped,
+        "records without sections": emptied,
+    }
+
+
 def next_key(database: Database, table: Literal["record", "section", "chunk"]) -> int:
     """Return the first unused key of a table."""
     keys = database.table("chunks/next_keys")
@@ -47,18 +73,30 @@ def next_key(database: Database, table: Literal["record", "section", "chunk"]) -
 def chunk(database: Database, chunking: Chunking) -> int:
     """Chunk the corpus with these settings; returns how many sections were done again.
 
-    Nothing is done when they are the current ones: then every section has its chunks.
+    Nothing is done when they are the current ones: then every section has its chunks. Other
+    preprocessors begin with the texts as they came: what the old ones dropped comes back, and a
+    record of which the new ones leave nothing stays, without sections.
+
+    Raises:
+        ChunkingError: A preprocessor is not registered, or failed, or texts would be cleaned
+            otherwise while an ingest is unfinished; nothing is changed then.
     """
     # Not current_chunking: that refuses a tokenizer file that has changed, or is gone.
     before, after = fingerprint(database), chunking.fingerprint()
     if before == after and chunking.tokenizer is None:
         return 0
+    anew = before.get("preprocessors") != after.get("preprocessors")
+    if anew:
+        _refuse_unregistered(chunking)
+        _refuse_unfinished(database)
     recount = chunking.tokenizer is not None or before["tokenizer"] is not None
     with database.transaction():
         settings = chunking.to_json() | {"fingerprint": after}
         database.run("chunks/set_settings", {"value": json.dumps(settings)})
         if before == after:
             return 0  # the tokenizer file may have moved
+        if anew:
+            return _store_anew(database, chunking)
         first_key = next_key(database, "chunk")
         database.run("chunks/clear")
         done = last = 0
@@ -69,6 +107,51 @@ def chunk(database: Database, chunking: Chunking) -> int:
             last = int(sections["section_key"][-1].as_py())
             first_key = _append(database, sections, chunking, first_key, recount=recount)
             done += sections.num_rows
+
+
+def _refuse_unfinished(database: Database) -> None:
+    """Refuse to clean otherwise what is half there: its other half would be judged otherwise."""
+    for found in pending.unfinished(database):
+        raise ChunkingError(
+            f"source {found.name!r} has an unfinished ingest; finish it, or discard it by "
+            f"removing the source, before texts are cleaned otherwise"
+        )
+
+
+def append_sections(database: Database, chunking: Chunking, rows: pa.Table, first_key: int) -> int:
+    """Store sections with their chunks; returns the next unused key of a chunk.
+
+    Args:
+        database: The corpus, inside a transaction.
+        chunking: How sections are cut.
+        rows: Columns ``section_key``, ``record_key``, ``position``, ``role``, ``heading``,
+            ``text``, and perhaps ``original``. A null text is that of a dropped section, of which
+            the original alone is stored.
+        first_key: The first chunk's key.
+    """
+    originals = None
+    if "original" in rows.column_names:
+        originals = rows.filter(pc.is_valid(rows["original"])).drop_columns("text")
+        rows = rows.drop_columns("original")
+        if rows["text"].null_count:
+            rows = rows.filter(pc.is_valid(rows["text"]))
+    keys, owners = (rows[name].to_numpy() for name in ("section_key", "record_key"))
+    tokens, chunks = chunk_table(
+        rows["text"].combine_chunks(), keys, owners, chunking=chunking, first_key=first_key
+    )
+    rows = rows.append_column("token_count", pa.array(tokens))
+    with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
+        database.run("records/append_sections")
+        database.run("chunks/append")
+    if originals is not None and originals.num_rows:
+        with database.registered(new_originals=sliced(originals)):
+            database.run("sections/append_originals")
+    return first_key + int(chunks.num_rows)
+
+
+def sliced(table: pa.Table) -> pa.Table:
+    """Return a table in slices that several threads can scan."""
+    return pa.Table.from_batches(table.to_batches(max_chunksize=_STEP), schema=table.schema)
 
 
 def chunk_table(
@@ -115,6 +198,59 @@ def _append(
         if recount:
             database.run("chunks/set_token_counts")
     return first_key + int(chunks.num_rows)
+
+
+def _refuse_unregistered(chunking: Chunking) -> None:
+    for preprocessor in chunking.preprocessors:
+        if isinstance(preprocessor, Preprocessor):
+            registered(preprocessor)
+
+
+def _store_anew(database: Database, chunking: Chunking) -> int:
+    """Clean all sections as they came, and store them with their chunks; returns their number."""
+    done, first_key = 0, next_key(database, "chunk")
+    last_record = next_key(database, "record") - 1
+    reader = database.cursor()  # not of this transaction: it sees what was there before
+    try:
+        database.run("chunks/clear")
+        database.run("sections/clear")
+        for rows in _as_they_came(reader, last_record):
+            found = clean(rows["text"], chunking.preprocessors, _label(database, rows))
+            columns = {name: rows[name] for name in rows.schema.names}
+            columns |= {"text": found.text, "original": found.original}
+            first_key = append_sections(database, chunking, pa.table(columns), first_key)
+            done += rows.num_rows
+    finally:
+        reader.close()
+    return done
+
+
+def _as_they_came(reader: Database, last_record: int) -> Iterator[pa.RecordBatch]:
+    """Yield all sections by record and position, each with the key it has or had."""
+    key = 0
+    for low in range(1, last_record + 1, _RECORDS):
+        span = {"low": low, "high": low + _RECORDS - 1}
+        table = reader.table("sections/originals", span).combine_chunks()
+        if table.num_rows:
+            keys = _keys(table["section_key"].fill_null(0).to_numpy(), key)
+            key = int(keys[-1])
+            yield table.set_column(0, "section_key", pa.array(keys)).to_batches()[0]
+
+
+def _keys(keys: Any, before: int) -> Any:
+    """Return the keys of sections, those of dropped ones, 0 so far, counted on from the last."""
+    index = np.arange(len(keys))
+    known = np.maximum.accumulate(np.where(keys > 0, index, -1))
+    return np.where(known < 0, before, keys[known]) + index - known
+
+
+def _label(database: Database, rows: pa.RecordBatch) -> Callable[[int], str]:
+    def label(at: int) -> str:
+        key = rows["record_key"][at].as_py()
+        record_id = database.run("sections/record_id", {"record_key": key})[0][0]
+        return f"record {record_id}, section {rows['position'][at]}"
+
+    return label
 
 
 def _texts(texts: pa.Array, found: Windows) -> pa.Array:

@@ -67,6 +67,11 @@ class CompiledPool:
     own_positive: bool
     unbounded: bool
 
+    @property
+    def own_negatives(self) -> bool:
+        """Whether negatives are of the anchor's own record."""
+        return isinstance(self.recipe, TripletRecipe) and self.recipe.strategy == "same_record"
+
     def sql(self, part: Part = "pool", *, staged: bool = False) -> str:
         """Return the statement that yields a part, in DuckDB's dialect.
 

@@ -9,8 +9,7 @@ with dp.Corpus("faq.duckdb") as corpus:
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -32,7 +31,7 @@ from duckplets.database import Database
 from duckplets.errors import QueryError, SamplerError
 from duckplets.hard_negatives import HardNegatives
 from duckplets.named_pools import named_pool
-from duckplets.progress import bar
+from duckplets.text_in import TextIn
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -42,16 +41,13 @@ if TYPE_CHECKING:
     from duckplets.batch import Batch
     from duckplets.elements import Order
     from duckplets.mixture import Mixture
-    from duckplets.records import IngestReport, OnConflict
     from duckplets.run_settings import Kind, Remainder
     from duckplets.sampler import Sampler
-    from duckplets.sources import Source
 
 Recipe = recipe_store.Recipe
-Progress = Callable[[int, int | None], None]
 
 
-class Corpus(HardNegatives):
+class Corpus(TextIn, HardNegatives):
     """A corpus file, opened or created.
 
     Args:
@@ -91,53 +87,7 @@ class Corpus(HardNegatives):
             self._database.close()
             raise
 
-    # -- text in ------------------------------------------------------------------------------
-
-    def ingest(
-        self,
-        source: Source,
-        *,
-        name: str | None = None,
-        trust: float | None = None,
-        on_conflict: OnConflict = "error",
-        progress: Progress | bool | None = None,
-    ) -> IngestReport:
-        """Store the records of a source, whole or not at all.
-
-        Args:
-            source: What to read.
-            name: Name of the source; by default that of the file. Ingesting again under a name
-                adds what is new.
-            trust: Of the source, in [0,1]; 0.5 if never given.
-            on_conflict: What to do about an id that is known with other content: ``error``,
-                ``skip`` the newcomer, or ``replace`` the old one.
-            progress: Called with rows read and their number if known; True or False for a bar
-                on stderr or none, by default a bar if stderr is a terminal.
-
-        Returns:
-            Counts of rows read, added, skipped and failed, by reason.
-
-        Raises:
-            SourceError: The source cannot be read, none of its rows is usable, or ids conflict.
-        """
-        self._refuse_read_only("ingest")
-        with bar(progress, sys.stderr) as advance:
-            return records.ingest(
-                self._database,
-                source,
-                name=name,
-                trust=trust,
-                on_conflict=on_conflict,
-                progress=advance,
-            )
-
-    def remove(self, name: str) -> int:
-        """Remove a source from the newest version; returns how many records it had.
-
-        Runs pinned to earlier versions keep drawing from it.
-        """
-        self._refuse_read_only("remove a source from")
-        return records.remove(self._database, name)
+    # -- text ----------------------------------------------------------------------------------
 
     def sources(self) -> pa.Table:
         """Return the sources with their counts, by name."""
@@ -172,7 +122,13 @@ class Corpus(HardNegatives):
     def chunk(self, chunking: Chunking | None = None) -> int:
         """Chunk the corpus with other settings; returns how many sections were done again.
 
-        Ingest chunks what it adds, so this is needed only to change settings.
+        Ingest chunks what it adds, so this is needed only to change settings. They are taken
+        whole: what is left out is set to its default, and without preprocessors texts are again
+        as they came. A record that preprocessors leave nothing of stays, without sections.
+
+        Raises:
+            ChunkingError: A setting is wrong, a preprocessor is not registered or failed, or
+                texts would be cleaned otherwise while an ingest is unfinished.
         """
         self._refuse_read_only("chunk")
         return chunks.chunk(self._database, chunking or Chunking())
@@ -235,6 +191,7 @@ class Corpus(HardNegatives):
         no_duplicates: bool = False,
         negatives: int = 1,
         swap: bool = True,
+        prefixes: bool = True,
         prefetch: int = 2,
         columns: Sequence[str] | None = None,
         run: str = "default",
@@ -246,7 +203,7 @@ class Corpus(HardNegatives):
         """Open a run over this corpus, pinned to its newest version.
 
         Args:
-            kind: ``triplets``, ``pairs`` or ``texts``.
+            kind: ``triplets``, ``pairs``, ``texts``, or ``messages`` of converted records.
             split: Every text of the run is of this split.
             recipes: Recipes or names of stored ones; by default the stored ones, else the
                 defaults of each source.
@@ -264,6 +221,7 @@ class Corpus(HardNegatives):
                 within 64 batches for that, so leave about as many between two phases.
             negatives: Distinct negatives a triplet.
             swap: Let anchor and positive change places half of the time.
+            prefixes: Show metadata before texts, where records or sources have prefixes.
             prefetch: Blocks to prepare ahead in the background.
             columns: Columns of a batch; see ``docs/interface.md``.
             run: Name to save under.
@@ -289,6 +247,7 @@ class Corpus(HardNegatives):
             "no_duplicates": bool(no_duplicates),
             "negatives": negatives,
             "swap": bool(swap),
+            "prefixes": bool(prefixes),
             "prefetch": prefetch,
             "log": log,
             "run": run,
@@ -340,17 +299,17 @@ class Corpus(HardNegatives):
         """Read records in any order, in batches; record k is the k-th, of a split or source.
 
         Args:
-            order: An ``IndexSampler`` over ``count()`` records, or anything that yields
-                ``RecordMetadata`` or integers; it may be endless. Numbers count from 0, in the
-                order in which the records came.
+            order: An ``IndexSampler`` over ``count()`` records, a ``DataIndex``, or anything that
+                yields ``RecordMetadata`` or integers; it may be endless. Numbers count from 0, in
+                the order in which the records came, in a ``DataIndex`` within each source.
             batch_size: Records a batch; the last may have fewer.
             split: Number the records of this split only.
             source: Number the records of this source only.
             columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``,
                 ``split``, ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``,
-                ``created_at``, ``updated_at``; ``text``, the texts of all sections joined by a
-                blank line; ``anchor`` and ``context``, lists of the texts of these roles. By
-                default those up to ``date``, ``meta`` and ``text``.
+                ``created_at``, ``updated_at``; ``text``, the texts of all sections but rejected
+                replies joined by a blank line; ``anchor``, ``context`` and ``rejected``, lists of
+                the texts of these roles. By default those up to ``date``, ``meta`` and ``text``.
 
         Raises:
             SamplerError, SplitError: An argument is wrong; or, in the loop, the order names a

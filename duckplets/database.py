@@ -52,6 +52,7 @@ class Database:
     ) -> None:
         self._connection = connection
         self._feeds: dict[str, _Feed] = {}
+        self._memory_limit: str | None = None  # that the user gave
         self.path = path
         self.read_only = read_only
 
@@ -80,7 +81,9 @@ class Database:
             connection = duckdb.connect(str(path), read_only=read_only, config=config)
         except duckdb.Error as error:
             raise _opening_error(error, path) from error
-        return cls(_quiet(connection), path, read_only=read_only)
+        opened = cls(_quiet(connection), path, read_only=read_only)
+        opened._memory_limit = memory_limit
+        return opened
 
     @classmethod
     def reader(cls) -> Database:
@@ -186,6 +189,20 @@ class Database:
         finally:
             for name in tables.keys() & self._feeds.keys():
                 self._feeds[name].table = None
+
+    @contextmanager
+    def frugal(self, limit: str) -> Iterator[None]:
+        """Use less memory than the default for a while; a limit that the user gave stays."""
+        if self._memory_limit is None:
+            with suppress(duckdb.Error):  # somebody else is using more at the moment
+                self._connection.execute("SET memory_limit = $limit", {"limit": limit})
+        try:
+            yield
+        finally:
+            if self._memory_limit is None:
+                with suppress(duckdb.Error):
+                    given = {"limit": DEFAULT_MEMORY_LIMIT}
+                    self._connection.execute("SET memory_limit = $limit", given)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -75,7 +75,7 @@ def environment() -> Iterator[Check]:
 
 def corpus(path: Path) -> Iterator[Check]:
     """Yield the checks of a corpus file and its state file."""
-    from duckplets import migrate, records, state
+    from duckplets import migrate, pending, records, state
     from duckplets.database import Database
 
     try:
@@ -88,6 +88,9 @@ def corpus(path: Path) -> Iterator[Check]:
         version_of = records.current_version(database)
         yield Check(True, f"{path}: schema is current, corpus version {version_of}")
         yield from _promises(database)
+        for found in pending.overview(database):
+            what = f"unfinished ingest of {found['source']}: {found['rows']:,} rows so far"
+            yield Check(True, f"{what}; the same ingest goes on from there")
     except DuckpletsError as error:
         yield Check(False, str(error))
         return

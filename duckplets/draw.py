@@ -2,8 +2,9 @@
 
 A stream is one (source, recipe). Its i-th sample takes anchor ``order(epoch)[rank]``; the
 epoch counts the visits to that anchor, and by visits the anchor's windows and positives rotate
-from a hashed start, each used once before any twice. So do mined negatives; others are hashed
-draws. Everything is keyed and vectorised, nothing is remembered.
+from a hashed start, each used once before any twice. So do mined negatives, and those of the
+anchor's own record; others are hashed draws. Everything is keyed and vectorised, nothing is
+remembered.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from duckplets.mined_negatives import MinedNegatives
 from duckplets.order import Integers, Words, below, hashed, key, ranks
+from duckplets.own_negatives import OwnNegatives
 from duckplets.pool_arrays import Negatives, Pool, Positives
 from duckplets.random_negatives import Anchored, RandomNegatives
 from duckplets.recipes import TextRecipe, TripletRecipe
@@ -146,8 +148,12 @@ class Stream:
             None if guarded is None else guarded.normals[places.windows],
             tuple(draw.hashes),
         )
-        if self._mined is None:
-            found, candidates = self._random(pool).draw_all(samples), None
+        candidates = None
+        if self.pool.compiled.own_negatives:
+            own = OwnNegatives(pool, self.purpose("own negative"), self.negatives)
+            found = own.draw_all(samples, places.visits, self._period(places.units))
+        elif self._mined is None:
+            found = self._random(pool).draw_all(samples)
         else:
             visits = self._section_visits(places)
             found, candidates = self._mined.draw(samples, places.windows, visits)
@@ -156,6 +162,15 @@ class Stream:
             [*draw.hashes, *(pool.hashes[at] for at in found)],
             candidates,
         )
+
+    def _period(self, units: Integers) -> Integers:
+        """Return after how many visits windows and positives of anchors come as from the start."""
+        anchors, positives = self.pool.anchors, self.pool.positives
+        windows = anchors.starts[units + 1] - anchors.starts[units]
+        if positives is None or self.pool.compiled.own_positive:
+            return windows
+        count = positives.counts[units]
+        return np.asarray(np.lcm(windows, count) * count, np.int64)
 
     def _random(self, pool: Negatives) -> RandomNegatives:
         return RandomNegatives(

@@ -1,6 +1,7 @@
 """Elements: what an order gives, taken some at a time and checked.
 
-Our own samplers are taken by arrays; anything else is iterated, lazily, in the thread that asks.
+Our own samplers are taken by arrays; anything else is iterated, lazily, in the thread
+that asks.
 """
 
 from __future__ import annotations
@@ -10,26 +11,40 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
+from duckplets.data_index import DataIndex
 from duckplets.errors import SamplerError
 from duckplets.index_order import IndexSampler, RecordMetadata, SequentialSampler
 from duckplets.order import Integers
 
-Order = Iterable[RecordMetadata] | Iterable[int]
+Order = Iterable[RecordMetadata] | Iterable[int] | DataIndex
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some elements of an order: shape (elements,) each; the error is what came after them."""
+    """Some elements of an order.
+
+    Attributes:
+        indices: Index of every element: shape (elements,).
+        keys: Record that every element names: shape (elements,).
+        places: Number of that record among those that can be read, where it is not its key.
+        error: What came after them.
+    """
 
     indices: Integers
     keys: Integers
+    places: Integers | None = None
     error: Exception | None = None
+
+    def first(self, elements: int) -> Part:
+        """Return so many of them, without the error."""
+        places = None if self.places is None else self.places[:elements]
+        return Part(self.indices[:elements], self.keys[:elements], places)
 
 
 class _Sampled:
@@ -74,7 +89,7 @@ class _Iterated:
                 self._taken += 1
         except Exception as error:
             failed = error
-        return Part(np.array(indices, dtype=np.int64), np.array(keys, dtype=np.int64), failed)
+        return Part(np.array(indices, dtype=np.int64), np.array(keys, dtype=np.int64), error=failed)
 
     def _named(self, element: Any) -> tuple[int, int]:
         """Return index and key of an element, if there is such a record."""
@@ -102,7 +117,12 @@ class _Iterated:
         )
 
 
-Elements = _Sampled | _Iterated
+class Elements(Protocol):
+    """What takes the elements of an order, some at a time."""
+
+    def take(self, size: int) -> Part:
+        """Return the next elements; fewer than that at the end of the order or at an error."""
+        ...
 
 
 def elements_of(order: Order, records: int) -> Elements:

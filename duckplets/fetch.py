@@ -2,110 +2,30 @@
 
     plan (chunk keys) ─ChunkIndex→ requests ─sql/fetch/texts→ columns ─→ Block
 
-What a chunk is, apart from its text, is kept in arrays (40 bytes a chunk), so that the statement
-of a block joins the sections alone: with chunks and records joined as well it took 1.6 times the
-processor time. Texts come in any order and are gathered batch by batch.
+The statement of a block joins the sections alone, for what else a chunk is lies in arrays
+(``chunk_index``). Texts come in any order and are gathered batch by batch.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from duckplets.batch import Block, Tally
+from duckplets.chunk_index import Index
+from duckplets.columns import DETAILS, slot_names
 from duckplets.database import Database
 from duckplets.draw import Stream
-from duckplets.errors import SamplerError, StateMismatchError, nearest
-from duckplets.negative_columns import fallbacks, negative_columns, negative_values
+from duckplets.errors import StateMismatchError
+from duckplets.negative_columns import fallbacks, negative_values
 from duckplets.order import Integers
 from duckplets.plan import Plan
+from duckplets.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.recipes import SqlStrategy, TripletRecipe
-
-_DETAILS = ("record_id", "section", "heading", "window", "tokens", "trust", "date", "meta")
-_BASICS = ("weight", "instruction", "recipe", "source")
-
-
-def slot_names(kind: str, negatives: int) -> list[str]:
-    """Return the text columns of a kind of sample, in order."""
-    if kind == "texts":
-        return ["text"]
-    if kind == "pairs":
-        return ["anchor", "other"]
-    if negatives == 1:
-        return ["anchor", "positive", "negative"]
-    return ["anchor", "positive", *(f"negative_{i + 1}" for i in range(negatives))]
-
-
-def default_columns(kind: str, negatives: int, *, padded: bool = False) -> list[str]:
-    """Return the columns of a batch when none are asked for."""
-    labels = ["label", "reason"] if kind == "pairs" else []
-    return [*slot_names(kind, negatives), *labels, *_BASICS, *(["padded"] if padded else [])]
-
-
-def checked_columns(
-    columns: Sequence[str] | None, kind: str, negatives: int, *, padded: bool = False
-) -> list[str]:
-    """Return the columns of a batch, in order; ``padded`` says that a last batch is filled up.
-
-    Raises:
-        SamplerError: There is no such column.
-    """
-    known = default_columns(kind, negatives)
-    known += [f"{slot}_{d}" for slot in slot_names(kind, negatives) for d in _DETAILS]
-    known += ["position", "padded", *(["swapped"] if kind != "texts" else [])]
-    known += negative_columns(kind, negatives)
-    if columns is None:
-        return default_columns(kind, negatives, padded=padded)
-    if isinstance(columns, str):
-        columns = [columns]
-    for column in columns:
-        if column not in known:
-            raise SamplerError(
-                f"columns: {kind} have no {column!r}{nearest(column, known)}; there are "
-                f"{', '.join(known)}"
-            )
-    return list(dict.fromkeys(columns))
-
-
-class ChunkIndex:
-    """What every chunk of a corpus is, apart from its text, by key.
-
-    Args:
-        database: The corpus.
-        chunking: Fingerprint of the chunks: what they were made with.
-    """
-
-    def __init__(self, database: Database, chunking: Mapping[str, Any]) -> None:
-        rows = database.table(
-            "fetch/chunks",
-            {
-                "summary_weight": chunking["summary_weight"],
-                "weight_floor": chunking["weight_floor"],
-                "by_start": chunking["position_weight"] == "start_ratio",
-            },
-        )
-        self._keys = rows["chunk_key"].to_numpy()
-        self._tokens = rows["token_count"].to_numpy()
-        names = [n for n in rows.column_names if n not in ("chunk_key", "token_count")]
-        self._columns = {name: rows[name].to_numpy() for name in names}
-        first, last = (self._keys[0], self._keys[-1]) if len(self._keys) else (0, -1)
-        self._dense = last - first + 1 == len(self._keys)
-
-    def __getitem__(self, chunks: Integers) -> dict[str, np.ndarray[Any, Any]]:
-        """Return section_key, start, length, window_index and weight of chunks."""
-        rows = self._rows(chunks)
-        return {name: column[rows] for name, column in self._columns.items()}
-
-    def tokens(self, chunks: Integers) -> Integers:
-        """Return how many tokens each chunk has."""
-        return np.asarray(self._tokens[self._rows(chunks)], np.int64)
-
-    def _rows(self, chunks: Integers) -> Integers:
-        return chunks - self._keys[0] if self._dense else np.searchsorted(self._keys, chunks)
 
 
 class Fetcher:
@@ -114,10 +34,11 @@ class Fetcher:
     Args:
         database: The corpus.
         streams: Those the plans refer to.
-        kind: ``triplets``, ``pairs`` or ``texts``.
+        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
         negatives: How many a triplet has.
         columns: From ``checked_columns``.
         index: Of the corpus.
+        prefixes: What stands before texts; None where the version has no prefixes.
 
     Attributes:
         slots: The text columns of this kind of sample, in order.
@@ -132,7 +53,8 @@ class Fetcher:
         kind: str,
         negatives: int,
         columns: Sequence[str],
-        index: ChunkIndex,
+        index: Index,
+        prefixes: Prefixes | None = None,
     ) -> None:
         self._database = database.cursor()
         self._lock = threading.Lock()
@@ -140,6 +62,7 @@ class Fetcher:
         self.slots = slot_names(kind, negatives)
         self._columns = list(columns)
         self._index = index
+        self._prefixes = prefixes
         self.padded_from: int | None = None
 
     def close(self) -> None:
@@ -156,16 +79,18 @@ class Fetcher:
         size = len(plan)
         keys = np.concatenate(plan.chunks)
         chunks = self._index[keys]
-        texts = self._texts(plan, keys, chunks)
+        prefixed = self._prefixed(plan, keys)
+        requests, texts = self._texts(plan, keys, chunks, prefixed)
         found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)
         found |= negative_values(plan, self._streams, self._columns)
+        found |= self._prefix_columns(prefixed, len(keys))
         places = np.empty(len(keys), dtype=np.int64)
-        places[texts["request"].to_numpy()] = np.arange(len(keys), dtype=np.int64)
+        places[requests] = np.arange(len(keys), dtype=np.int64)
         return Block(
             start,
             stop,
-            {c: None if c in self.slots else _array(found[c]) for c in self._columns},
-            texts["text"].combine_chunks(),
+            {c: None if c in self.slots else as_array(found[c]) for c in self._columns},
+            texts,
             {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)},
             tally,
         )
@@ -189,20 +114,55 @@ class Fetcher:
         names += ["label"] if "label" in basics else []
         found |= {name: basics[name] for name in names}
         found |= self._details(plan, keys, columns)
-        return pa.table({name: _array(values) for name, values in found.items()})
+        return pa.table({name: as_array(values) for name, values in found.items()})
 
     def _texts(
-        self, plan: Plan, keys: Integers, chunks: dict[str, np.ndarray[Any, Any]]
-    ) -> pa.Table:
-        """Return the texts of all slots, each with the number of its request."""
+        self,
+        plan: Plan,
+        keys: Integers,
+        chunks: dict[str, np.ndarray[Any, Any]],
+        prefixed: Prefixed | None,
+    ) -> tuple[Integers, pa.Array]:
+        """Return the texts of all slots in any order, and which request each is of."""
         order = np.arange(len(keys), dtype=np.int64)
         places = {name: chunks[name] for name in ("section_key", "start", "length")}
         requests = pa.table({"request": order} | places)
-        with self._lock, self._database.registered(requests=requests):
-            texts = self._database.table("fetch/texts")
-        if texts.num_rows != len(keys):
-            self._refuse(plan, keys, np.setdiff1d(order, texts["request"].to_numpy()))
-        return texts
+        if prefixed is None:
+            with self._lock, self._database.registered(requests=requests):
+                texts = self._database.table("fetch/texts")
+        else:
+            requests = requests.append_column("line", prefixed.lines)
+            with self._lock, self._database.registered(prefixed=requests):
+                texts = self._database.table("fetch/prefixed_texts")
+        found = texts["request"].to_numpy()
+        if len(found) != len(keys):
+            self._refuse(plan, keys, np.setdiff1d(order, found))
+        served = texts["text"].combine_chunks()
+        return found, served if prefixed is None else prefixed.fitted(found, served)
+
+    def _prefixed(self, plan: Plan, keys: Integers) -> Prefixed | None:
+        """Return what stands before the texts of all slots."""
+        if self._prefixes is None or len(plan) == 0:
+            return None
+        rows, tokens, meta = self._index.rows(keys), self._index.tokens(keys), self._shows_meta
+        with self._lock:
+            return self._prefixes.of(self._database, rows, plan.positions, tokens, meta=meta)
+
+    @property
+    def _shows_meta(self) -> bool:
+        return any(f"{slot}_prefix_meta" in self._columns for slot in self.slots)
+
+    def _prefix_columns(self, prefixed: Prefixed | None, size: int) -> dict[str, pa.Array]:
+        """Return the columns that tell of prefixes."""
+        if prefixed is None:
+            prefixed = nothing(size, meta=self._shows_meta)
+        samples = size // len(self.slots)
+        found = {}
+        for start, slot in zip(range(0, size, samples or 1), self.slots, strict=False):
+            found[f"{slot}_prefix"] = prefixed.lines.slice(start, samples)
+            if prefixed.meta is not None:
+                found[f"{slot}_prefix_meta"] = prefixed.meta.slice(start, samples)
+        return found
 
     def _details(self, plan: Plan, keys: Integers, columns: Sequence[str]) -> dict[str, Any]:
         """Return those of the columns that are details of a slot."""
@@ -237,7 +197,7 @@ class Fetcher:
     def _detail(self, column: str) -> tuple[str, str] | None:
         """Split a column such as ``anchor_record_id`` into slot and detail."""
         for slot in self.slots:
-            if column.startswith(slot + "_") and column.removeprefix(slot + "_") in _DETAILS:
+            if column.startswith(slot + "_") and column.removeprefix(slot + "_") in DETAILS:
                 return slot, column.removeprefix(slot + "_")
         return None
 
@@ -286,7 +246,8 @@ class Fetcher:
         return near, np.where(near, 1 / apart, 1.0)
 
 
-def _array(values: Any) -> pa.Array:
+def as_array(values: Any) -> pa.Array:
+    """Return a column as Arrow has it."""
     return values if isinstance(values, pa.Array) else pa.array(values)
 
 

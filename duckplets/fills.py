@@ -71,6 +71,8 @@ def comparison_of(recipe: TripletRecipe) -> Comparison:
         return _sql_comparison(recipe.strategy)
     if recipe.strategy == "other_date":
         return _date_comparison()
+    if recipe.strategy == "same_record":
+        return Comparison(["pools/same_record"], _by_record(), forbids=False)
     if recipe.strategy == "question_answer_mismatch":
         fills = {
             "anchor_terms": _expression("slot.text_hash"),
@@ -92,11 +94,14 @@ def _nearest_comparison(recipe: TripletRecipe) -> Comparison:
         raise RecipeError(
             f"recipe {recipe.name!r}: only one of positive and negative can be near_date"
         )
-    fills = {
-        name: _expression("slot.record_key::UBIGINT") for name in ("anchor_terms", "negative_terms")
-    }
     parts = ["pools/nearest", "pools/nearest_pairs", "pools/allowed"]
-    return Comparison(parts, fills, forbids=False)
+    return Comparison(parts, _by_record(), forbids=False)
+
+
+def _by_record() -> dict[str, Any]:
+    """Make each record a class of anchors and a group of negatives."""
+    names = ("anchor_terms", "negative_terms")
+    return {name: _expression("slot.record_key::UBIGINT") for name in names}
 
 
 def _date_comparison() -> Comparison:
@@ -158,7 +163,7 @@ def selector_condition(selector: Selector) -> Any:
     """Return the condition on ``slot`` that a selector stands for."""
     from sqlglot import exp
 
-    slot = _expression("TRUE")
+    slot = _expression("slot.role <> 'rejected'")
     if selector.kind == "role":
         slot = column("role", "slot").eq(exp.Literal.string(selector.role))
     elif selector.kind == "near_date":

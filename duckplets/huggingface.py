@@ -1,8 +1,8 @@
 """A run as Hugging Face datasets, for the trainer of sentence-transformers.
 
 That trainer tokenises every column it is given, in their order, so these datasets have exactly
-the text columns, and the label of pairs. ``Sampler.to_hf``, ``Sampler.to_hf_dataset`` and
-``Sampler.hf_batch_sampler`` are these functions.
+the text columns, and the label of pairs; of messages, these and the rejected ones.
+``Sampler.to_hf``, ``Sampler.to_hf_dataset`` and ``Sampler.hf_batch_sampler`` are these functions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from duckplets.arguments import integer
+from duckplets.columns import MESSAGES, slot_names
 from duckplets.errors import ExtensionError, SamplerError
-from duckplets.fetch import slot_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
     _refuse_ranks(sampler)
     if start_step is not None:
         sampler.move(integer("start_step", start_step, 0) * sampler.settings.global_batch)
-    features = datasets.Features({name: datasets.Value(kind) for name, kind in columns.items()})
+    features = datasets.Features.from_arrow_schema(pa.schema(list(columns.items())))
     rows = _Rows(sampler, list(columns))
     return datasets.IterableDataset.from_generator(rows, features=features)
 
@@ -183,17 +183,19 @@ def _refuse_process() -> NoReturn:
     )
 
 
-def _columns(sampler: Sampler) -> dict[str, str]:
-    """Return the columns a trainer takes, in order, and the kind of their values."""
+def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
+    """Return the columns a trainer takes, in order, and the type of their values."""
     settings = sampler.settings
-    slots = slot_names(settings.kind, settings.negatives)
-    found = {slot: "string" for slot in slots if slot in settings.columns}
+    slots, kind = slot_names(settings.kind, settings.negatives), pa.string()
+    if settings.kind == "messages":
+        slots, kind = [*slots, "rejected_messages"], MESSAGES
+    found: dict[str, pa.DataType] = {slot: kind for slot in slots if slot in settings.columns}
     if not found:
         raise SamplerError(
             f"this sampler has no texts: columns= has {', '.join(settings.columns)}; add "
             f"{', '.join(slots)}"
         )
-    return found | ({"label": "int64"} if "label" in settings.columns else {})
+    return found | ({"label": pa.int64()} if "label" in settings.columns else {})
 
 
 def _refuse_ranks(sampler: Sampler) -> None:

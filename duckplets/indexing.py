@@ -12,10 +12,9 @@ come, so neither slices nor threads change any row.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +77,7 @@ def build(
         counted = _Counted(database, index, covered.num_rows)
         pieces = one_ahead(_read(reader, vocabulary, _slices(covered)))
         # Closed before the vocabulary is: its thread is splitting texts.
-        with closing(cast("Generator[_Piece, None, None]", pieces)):
+        with closing(pieces):
             for part, words in pieces:
                 counted.add(part.documents, vocabulary.resolve(words))
                 told(len(part.documents))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from duckplets.chunks import cleaning
 from duckplets.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.knobs import Bm25, bm25_from
@@ -128,7 +129,10 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
     Without a recipe, which the corpus need not know, only the records are looked at.
     """
     if mining.content != content_of(database, mining.source, mining.split, version):
-        return f"records have changed since corpus version {mining.corpus_version}"
+        return (
+            f"records have changed, or how they are cleaned, since corpus version "
+            f"{mining.corpus_version}"
+        )
     if recipe is None:
         return ""
     if mining.definition != definition_of(recipe):
@@ -144,10 +148,12 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
 
 
 def content_of(database: Database, source: str, split: str, version: int) -> str:
-    """Return a fingerprint of the records of a source and split of a version."""
+    """Return a fingerprint of the texts of a source and split of a version."""
     parameters = {"source": source, "split": split, "version": version}
     records, contents, places = database.run("minings/content", parameters)[0]
-    return f"{int(records)}:{int(contents):x}:{int(places):x}"
+    cleaned_by = cleaning(database)
+    by = f":{cleaned_by}" if cleaned_by else ""
+    return f"{int(records)}:{int(contents):x}:{int(places):x}{by}"
 
 
 def definition_of(recipe: TripletRecipe) -> dict[str, Any]:

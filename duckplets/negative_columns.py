@@ -1,6 +1,7 @@
 """Columns that say where a negative comes from: drawn at random, or mined, with score and rank.
 
-A draw at random in place of a candidate, or a candidate that was itself drawn at random to make up
+Those of the anchor's own record (strategy ``same_record``) are neither, and marked so. A draw at
+random in place of a candidate, or a candidate that was itself drawn at random to make up
 the number, is a fallback: marked as such here, and counted.
 """
 
@@ -19,7 +20,8 @@ from duckplets.plan import Plan
 
 _WHATS = ("by", "score", "rank")
 _METHODS = ("bm25", "given")
-_NAMES = [None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback"))]
+_OWN = "same_record"  # as the strategy is named
+_NAMES = [None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback")), _OWN]
 
 
 def negative_columns(kind: str, negatives: int) -> list[str]:
@@ -93,6 +95,9 @@ def _is_fallback(candidates: Candidates, drawn: Integers) -> Flags:
 def _codes(plan: Plan, streams: Sequence[Stream], slot: int) -> Integers:
     """Return for every sample a number in ``_NAMES``."""
     codes = np.full(len(plan), _NAMES.index("random"))
+    for number, stream in enumerate(streams):
+        if stream.pool.compiled.own_negatives:
+            codes[plan.streams == number] = _NAMES.index(_OWN)
     for rows, candidates, drawn in _mined(plan, streams, slot):
         codes[rows] = _NAMES.index(candidates.method) + _is_fallback(candidates, drawn)
     if plan.labels is not None:

@@ -20,6 +20,8 @@ from duckplets.mined_negatives import AT_RANDOM
 from duckplets.order import MAX_SPAN, Apportionment, Integers, Words, exact_weights, hashed, key
 from duckplets.schedule import Schedule
 
+SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -28,7 +30,8 @@ class Plan:
     Attributes:
         positions: Of every sample.
         streams: Index of the stream of every sample.
-        chunks: Chunk keys, a column a slot: anchor, positive, negatives; or the text alone.
+        chunks: Chunk keys, a column a slot: anchor, positive, negatives; or the text
+            alone; of messages the keys of their records.
         hashes: Text hashes of the same.
         swapped: Whether anchor and positive have changed places.
         labels: For pairs, 1 for anchor and positive, 0 for anchor and negative; else None.
@@ -74,7 +77,7 @@ class Planner:
     Args:
         streams: All of them, grouped by source.
         schedule: Deals draws to sources.
-        kind: ``triplets``, ``pairs`` or ``texts``.
+        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
         seed: Of the run.
         swap: Whether anchor and positive change places on a hashed coin.
         distinct_batch: With a batch size, no text comes twice in a batch; 0 for no such rule.
@@ -98,7 +101,7 @@ class Planner:
         self.kind = kind
         self.schedule = schedule
         self._seed = seed
-        self._swap = swap and kind != "texts"
+        self._swap = swap and kind not in SINGLE
         self._swap_key = key(seed, "swap")
         self.distinct_batch = distinct_batch
         self.end: int | None = None
@@ -171,7 +174,7 @@ class Planner:
     def _draws(self, start: int, stop: int) -> Plan:
         """Plan draws ``start … stop-1``: positions, unless several samples share a draw."""
         length = stop - start
-        slots = 1 if self.kind == "texts" else 2 + self.streams[0].negatives
+        slots = 1 if self.kind in SINGLE else 2 + self.streams[0].negatives
         streams = np.zeros(length, dtype=np.int64)
         chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]

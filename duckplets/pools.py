@@ -17,6 +17,7 @@ from duckplets.compile import CompiledPool, Part, stage
 from duckplets.database import Database
 from duckplets.errors import EmptyPoolError, RecipeError
 from duckplets.order import Words
+from duckplets.own_negatives import without_illegal
 from duckplets.pool_arrays import (
     Anchors,
     Guarded,
@@ -112,6 +113,9 @@ class PoolReader:
                 f"recipe {compiled.recipe.name!r}: its strategy pairs {pairs.num_rows} values; "
                 f"compare by equality, or round the values it compares"
             )
+        if compiled.own_negatives:
+            listed = without_illegal(rows, positives, listed)
+            return negatives_of(compiled, classes, listed, pairs, illegal=np.zeros(0, np.uint64))
         if isinstance(compiled.recipe, TextRecipe) or not compiled.recipe.mined:
             illegal = several_texts(rows, positives)
             return negatives_of(compiled, classes, listed, pairs, illegal=illegal)

@@ -3,9 +3,10 @@
     order ─take→ numbers ─→ requests ─sql/reading→ columns ─→ table ─slices→ Batch
                                      (the next block meanwhile)
 
-Record k is the k-th record of a version, of one source or split if that is asked for. The order
-is consumed in the thread of the loop, a block ahead of the one handed out; reading is what the
-background thread does. Whatever goes wrong surfaces after the batches that come before it.
+Record k is the k-th record of a version, of one source or split if that is asked for; for a data
+index it is the k-th of the source that the entry names. The order is consumed in the thread of the
+loop, a block ahead of the one handed out; reading is what the background thread does. Whatever goes
+wrong surfaces after the batches that come before it.
 """
 
 from __future__ import annotations
@@ -21,16 +22,19 @@ import pyarrow.compute as pc
 
 from duckplets.arguments import integer
 from duckplets.batch import Batch
+from duckplets.data_index import DataIndex
 from duckplets.database import Database
-from duckplets.elements import Elements, Order, elements_of
+from duckplets.elements import Elements, Order, Part, elements_of
 from duckplets.errors import SamplerError, SplitError, StateMismatchError, nearest
+from duckplets.indexed_records import indexed, split_of
 from duckplets.order import Integers
 from duckplets.splits import checked_split, current_splits
 
 _PLACES = ("index", "record_key")
 _LABELS = ("record_id", "source", "split", "date")
 _DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at")
-_TEXTS = ("text", "anchor", "context")
+_ROLES = ("anchor", "context", "rejected")
+_TEXTS = ("text", *_ROLES)
 _COLUMNS = (*_PLACES, *_LABELS, *_DETAILS, *_TEXTS)
 _DEFAULT = (*_PLACES, *_LABELS, "meta", "text")
 
@@ -71,16 +75,18 @@ def read(
     Args:
         database: The corpus.
         order: An ``IndexSampler``, or anything that yields ``RecordMetadata`` or integers. The
-            key of an integer is itself, and its index the number of elements before it.
+            key of an integer is itself, and its index the number of elements before it. Or a
+            ``DataIndex``, whose data sets are sources: entry ``(source, k)`` is the k-th record of
+            that source, its key is k, and its index the number of entries before it.
         batch_size: Records a batch.
-        split: Number the records of this split only.
+        split: Number the records of this split only; by default that of a ``DataIndex``.
         source: Number the records of this source only.
         version: Of the corpus.
         columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``, ``split``,
             ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``, ``created_at``,
-            ``updated_at``; ``text``, the texts of all sections joined by a blank line; ``anchor``
-            and ``context``, lists of the texts of these roles. By default those up to ``date``,
-            ``meta`` and ``text``.
+            ``updated_at``; ``text``, the texts of all sections but rejected replies, joined by a
+            blank line; ``anchor``, ``context`` and ``rejected``, lists of the texts of these roles.
+            By default those up to ``date``, ``meta`` and ``text``.
 
     Raises:
         SamplerError, SplitError: An argument is wrong, at once; or, in the loop, the order names
@@ -88,6 +94,10 @@ def read(
     """
     batch_size = integer("batch_size", batch_size, 1)
     names = _checked_columns(columns)
+    if isinstance(order, DataIndex):
+        where = _where(database, split_of(order, split), source, version)
+        keys, elements = indexed(database, order, where)
+        return _batches(database, keys, names, elements, batch_size)
     where = _where(database, split, source, version)
     keys = database.table("reading/keys", where)["record_key"].to_numpy()
     return _batches(database, keys, names, elements_of(order, len(keys)), batch_size)
@@ -183,8 +193,7 @@ class _Blocks:
         taken = len(part.keys)
         if part.error is not None:  # only the batches before it are whole
             taken -= taken % self._batch_size
-        indices, keys = part.indices[:taken], part.keys[:taken]
-        table = self._thread.submit(self._fetcher.fetch, indices, keys) if taken else None
+        table = self._thread.submit(self._fetcher.fetch, part.first(taken)) if taken else None
         return _Coming(table, last=len(part.keys) < size, error=part.error)
 
     def _learn(self, table: pa.Table) -> None:
@@ -218,18 +227,20 @@ class _Fetcher:
         """Close the connection."""
         self._database.close()
 
-    def fetch(self, indices: Integers, keys: Integers) -> pa.Table:
-        """Return the columns of records, in the order of their keys."""
-        found = {"index": pa.array(indices), "record_key": pa.array(keys)}
-        request = np.arange(len(keys), dtype=np.int64)
-        requests = pa.table({"request": request, "record_key": self._keys[keys]})
+    def fetch(self, part: Part) -> pa.Table:
+        """Return the columns of the records that elements name, in their order."""
+        found = {"index": pa.array(part.indices), "record_key": pa.array(part.keys)}
+        places = part.keys if part.places is None else part.places
+        size = len(places)
+        request = np.arange(size, dtype=np.int64)
+        requests = pa.table({"request": request, "record_key": self._keys[places]})
         with self._database.registered(requests=requests):
             if self._wanted(_LABELS):
-                found |= self._rows("reading/labels", len(keys))
+                found |= self._rows("reading/labels", size)
             if self._wanted(_DETAILS):
-                found |= self._rows("reading/details", len(keys))
+                found |= self._rows("reading/details", size)
             if self._wanted(_TEXTS):
-                found |= self._texts(len(keys))
+                found |= self._texts(size)
         return pa.table({name: found[name] for name in self._columns})
 
     def _wanted(self, names: tuple[str, ...]) -> list[str]:
@@ -250,7 +261,7 @@ class _Fetcher:
 
     def _texts(self, size: int) -> dict[str, pa.Array]:
         wanted = self._wanted(_TEXTS)
-        role = wanted[0] if wanted in (["anchor"], ["context"]) else None
+        role = wanted[0] if len(wanted) == 1 and wanted[0] in _ROLES else None
         table = self._database.table("reading/texts", {"role": role})
         request = table["request"].to_numpy()
         order = np.lexsort((table["section_key"].to_numpy(), request))
@@ -259,11 +270,10 @@ class _Fetcher:
         roles = table["role"].combine_chunks().take(pa.array(order))
         found = {}
         for name in wanted:
-            if name == "text":
-                found[name] = pc.binary_join(_lists(request, texts, size), "\n\n")
-            else:
-                of_role = pc.equal(roles, name).to_numpy(zero_copy_only=False)
-                found[name] = _lists(request[of_role], texts.filter(pa.array(of_role)), size)
+            of_role = pc.equal(roles, name if name in _ROLES else "rejected")
+            of_role = of_role.to_numpy(zero_copy_only=False) ^ (name == "text")
+            lists = _lists(request[of_role], texts.filter(pa.array(of_role)), size)
+            found[name] = pc.binary_join(lists, "\n\n") if name == "text" else lists
         return found
 
 

@@ -37,9 +37,9 @@ __all__ = [
     "sql",
 ]
 
-Role = Literal["anchor", "context"]
+Role = Literal["anchor", "context", "rejected"]
 SelectorKind = Literal["role", "position", "any_section", "near_date"]
-StrategyName = Literal["other_record", "other_date", "question_answer_mismatch"]
+StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
 By: TypeAlias = Literal["random", "bm25"] | Bm25
 
@@ -84,7 +84,7 @@ class Selector:
 
 
 def role(r: Role, where: str | None = None) -> Selector:
-    """Select sections of a role, ``anchor`` or ``context``."""
+    """Select sections of a role: ``anchor``, ``context``, or ``rejected`` of preference pairs."""
     return Selector("role", role=r, where=where)
 
 
@@ -94,7 +94,7 @@ def position(i: int, where: str | None = None) -> Selector:
 
 
 def any_section(where: str | None = None) -> Selector:
-    """Select any section."""
+    """Select any section, but for the rejected replies of preference pairs."""
     return Selector("any_section", where=where)
 
 
@@ -139,7 +139,8 @@ class TripletRecipe:
         positive: Sections of the anchor's record (``near_date``: of another) that go with it.
         negative: Sections that may be negatives, before the strategy.
         strategy: Which of them are legal: ``other_record``, ``other_date``,
-            ``question_answer_mismatch``, or ``sql(condition)``.
+            ``question_answer_mismatch``, or ``sql(condition)``; or those of the anchor's own
+            record, ``same_record``, which successive visits go through in turn.
         by: How one of the legal ones is chosen: ``random``; ``bm25``, from those that were mined
             for this recipe, with whatever settings; or ``bm25(...)``, from those mined so.
         weight: Share among the recipes of a source, relative; 0 means never.
@@ -170,6 +171,11 @@ class TripletRecipe:
             check_choice(f"{what}: strategy", self.strategy, get_args(StrategyName))
         if not isinstance(self.by, Bm25):
             check_choice(f"{what}: by", self.by, ("random", "bm25"))
+        if self.strategy == "same_record" and self.by != "random":
+            raise RecipeError(
+                f"{what}: by={self.by!r} ranks sections of other records, and strategy "
+                f"'same_record' takes the anchor's own; leave by at 'random'"
+            )
         if self.mined and self.negative.kind == "near_date":
             raise RecipeError(
                 f"{what}: a near_date negative is the one record its date names, so there is "
@@ -213,7 +219,12 @@ class TextRecipe:
 
 
 def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
-    """Return the recipes of a source that was given none: ``roles``, ``text`` or ``dated``."""
+    """Return the recipes of a source that was given none.
+
+    Args:
+        defaults: What its rows are like: ``roles``, ``text``, ``dated``, or ``pairs`` of a chosen
+            and a rejected reply.
+    """
     anchor, context, whole = role("anchor"), role("context"), any_section()
     to_context = TripletRecipe("anchor_context", anchor, context, context, weight=0.75)
     to_anchor = TripletRecipe("anchor_anchor", anchor, context, anchor, weight=0.25)
@@ -221,7 +232,15 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
         return (to_context, to_anchor)
     if defaults == "text":
         return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
-    check_choice("defaults", defaults, ("roles", "text", "dated"))
+    if defaults == "pairs":
+        rejected = role("rejected")
+        return (
+            TripletRecipe(
+                "chosen_rejected", anchor, context, rejected, strategy="same_record", weight=0.75
+            ),
+            replace(to_context, weight=0.25),
+        )
+    check_choice("defaults", defaults, ("roles", "text", "dated", "pairs"))
     return (
         replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
         replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),

@@ -12,7 +12,7 @@ from duckplets import state
 from duckplets.order import ORDER_VERSION
 from duckplets.portions import Portion
 
-Kind = Literal["triplets", "pairs", "texts"]
+Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
 
 
@@ -21,7 +21,7 @@ class RunSettings:
     """Everything a run's order and batches follow from, as plain values.
 
     Attributes:
-        kind: ``triplets``, ``pairs`` or ``texts``.
+        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
         split: Every text of the run is of this split.
         recipes: Definitions of the recipes of every source.
         optional: Names of those of them, by source, that are left out if they find no anchor.
@@ -47,6 +47,9 @@ class RunSettings:
         chunking: Fingerprint of the chunks.
         candidates: By source and recipe the mining it draws from: ``mining``, its number, and
             ``digest``. Only of recipes whose negatives are mined.
+        prefixes: Whether texts have the metadata prefixes of the corpus.
+        declared_prefixes: What identifies those of the pinned version: of ``sources`` the
+            definitions, of ``records`` their number and lengths. Empty if there are none.
     """
 
     kind: Kind
@@ -74,6 +77,8 @@ class RunSettings:
     splits: dict[str, Any]
     chunking: dict[str, Any]
     candidates: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    prefixes: bool = True
+    declared_prefixes: dict[str, Any] = field(default_factory=dict)
 
     def fingerprint(self) -> state.Fingerprint:
         """Return what must agree for a position to mean the same sample.
@@ -96,7 +101,14 @@ class RunSettings:
                     for source, recipes in self.candidates.items()
                 }
             )
+        if self.prefixed:
+            found["prefixes"] = state.digest(self.declared_prefixes)
         return found
+
+    @property
+    def prefixed(self) -> bool:
+        """Whether some text may have a prefix."""
+        return self.prefixes and bool(self.declared_prefixes) and self.kind != "messages"
 
     @property
     def global_batch(self) -> int:

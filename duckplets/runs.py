@@ -13,9 +13,11 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from duckplets import recipe_store, records, splits, state
+from duckplets import messages, recipe_store, records, splits, state
 from duckplets.arguments import integer
+from duckplets.chunk_index import ChunkIndex, Index
 from duckplets.chunks import fingerprint as chunking_of
+from duckplets.columns import checked_columns
 from duckplets.database import Database
 from duckplets.draw import Stream
 from duckplets.errors import (
@@ -25,11 +27,14 @@ from duckplets.errors import (
     StateMismatchError,
     nearest,
 )
-from duckplets.fetch import ChunkIndex, Fetcher, checked_columns
+from duckplets.fetch import Fetcher
+from duckplets.message_fetch import ConversationIndex, MessageFetcher
 from duckplets.mixture import Mixture, mixture_of
 from duckplets.order import ORDER_VERSION
-from duckplets.plan import Planner, samples_per_draw
+from duckplets.plan import SINGLE, Planner, samples_per_draw
 from duckplets.portions import batch_size_of
+from duckplets.prefixes import store as prefix_store
+from duckplets.prefixes.prefixing import Prefixes
 from duckplets.reader import Reader
 from duckplets.recipe_files import to_dict
 from duckplets.run_settings import Kind, Remainder, RunSettings
@@ -63,23 +68,30 @@ def open_run(
         )
     version = records.current_version(database)
     chunking = chunking_of(database)
-    resolved = recipe_store.resolve(
-        database,
-        recipes,
-        kind=kind,
-        split=split,
-        version=version,
-        max_tokens=chunking["max_tokens"],
-        long_sections=long_sections,
-    )
+    mixed = mixture_of(mixture)
+    if kind == "messages":
+        if recipes is not None:
+            raise SamplerError("recipes: messages have none; leave it out")
+        resolved = messages.resolve(database, mixed, version)
+    else:
+        resolved = recipe_store.resolve(
+            database,
+            recipes,
+            kind=kind,
+            split=split,
+            version=version,
+            max_tokens=chunking["max_tokens"],
+            long_sections=long_sections,
+        )
     if not resolved:
         raise EmptyPoolError(
             f"{database.path} has no sources; ingest some text first: duckplets ingest "
             f"{database.path} FILE"
         )
     sources = sorted(of_source.source for of_source in resolved)
-    mixed = mixture_of(mixture)
     mixed.check(sources)
+    negatives, padded = arguments["negatives"], arguments["remainder"] == "pad"
+    rejected = kind == "messages" and messages.has_pairs(database, sources, version)
     settings = RunSettings(
         **arguments,
         kind=kind,
@@ -87,13 +99,12 @@ def open_run(
         optional={s.source: sorted(s.optional) for s in resolved if s.optional},
         sources=sources,
         mixture=mixed.to_dict(),
-        columns=checked_columns(
-            columns, kind, arguments["negatives"], padded=arguments["remainder"] == "pad"
-        ),
+        columns=checked_columns(columns, kind, negatives, padded=padded, rejected=rejected),
         corpus_version=version,
         records=records.fingerprint(database, version),
         splits=asdict(split_settings),
         chunking=chunking,
+        declared_prefixes=prefix_store.digest(database, version),
     )
     drawn = _schedule(settings, None).drawn
     pins = pin(database, settings, drawn, allow_stale=bool(allow_stale))
@@ -129,6 +140,7 @@ def resume_run(
         records=records.fingerprint(database, settings.corpus_version),
         splits=asdict(current) if current else {},
         chunking=chunking_of(database),
+        declared_prefixes=prefix_store.digest(database, settings.corpus_version),
     )
     state.refuse_mismatch(saved.fingerprint, now.fingerprint(), allow_drift=allow_drift)
     sampler = open_settings(database, now, state_path, events=saved.events)
@@ -152,9 +164,9 @@ def open_settings(
         events: Weights that were set during the run.
     """
     with ThreadPoolExecutor(1) as beside:
-        index = beside.submit(ChunkIndex, database.cursor(), settings.chunking)
+        index = beside.submit(_index, database.cursor(), settings)
         schedule = _schedule(settings, events)
-        streams = open_streams(database, settings, sorted(schedule.drawn))
+        streams = _streams(database, settings, sorted(schedule.drawn))
     planner = Planner(
         streams,
         schedule,
@@ -163,13 +175,14 @@ def open_settings(
         swap=settings.swap,
         distinct_batch=settings.global_batch if settings.no_duplicates else 0,
     )
-    fetcher = Fetcher(
+    fetcher = (MessageFetcher if settings.kind == "messages" else Fetcher)(
         database,
         planner.streams,
         kind=settings.kind,
         negatives=settings.negatives,
         columns=settings.columns,
         index=index.result(),
+        prefixes=_prefixes(database, settings),
     )
     # What lies beyond a number of steps may be mixed in: so they change no batch before.
     planner.end = replace(settings, steps=None).end(planner.epoch_length)
@@ -179,9 +192,25 @@ def open_settings(
     reader = Reader(planner, fetcher, portion, end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
-        return open_streams(database, settings, [name])
+        return _streams(database, settings, [name])
 
     return Sampler(settings, reader, state_path, open_source)
+
+
+def _streams(database: Database, settings: RunSettings, sources: Sequence[str]) -> list[Stream]:
+    opened = messages.open_streams if settings.kind == "messages" else open_streams
+    return opened(database, settings, sources)
+
+
+def _index(database: Database, settings: RunSettings) -> Index:
+    indexed = ConversationIndex if settings.kind == "messages" else ChunkIndex
+    return indexed(database, settings.chunking)
+
+
+def _prefixes(database: Database, settings: RunSettings) -> Prefixes | None:
+    if not settings.prefixed:
+        return None
+    return Prefixes(database, settings.corpus_version, settings.seed)
 
 
 def _schedule(settings: RunSettings, events: Events | None) -> Schedule:
@@ -243,8 +272,10 @@ def _checked(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         raise SamplerError(
             f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
         )
-    if kind == "texts" and arguments["negatives"] != 1:
-        raise SamplerError("negatives: texts have none; leave it at 1")
+    if kind in SINGLE and arguments["negatives"] != 1:
+        raise SamplerError(f"negatives: {kind} have none; leave it at 1")
+    if not isinstance(arguments.get("prefixes", True), bool):
+        raise SamplerError(f"prefixes={arguments['prefixes']!r}: give True or False")
     run = arguments["run"]
     if not isinstance(run, str) or not run.strip() or not run.isprintable():
         raise SamplerError(f"run={run!r}: give a printable name")

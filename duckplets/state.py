@@ -52,7 +52,7 @@ class Run:
 
     Attributes:
         name: Its name.
-        kind: ``triplets``, ``pairs`` or ``texts``.
+        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
         corpus_version: The version it is pinned to.
         order_version: The version of its order.
         settings: What opens its sampler again.

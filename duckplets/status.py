@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets import minings, recipe_store, records, splits, state
+from duckplets import minings, pending, recipe_store, records, splits, state
+from duckplets.chunks import cleaned
 from duckplets.chunks import fingerprint as chunking_of
 from duckplets.compile import CompiledPool, compile_pool
 from duckplets.database import Database
@@ -25,7 +26,9 @@ def status(database: Database, state_path: Path) -> dict[str, Any]:
         "version": records.current_version(database),
         "splits": asdict(current) if current else None,
         "chunking": chunking_of(database),
+        "cleaned": cleaned(database),
         "sources": database.table("status/sources").to_pylist(),
+        "unfinished": pending.overview(database),
         "records": database.table("status/splits").to_pylist(),
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database) if current else [],

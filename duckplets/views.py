@@ -44,7 +44,7 @@ class Views:
 
     @property
     def text_columns(self) -> list[str]:
-        """The text columns of a batch, in order."""
+        """The text columns of a batch, in order; of messages theirs."""
         slots = self._reader.fetcher.slots
         return [column for column in self._settings.columns if column in slots]
 
@@ -58,7 +58,8 @@ class Views:
         """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
 
         Columns: ``step``, ``position``, ``source``, ``recipe``, ``swapped``, for pairs ``label``,
-        and for each text ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on.
+        and for each text ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of
+        messages ``record_id``.
 
         Raises:
             SamplerError: A bounded run has no such positions.
@@ -80,9 +81,10 @@ class Views:
     def metrics(self) -> dict[str, float]:
         """Return what was taken of every source since the start of the run, by all ranks.
 
-        ``data/NAME/samples``, ``data/NAME/tokens`` of all their texts, and ``data/NAME/epochs``:
-        samples to the number of its anchors. Where negatives are mined, ``data/NAME/fallbacks``:
-        those that were drawn at random for want of mined ones.
+        ``data/NAME/samples``, ``data/NAME/tokens`` of all their texts, prefixes not counted (of
+        messages those of the record's sections), and ``data/NAME/epochs``: samples to the number
+        of its anchors. Where negatives are mined, ``data/NAME/fallbacks``: those that were drawn
+        at random for want of mined ones.
         """
         counts = self._reader.counters.counts()
         streams = self._planner.streams
@@ -114,8 +116,9 @@ class Views:
         """Return figures on the samples of a batch of this run, a list with one entry a sample.
 
         ``anchor_positive_lexical_similarity``, ``anchor_negative_lexical_similarity`` and so on
-        (``lexical_similarity`` of the texts), and ``proximity``: 1/distance of the windows of
-        anchor and positive where both are of one section, else None.
+        (``lexical_similarity`` of the texts as they were served, prefixes included), and
+        ``proximity``: 1/distance of the windows of anchor and positive where both are of one
+        section, else None.
         """
         first, slots = self._reader.fetcher.slots[0], self.text_columns
         if first not in slots:

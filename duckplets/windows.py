@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from duckplets.bits import Bits
+from duckplets.characters import WIDE_SPACES
 from duckplets.chunking import MOST, open_tokenizer
 from duckplets.errors import ChunkingError
 
@@ -40,11 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Windows", "windows"]
 
 BLOCK = 1 << 20
-NARROW_SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f "
-WIDE_SPACES = (
-    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u2028\u2029\u202f\u205f\u3000"
-)
 # What wide spaces begin with in UTF-8, and which last bytes make one of it.
 _LAST_BYTES: dict[bytes, Bools] = {}
 for *_prefix, _last in (space.encode() for space in WIDE_SPACES):
@@ -99,40 +96,6 @@ def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Coun
     names = [field.name for field in fields(Windows)]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return np.concatenate(counts), Windows(**columns)
-
-
-class Bits:
-    """Flags, 64 to a word, with the count before each word; one more flag stands at the end."""
-
-    __slots__ = ("before", "words")
-
-    def __init__(self, flags: Bools) -> None:
-        size = len(flags)
-        packed = np.zeros((size // 64 + 1) * 8, np.uint8)
-        packed[: (size + 7) // 8] = np.packbits(flags, bitorder="little")
-        packed[size // 8] |= np.uint8(1 << size % 8)
-        self.words = packed.view("<u8")
-        self.before = np.zeros(len(self.words) + 1, np.int64)
-        np.cumsum(np.bitwise_count(self.words), out=self.before[1:])
-
-    def rank(self, at: Ints) -> Ints:
-        """Return how many flags are set before each position."""
-        below = (np.uint64(1) << (at & 63).astype(np.uint64)) - np.uint64(1)
-        rank: Ints = self.before[at >> 6] + np.bitwise_count(self.words[at >> 6] & below)
-        return rank
-
-    def select(self, nth: Ints) -> Ints:
-        """Return the positions of the flags numbered ``nth``, from 0; the last is the size."""
-        word: Ints = np.searchsorted(self.before, nth, side="right") - 1
-        bits, left = self.words[word], nth - self.before[word]
-        at: Ints = word << 6
-        for width in (32, 16, 8, 4, 2, 1):
-            low = np.bitwise_count(bits & np.uint64((1 << width) - 1))
-            above = left >= low
-            left -= np.where(above, low, 0)
-            bits >>= np.where(above, width, 0).astype(np.uint64)
-            at += np.where(above, width, 0)
-        return at
 
 
 class _Block:

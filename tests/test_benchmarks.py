@@ -56,3 +56,32 @@ def test_every_measurement_of_mining_runs(tmp_path: Path, monkeypatch: pytest.Mo
         if name not in ("bm25s_numba", "wordnet"):  # a peer that is not installed; half a minute
             found = measure(tmp_path)
             assert all(value > 0 for value in found.values()), name
+
+
+def test_every_measurement_of_text_coming_in_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.setenv("RECORDS", "3000")
+    monkeypatch.setenv("RUNS", "1")
+    denoiser, prefixes, data_index = (load(n) for n in ("denoiser", "prefixes", "data_index"))
+    for name, size in {"BYTES": 40_000, "PLAIN_BYTES": 20_000, "TIMES": 1}.items():
+        monkeypatch.setattr(denoiser, name, size)
+    for name, size in {"BATCHES": 2, "WARM": 1, "TURNS": 1, "SIZE": 32}.items():
+        monkeypatch.setattr(prefixes, name, size)
+    monkeypatch.setattr(data_index, "SELECTED", 1000)
+    index = {
+        "ours": data_index.ours(3000),
+        "list_of_tuples": data_index.listed(3000),
+        "ratios": {"time": 1.0},
+    }
+    found = {
+        "load_before": 1.0,
+        "hub": load("hub").measure(tmp_path, 3000, 1),
+        "converters": load("converters").measure(),
+        "denoiser": denoiser.measure(),
+        "prefixes": prefixes.measure(tmp_path, 1000),
+        "data_index": index,
+    }
+    assert "3,000 rows in 8 Parquet shards" in load("text_in_report").section(found)
+    assert set(load("text_in").SCRIPTS) == found.keys() - {"load_before"}

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import ROOT, cli, error, files, finish, lines, ok, process, usage
+from hub_server import Hub
 from typer.testing import CliRunner
 
 import duckplets as dp
@@ -535,7 +536,16 @@ def examples() -> list[str]:
     return [line.strip() for line in found]
 
 
-def test_examples_of_the_help_texts_run() -> None:
+def test_examples_of_the_help_texts_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: Hub
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
+    chats = [
+        {"conversations": [{"from": "human", "value": f"{i}?"}, {"from": "gpt", "value": f"{i}!"}]}
+        for i in range(50)
+    ]
+    Path("chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
     with toy_corpus("toy.duckdb", 200) as corpus:
         table = corpus.sql("SELECT text AS body, record_id AS url FROM section_texts")
     rows = "".join(f"question {i},the answer to question {i}\n" for i in range(50))
@@ -555,6 +565,15 @@ def test_examples_of_the_help_texts_run() -> None:
             re.sub(r"^.* \| (?=duckplets)", "", line).split(" > ")[0].split(" | ")[0]
         )
         ok(*words[1:], stdin=stdin if "-" in words else None)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    rows = [{"question": f"where is {i}", "answer": f"{i} is there"} for i in range(50)]
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    with Hub() as hub:
+        hub.add("org/faq", {"train.jsonl": data})
+        yield hub
 
 
 # ---- pipes and signals

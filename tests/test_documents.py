@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from conftest import Golden
+from hub_server import Hub
 
 import duckplets as dp
 
@@ -59,10 +62,32 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
 # ---- README
 
 
-def test_the_blocks_of_the_readme_run(tmp_path: Path, surroundings: dict[str, str]) -> None:
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A hub with the two data sets that the README names."""
+    rows = [
+        {
+            "question": f"Where is room {i}?",
+            "answer": f"On floor {i % 7}, door {i}.",
+            "body": f"Room {i} is closed.",
+            "topic": "rooms",
+        }
+        for i in range(60)
+    ]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    with Hub() as hub:
+        hub.add("library/questions", {"train.jsonl": lines})
+        hub.add("library/notices", {"data/train.jsonl": lines})
+        yield hub
+
+
+def test_the_blocks_of_the_readme_run(
+    tmp_path: Path, surroundings: dict[str, str], hub: Hub
+) -> None:
     folder = tmp_path / "checkout"
     folder.mkdir()
     shutil.copytree(ROOT / "examples", folder / "examples")
+    surroundings |= {"HF_ENDPOINT": hub.url, "DUCKPLETS_CACHE": str(tmp_path / "cache")}
     ran = []
     for reason, language, code in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
         if language == "python":

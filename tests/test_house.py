@@ -94,6 +94,8 @@ LAYERS = [
 ]
 TOP = ["cli", "demo", "testing", "torch"]  # and the package itself
 PURE = [
+    *("bits", "characters", "denoiser", "noise", "preprocessors", "waves"),
+    *("copies", "data_index", "entries", "prefix"),
     *("filling", "impacts", "kernel", "knobs", "lists", "selection", "terms"),
     *("arguments", "chunking", "compile", "condition_rules", "conditions"),
     *("ejection", "fills"),

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.database import Database
-from duckplets.records import CONFLICT, OVERTAKEN, SAME
 from duckplets.sources import Rows, Source
+from duckplets.storing import CONFLICT, OVERTAKEN, SAME
 from duckplets.testing import toy_corpus, toy_records
 
 Row = tuple[str, str]  # id, content

@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckplets.windows
+from duckplets.bits import Bits
+from duckplets.characters import NARROW_SPACES, WIDE_SPACES
 from duckplets.chunking import Chunking
 from duckplets.errors import ChunkingError
-from duckplets.windows import NARROW_SPACES, WIDE_SPACES, Bits, windows
+from duckplets.windows import windows
 
 if TYPE_CHECKING:
     from pathlib import Path

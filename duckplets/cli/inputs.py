@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 _TEXT = "text"
+_HUB = "hub"
+_HUB_MARK = "hf://"
 _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -46,12 +48,18 @@ def names(values: Sequence[str] | None) -> list[str] | None:
     return [name for name in found if name] or None
 
 
+def is_data_sets(given: str) -> bool:
+    """Return whether an argument is a file that describes data sets."""
+    return Path(given).suffix.lower() in (".yaml", ".yml", ".toml")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What the options of ``ingest`` say about the rows.
 
     Attributes:
-        columns: Column or columns of each part of a mapping, None where not given.
+        columns: Column or columns of each part of a mapping, or the converter of the rows; None
+            where not given.
         trust: A number or a column, as typed.
         delimiter: Of CSV files.
         pattern: Of the files of a folder.
@@ -81,7 +89,8 @@ class Inputs:
     """The SOURCE arguments.
 
     Args:
-        given: As typed.
+        given: As typed. What follows the URI of a data set on the Hub in the form ``key=value``
+            belongs to it.
         form: Format of all of them, or None to go by the suffix.
         name: Of the one source they make together, or None for a source each.
         options: What the rows hold.
@@ -90,7 +99,7 @@ class Inputs:
     def __init__(
         self, given: Sequence[str], *, form: str | None, name: str | None, options: Options
     ) -> None:
-        self._given = given
+        self._given = _with_keys(given)
         self._form = form
         self._name = name
         self._options = options
@@ -112,12 +121,24 @@ class Inputs:
         ]
 
 
+def _with_keys(given: Sequence[str]) -> list[str]:
+    """Return the arguments, the keys of a data set on the Hub as one with its URI."""
+    whole: list[str] = []
+    for argument in given:
+        is_key = "=" in argument and not Path(argument).exists()
+        if is_key and whole and whole[-1].startswith(_HUB_MARK):
+            whole[-1] += f" {argument}"
+        else:
+            whole.append(argument)
+    return whole
+
+
 def _groups(inputs: Iterable[_Input]) -> list[tuple[str, list[str]]]:
     """Put files of one format together: they are stored as one, whole or not at all."""
     groups: list[tuple[str, list[str]]] = []
     together: dict[str, list[str]] = {}
     for each in inputs:
-        if each.format == _TEXT or each.given == STDIN:
+        if each.format in (_TEXT, _HUB) or each.given == STDIN:
             groups.append((each.format, [each.given]))
         elif each.format in together:
             together[each.format].append(each.given)
@@ -135,6 +156,10 @@ def _source(form: str, given: list[str], options: Options) -> Source:
         raise SourceError(f"--delimiter is for CSV files, and {given[0]} is {form}")
     if form == _TEXT:
         return _text_source(given[0], options)
+    if form == _HUB:
+        from duckplets.hub import HubSource
+
+        return HubSource(given[0], **options.mapping())
     if form in ("csv", "tsv"):
         delimiter = "\t" if form == "tsv" else None
         if options.delimiter is not None:
@@ -171,6 +196,10 @@ def _format(given: str, wanted: str | None) -> str:
         raise typer.BadParameter(
             f"--format {wanted}{nearest(wanted, FORMATS)}: give one of {', '.join(FORMATS)}"
         )
+    if given.startswith(_HUB_MARK):
+        if wanted is not None:
+            raise SourceError(f"--format {wanted}: what {given.split()[0]} holds is seen there")
+        return _HUB
     if given == STDIN:
         if _ALIASES.get(wanted or "", wanted) not in (None, "jsonl"):
             raise SourceError(f"--format {wanted}: stdin is read as JSON lines; leave it out")

@@ -72,9 +72,14 @@ def _show_status(found: dict[str, Any]) -> None:
     print(f"corpus    {found['path']}, version {found['version']}")
     print(f"splits    {_settings(splits) if splits else 'none yet; run: duckplets split …'}")
     print(f"chunks    {_settings(chunking)}")
+    if any(found["cleaned"].values()):
+        print(f"cleaned   {tables.counts(found['cleaned'])}")
     print(f"recipes   {', '.join(found['recipes']) or 'none stored; the defaults of each source'}")
     counts = ("name", "kind", "trust", "records", "sections", "chunks", "tokens")
     tables.show_dicts(counts, found["sources"], title="\nsources")
+    if found["unfinished"]:
+        kept = ("source", "uri", "rows", "saved_at")
+        tables.show_dicts(kept, found["unfinished"], title="\nunfinished ingests")
     if splits:
         tables.show_dicts(
             ("source", "split", "records"), found["records"], title="\nrecords by split"

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 # -- what a new run draws -------------------------------------------------------------------------
 
 KIND = Annotated[
-    Literal["triplets", "pairs", "texts"] | None, typer.Option(help="By default triplets.")
+    Literal["triplets", "pairs", "texts", "messages"] | None,
+    typer.Option(help="By default triplets."),
 ]
 SPLIT = Annotated[
     Literal["train", "validation", "test"] | None, typer.Option(help="By default train.")
@@ -53,6 +54,7 @@ NO_DUPLICATES = Annotated[bool, typer.Option("--no-duplicates", help="No text tw
 NO_SWAP = Annotated[
     bool, typer.Option("--no-swap", help="Anchor and positive never change places.")
 ]
+NO_PREFIXES = Annotated[bool, typer.Option("--no-prefixes", help="Show no metadata before texts.")]
 WORLD_SIZE = Annotated[
     int | None,
     typer.Option(min=1, help="Ranks that share every batch; 1. With --resume it is divided anew."),

@@ -21,6 +21,7 @@ from duckplets.cli.options import (
     MIXTURE,
     NEGATIVES,
     NO_DUPLICATES,
+    NO_PREFIXES,
     NO_SWAP,
     OUT,
     RECIPES,
@@ -63,6 +64,7 @@ def sample(
     negatives: NEGATIVES = None,
     no_duplicates: NO_DUPLICATES = False,
     no_swap: NO_SWAP = False,
+    no_prefixes: NO_PREFIXES = False,
     rank: Annotated[
         int | None,
         typer.Option(min=0, help="Which of the ranks this is: it writes its slice of every batch."),
@@ -124,6 +126,7 @@ def sample(
         negatives=negatives,
         no_duplicates=no_duplicates or None,
         swap=False if no_swap else None,
+        prefixes=False if no_prefixes else None,
         rank=rank,
         world_size=world_size,
         log=None if log is None else str(log),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from duckplets.cli import tables
 from duckplets.cli.app import CORPUS, existing, say
 from duckplets.cli.inputs import names
+
+if TYPE_CHECKING:
+    from duckplets.denoiser import Denoiser
 
 _SHARE = "from 0 to 1; the three add up to 1."
 
@@ -65,14 +68,24 @@ def chunk(
         str | None,
         typer.Option(metavar="FILE", help="A Hugging Face tokenizers file; else words count."),
     ] = None,
+    denoise: Annotated[
+        bool, typer.Option("--denoise", help="Clean texts of digits, tables, lines of no letter.")
+    ] = False,
+    max_digit_ratio: Annotated[
+        float | None, typer.Option(help="Of digits to letters and digits, in a clean line; 0.35.")
+    ] = None,
+    keep_tables: Annotated[
+        bool, typer.Option("--keep-tables", help="Leave Markdown tables as they are.")
+    ] = False,
 ) -> None:
     """Cut the sections into windows again, with other settings.
 
     Ingest cuts what it adds, so this is needed only for settings other than the corpus has.
-    What is left out is set to its default.
+    What is left out is set to its default: without --denoise the texts are again as they came.
 
     Example:
         duckplets chunk faq.duckdb --max-tokens 256 --overlap 32,64
+        duckplets chunk faq.duckdb --denoise --max-digit-ratio 0.25
     """
     from duckplets.chunking import Chunking
     from duckplets.corpus import Corpus
@@ -85,11 +98,25 @@ def chunk(
         "weight_floor": weight_floor,
         "position_weight": position_weight,
         "tokenizer": tokenizer,
+        "preprocessors": _denoiser(denoise, max_digit_ratio, keep_tables=keep_tables),
     }
     chunking = Chunking(**{name: value for name, value in given.items() if value is not None})
     with Corpus(existing(corpus)) as opened:
         sections = opened.chunk(chunking)
     say(f"cut {sections:,} sections again" if sections else "these are the settings it has already")
+
+
+def _denoiser(
+    wanted: bool, max_digit_ratio: float | None, *, keep_tables: bool
+) -> tuple[Denoiser, ...] | None:
+    if not wanted:
+        if max_digit_ratio is not None or keep_tables:
+            raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
+        return None
+    from duckplets.denoiser import Denoiser
+
+    ratio = {} if max_digit_ratio is None else {"max_digit_ratio": max_digit_ratio}
+    return (Denoiser(strip_markdown=not keep_tables, **ratio),)
 
 
 def _integers(option: str, values: list[str] | None) -> tuple[int, ...] | None:

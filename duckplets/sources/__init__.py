@@ -6,16 +6,21 @@ record or the reason why it cannot be one. Ingest knows nothing else about it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from duckplets.sources.arrow_file import ArrowSource
 from duckplets.sources.csv_file import CsvSource
+from duckplets.sources.custom import CustomSource, PagedSource
+from duckplets.sources.dataset import DatasetSource
+from duckplets.sources.indexed import IndexedSource
 from duckplets.sources.json_file import JsonSource
 from duckplets.sources.memory import MemorySource
 from duckplets.sources.parquet_file import ParquetSource
-from duckplets.sources.rows import ROW_SCHEMA, Rows
+from duckplets.sources.resumable import Resumable
+from duckplets.sources.rows import ROW_SCHEMA, Mark, Rows
 from duckplets.sources.sql_query import SqlSource
 from duckplets.sources.text_folder import TextFileSource
+from duckplets.sources.text_lines import TextLinesSource
 
 if TYPE_CHECKING:
     from duckplets.database import Database
@@ -24,13 +29,21 @@ __all__ = [
     "ROW_SCHEMA",
     "ArrowSource",
     "CsvSource",
+    "CustomSource",
+    "DatasetSource",
+    "IndexedSource",
     "JsonSource",
+    "Mark",
     "MemorySource",
+    "PagedSource",
     "ParquetSource",
+    "Resumable",
+    "ResumableSource",
     "Rows",
     "Source",
     "SqlSource",
     "TextFileSource",
+    "TextLinesSource",
 ]
 
 
@@ -58,4 +71,24 @@ class Source(Protocol):
 
         Raises:
             SourceError: It cannot be read, or a column is not there.
+        """
+
+
+@runtime_checkable
+class ResumableSource(Source, Protocol):
+    """A source whose rows hold a ``Mark`` here and there, and that can go on from any of them.
+
+    What comes before a mark is stored with its cursor; an ingest that stops half-way goes on
+    there the next time, exactly once, and its records appear when it has come to its end.
+    """
+
+    def settings(self) -> dict[str, Any]:
+        """Return, as plain JSON values, what must agree for a cursor to mean the same place."""
+
+    def open_at(self, reader: Database, cursor: Any) -> Rows:
+        """Open at a place.
+
+        Args:
+            reader: An instance to run statements in.
+            cursor: Of a ``Mark``, or None for the beginning.
         """

@@ -42,25 +42,26 @@ class ArrowSource(Mapped):
         files = paths.files(self.path)
         chosen = []
         for file in files:
-            schema = next(_schema_and_batches(file))
+            schema = next(schema_and_batches(file))
             require_texts(self, schema.names, str(file), type(self).__name__)
             chosen.append(resolve(self, schema.names, str(file)))
         pieces = (
             piece
             for file, places in zip(files, chosen, strict=True)
-            for piece in _pieces(file, places)
+            for piece in pieces_of(file, places)
         )
         return Rows(rows_of(reader, self, pieces, self.uri or ""), self.defaults())
 
 
-def _pieces(file: Path, places: list[int]) -> Iterator[pa.RecordBatch]:
-    batches = _schema_and_batches(file)
+def pieces_of(file: Path, places: list[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the columns at some places, batch by batch."""
+    batches = schema_and_batches(file)
     next(batches)
     for batch in batches:
         yield pick(batch, places)
 
 
-def _schema_and_batches(file: Path) -> Iterator[pa.Schema | pa.RecordBatch]:
+def schema_and_batches(file: Path) -> Iterator[pa.Schema | pa.RecordBatch]:
     """Yield a file's schema, then its batches."""
     try:
         with pa.memory_map(str(file)) as source:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.feed import rows_of
+from duckplets.sources.feed import piece, rows_of
 from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import MAX_BYTES, Rows
 
@@ -69,11 +69,11 @@ class CsvSource(Mapped):
         for file in files:
             names = self._header(file)
             require_texts(self, names, str(file), type(self).__name__)
-            chosen.append((len(names), resolve(self, names, str(file))))
+            chosen.append((names, resolve(self, names, str(file))))
         pieces = (
-            piece
-            for file, (width, places) in zip(files, chosen, strict=True)
-            for piece in self._pieces(file, width, places)
+            part
+            for file, (names, places) in zip(files, chosen, strict=True)
+            for part in self._pieces(file, names, places)
         )
         return Rows(rows_of(reader, self, pieces, self.uri or ""), self.defaults())
 
@@ -95,17 +95,17 @@ class CsvSource(Mapped):
         delimiter = self.delimiter or _delimiter(file, self.quote)
         return csv.reader(text, **_dialect(delimiter, self.quote), strict=True)
 
-    def _pieces(self, file: Path, width: int, places: list[int]) -> Iterator[pa.RecordBatch]:
+    def _pieces(self, file: Path, names: list[str], places: list[int]) -> Iterator[pa.RecordBatch]:
         with _text(file) as text:
             rows = self._reader(file, text)
             _next_row(file, rows)
             count, seen = 64, 0
             while slice_ := _slice(file, rows, count, seen):
                 seen += len(slice_)
-                piece = _piece(slice_, width, places)
-                yield piece
+                part = _piece(slice_, names, places)
+                yield part
                 # A slice is a few megabytes, whatever the size of its texts.
-                size = max(piece.nbytes // max(len(slice_), 1), 1)
+                size = max(part.nbytes // max(len(slice_), 1), 1)
                 count = max(1, min(2 * count, _MOST_ROWS, MAX_BYTES // 8 // size))
 
 
@@ -131,12 +131,13 @@ def _slice(file: Path, rows: Any, count: int, seen: int) -> list[list[str] | str
     return found
 
 
-def _piece(rows: list[list[str] | str], width: int, places: list[int]) -> pa.RecordBatch:
+def _piece(rows: list[list[str] | str], header: list[str], places: list[int]) -> pa.RecordBatch:
     """Return the used columns of a slice of rows; blank lines are left out."""
-    names = [f"c{i}" for i in range(len(places))]
+    width = len(header)
+    names = [header[place] for place in places]
     if set(map(type, rows)) == {list} and set(map(len, rows)) == {width}:
         cells = [list(map(itemgetter(place), rows)) for place in places]
-        return pa.record_batch([_column(column) for column in cells], names)
+        return piece([_column(column) for column in cells], names)
     faults: list[str | None] = []
     good: list[list[str] | tuple[None, ...]] = []
     for row in rows:
@@ -145,7 +146,7 @@ def _piece(rows: list[list[str] | str], width: int, places: list[int]) -> pa.Rec
             faults.append(row if isinstance(row, str) else ragged)
             good.append((None,) * width if faults[-1] or isinstance(row, str) else row)
     arrays = [_column([row[place] for row in good]) for place in places]
-    return pa.record_batch([*arrays, pa.array(faults, pa.string())], [*names, "fault"])
+    return piece(arrays, names).append_column("fault", pa.array(faults, pa.string()))
 
 
 def _column(cells: Any) -> pa.Array:

@@ -12,7 +12,7 @@ Parts = tuple[tuple[str, tuple[str, ...]], ...]
 """For every part of a mapping its columns."""
 
 # Everything that is whitespace to Python's str.isspace; RE2's \s knows ASCII only.
-_FILLED = (
+FILLED = (
     r"[^\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
     r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
 )
@@ -28,9 +28,7 @@ def kept() -> exp.Select:
     return exp.select(*(exp.column(name, quoted=True) for name in ("row", "fault", "modified")))
 
 
-def each(
-    value: exp.Expression, values: exp.Expression, condition: exp.Expression | None = None
-) -> exp.Expression:
+def each(value: exp.Expr, values: exp.Expr, condition: exp.Expr | None = None) -> exp.Expr:
     """Return ``[value FOR x IN values IF condition]``."""
     loop = exp.Comprehension(this=value, expression=exp.to_identifier("x"), iterator=values)
     if condition is not None:
@@ -38,31 +36,31 @@ def each(
     return exp.Array(expressions=[loop])
 
 
-def section(role: str, heading: exp.Expression, text: exp.Expression) -> exp.Expression:
+def section(role: str, heading: exp.Expr, text: exp.Expr) -> exp.Expr:
     """Return one section."""
     return struct(role=exp.Literal.string(role), heading=heading, text=text)
 
 
-def struct(**fields: exp.Expression) -> exp.Expression:
+def struct(**fields: exp.Expr) -> exp.Expr:
     """Return ``{'name': value, …}``."""
-    named: Iterable[exp.Expression] = (
+    named: Iterable[exp.Expr] = (
         exp.PropertyEQ(this=exp.to_identifier(name), expression=value)
         for name, value in fields.items()
     )
     return exp.Struct(expressions=list(named))
 
 
-def filled(value: exp.Expression) -> exp.Expression:
+def filled(value: exp.Expr) -> exp.Expr:
     """Return whether a text has anything but whitespace."""
-    return call("regexp_matches", value, exp.Literal.string(_FILLED))
+    return call("regexp_matches", value, exp.Literal.string(FILLED))
 
 
-def as_text(value: exp.Expression) -> exp.Expression:
+def as_text(value: exp.Expr) -> exp.Expr:
     """Return a value cast to text."""
     return exp.cast(value, "VARCHAR")
 
 
-def call(function: str, *arguments: exp.Expression) -> exp.Expression:
+def call(function: str, *arguments: exp.Expr) -> exp.Expr:
     """Return a call of a function by this very name."""
     # Anonymous, so that sqlglot prints the name as it is and leaves JSON pointers alone.
     return exp.Anonymous(this=function, expressions=list(arguments))

@@ -9,20 +9,24 @@ costs about 5 ms a table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.mapping import Mapped
-from duckplets.sources.rows import MAX_BYTES, MAX_ROWS, ROW_SCHEMA
+from duckplets.sources.mapping import NAME, Mapped
+from duckplets.sources.rows import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, ROW_SCHEMA
 
 if TYPE_CHECKING:
     from duckplets.database import Database
 
 # A table goes to DuckDB in chunks of this many rows, so that several threads find work.
 _CHUNK_ROWS = 8_192
+# JSON functions set aside a multiple of all the values they see at once: a dozen of them needed
+# more than 500 MB for conversations of 12 MB in one chunk.
+_CONVERTED_BYTES = 1 << 20
+_PORTION = 32  # such chunks are converted at once
 _OWN = {"row": pa.int64(), "fault": pa.string(), "modified": pa.timestamp("us")}
 
 
@@ -30,7 +34,12 @@ def rows_of(
     reader: Database, mapping: Mapped, pieces: Iterable[pa.RecordBatch], where: str
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of pieces of input, as ``run`` does of tables."""
-    return run(reader, mapping, gather(pieces, where), where)
+    return run(reader, mapping, gather(pieces, where, table_bytes(mapping)), where)
+
+
+def table_bytes(mapping: Mapped) -> int:
+    """Return how large gathered tables are to be: conversion holds texts several times."""
+    return MAX_BYTES if mapping.converter is None else MAX_BYTES // 4
 
 
 def run(
@@ -45,43 +54,68 @@ def run(
             ``fault`` has a text, that text is the reason to skip the row.
         where: The input's name, for messages.
     """
+    from duckplets.sources.conversion import Conversion
     from duckplets.sources.statement import Cells, rows_statement
 
-    for table in tables:
-        shapes = _shapes(table.schema)
-        result = result_of(reader, rows_statement(mapping.parts(), Cells(shapes)), table, where)
-        yield from result.cast(ROW_SCHEMA).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
+    conversion = Conversion(mapping, where) if mapping.converter is not None else None
+
+    def result(statement: str, table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+        return result_of(reader, statement, table, where, values)
+
+    for table in tables if conversion is None else _portions(tables):
+        shapes = shapes_of(table.schema, len(mapping.names()))
+        if conversion is None:
+            chunks = pa.Table.from_batches(table.to_batches(_CHUNK_ROWS), table.schema)
+            rows = result(rows_statement(mapping.parts(), Cells(shapes)), chunks, {})
+        else:
+            rows = conversion.rows(result, table, shapes)
+        yield from in_shape(rows).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
 
 
-def result_of(reader: Database, statement: str, table: pa.Table, where: str) -> pa.Table:
-    """Return what a statement makes of a table named ``input``.
+def in_shape(rows: pa.Table) -> pa.Table:
+    """Return rows with the types of ``ROW_SCHEMA``; what they hold besides stays."""
+    names = [name for name in EXTRA_COLUMNS if name in rows.schema.names]
+    extra = [pa.field(name, EXTRA_COLUMNS[name]) for name in names]
+    schema = pa.schema([*ROW_SCHEMA, *extra])
+    return rows.select(schema.names).cast(schema)
+
+
+def result_of(
+    reader: Database,
+    statement: str,
+    table: pa.Table,
+    where: str,
+    values: Mapping[str, Any] | None = None,
+) -> pa.Table:
+    """Return what a statement, with values for its parameters, makes of a table ``input``.
 
     Raises:
         SourceError: DuckDB refuses it.
     """
     try:
         with reader.registered(input=table):
-            return reader.arrow(statement)
+            return reader.arrow(statement, values)
     except QueryError as error:
         raise SourceError(f"{where}: {error}") from error
 
 
-def _shapes(schema: pa.Schema) -> tuple[str, ...]:
-    """Return how the columns c0, c1, … are to be read."""
+def shapes_of(schema: pa.Schema, count: int) -> tuple[str, ...]:
+    """Return how the first columns c0, c1, … are to be read."""
     kinds = {field.name: field.type for field in schema}
-    places = range(sum(name.startswith("c") for name in kinds))
-    return tuple("both" if f"l{i}" in kinds else _shape(kinds[f"c{i}"]) for i in places)
+    return tuple("both" if f"l{i}" in kinds else _shape(kinds[f"c{i}"]) for i in range(count))
 
 
-def gather(pieces: Iterable[pa.RecordBatch], where: str) -> Iterator[pa.Table]:
+def gather(
+    pieces: Iterable[pa.RecordBatch], where: str, most: int = MAX_BYTES
+) -> Iterator[pa.Table]:
     """Yield tables of bounded size, with numbered rows and valid text, in the pieces' order."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     row = 1
     for piece in pieces:
-        for part in _slices(_with_fault(piece)):
-            full = rows + part.num_rows > MAX_ROWS or size + part.nbytes > MAX_BYTES
-            if held and (full or _names_and_types(held[0]) != _names_and_types(part)):
+        for part in _slices(_with_fault(piece), most // 4):
+            full = rows + part.num_rows > MAX_ROWS or size + part.nbytes > most
+            if held and (full or not _alike(held[0], part)):
                 yield _numbered(held, row, where)
                 row, held, rows, size = row + rows, [], 0, 0
             held.append(part)
@@ -97,16 +131,26 @@ def _with_fault(piece: pa.RecordBatch) -> pa.RecordBatch:
     return piece.append_column("fault", pa.nulls(piece.num_rows, pa.string()))
 
 
-def _names_and_types(batch: pa.RecordBatch) -> pa.Schema:
-    return batch.schema.remove_metadata()
+def _alike(batch: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    """Return whether batches have the same columns, of the same names in the input."""
+    plain = batch.schema.remove_metadata()
+    return bool(plain.equals(other.schema.remove_metadata(), check_metadata=True))
 
 
-def _slices(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in parts of bounded size; one row may exceed it."""
-    if piece.num_rows > _CHUNK_ROWS or (piece.num_rows > 1 and piece.nbytes > MAX_BYTES // 4):
+def _portions(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables in parts that can be converted at once, in small chunks."""
+    for table in tables:
+        chunks = [c for batch in table.to_batches() for c in _slices(batch, _CONVERTED_BYTES)]
+        for start in range(0, len(chunks), _PORTION):
+            yield pa.Table.from_batches(chunks[start : start + _PORTION], table.schema)
+
+
+def _slices(piece: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts of at most so many bytes; one row may exceed it."""
+    if piece.num_rows > _CHUNK_ROWS or (piece.num_rows > 1 and piece.nbytes > size):
         middle = piece.num_rows // 2
-        yield from _slices(piece.slice(0, middle))
-        yield from _slices(piece.slice(middle))
+        yield from _slices(piece.slice(0, middle), size)
+        yield from _slices(piece.slice(middle), size)
     elif piece.num_rows:
         yield piece
 
@@ -139,8 +183,8 @@ def _valid(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
             columns[i] = _decoded(column, faults)
     if not faults:
         return batch
-    named = dict(zip(batch.schema.names, columns, strict=True))
-    return pa.record_batch(named | {"fault": pa.array(faults, pa.string())})
+    columns[batch.schema.names.index("fault")] = pa.array(faults, pa.string())
+    return pa.record_batch(columns, schema=batch.schema)
 
 
 def _decoded(column: pa.Array, faults: list[str | None]) -> pa.Array:
@@ -166,9 +210,18 @@ def _shape(kind: pa.DataType) -> str:
 
 
 def pick(batch: pa.RecordBatch, places: list[int]) -> pa.RecordBatch:
-    """Return the columns at ``places`` as ``c0, c1, …``: names may differ in case only."""
+    """Return the columns at ``places`` as ``piece`` does."""
     columns = [_plain(batch.columns[place]) for place in places]
-    return pa.record_batch(columns, [f"c{i}" for i in range(len(places))])
+    return piece(columns, [batch.schema.names[place] for place in places])
+
+
+def piece(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.RecordBatch:
+    """Return columns as ``c0, c1, …``: their own names, kept beside, may differ in case only."""
+    fields = [
+        pa.field(f"c{i}", column.type, metadata={NAME: name.encode("utf-8", "replace")})
+        for i, (column, name) in enumerate(zip(columns, names, strict=True))
+    ]
+    return pa.record_batch(list(columns), schema=pa.schema(fields))
 
 
 def _plain(column: pa.Array) -> pa.Array:

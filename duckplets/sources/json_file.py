@@ -59,7 +59,7 @@ class JsonSource(Mapped):
             pieces, where = line_pieces(sys.stdin.buffer), "standard input"
         else:
             files = paths.files(self.path)
-            pieces = (piece for file in files for piece in _pieces(reader, file))
+            pieces = (piece for file in files for piece in pieces_of(reader, file))
             where = self.uri or ""
         return Rows(json_rows(reader, self, pieces, where), self.defaults())
 
@@ -67,7 +67,8 @@ class JsonSource(Mapped):
         return str(self.path) == "-"
 
 
-def _pieces(reader: Database, file: Path) -> Iterator[pa.RecordBatch]:
+def pieces_of(reader: Database, file: Path) -> Iterator[pa.RecordBatch]:
+    """Yield a file's objects as lines of JSON."""
     form = _form(file)
     if form != "lines":
         yield from _values(reader, file, form)

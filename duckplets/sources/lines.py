@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.queries import query
-from duckplets.sources.feed import gather, result_of, run
+from duckplets.sources.feed import gather, result_of, run, table_bytes
 from duckplets.sources.mapping import PARTS, TEXTS, Mapped, match, require_texts, unknown
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def json_rows(
     Raises:
         SourceError: No text is mapped, or a part's columns are in none of the first lines.
     """
-    keys = _Keys(reader, mapping, where)
-    tables = _judged(reader, gather(pieces, where), where)
+    keys = Keys(reader, mapping, where)
+    tables = judged(reader, gather(pieces, where, table_bytes(mapping)), where)
     first = next(tables, None)
     if first is not None:
         keys.learn(first)
@@ -43,14 +43,14 @@ def json_rows(
     return chain(rows, keys.check_all())
 
 
-def _judged(reader: Database, tables: Iterable[pa.Table], where: str) -> Iterator[pa.Table]:
+def judged(reader: Database, tables: Iterable[pa.Table], where: str) -> Iterator[pa.Table]:
     """Yield the tables with a column that says what each line is."""
     for table in tables:
         kinds = result_of(reader, query("sources/kinds"), table, where)
         yield table.append_column("kind", kinds["kind"])
 
 
-class _Keys:
+class Keys:
     """The keys met so far, until every name of the mapping has been met.
 
     Lines need not have the same keys, so a name is matched when a key for it first appears, and
@@ -61,43 +61,53 @@ class _Keys:
         self._reader = reader
         self._mapping = mapping
         self._where = where
-        self._found: dict[str, str] = {}
+        self.found: dict[str, str] = {}
+        self._fields = _fields(mapping)
         self.seen: list[str] = []
 
     def learn(self, table: pa.Table) -> None:
         """Look for names not met yet among a table's keys."""
-        if self.seen and len(self._found) == len(self._mapping.names()):
+        # A converter's fields need not be in every input: the first lines show how they are spelt.
+        if self.seen and all(name in self.found for name in self._mapping.names()):
             return
         found = result_of(self._reader, query("sources/keys"), table, self._where)
         self.seen = list(dict.fromkeys([*self.seen, *found["key"].to_pylist()]))
-        for name in self._mapping.names():
+        for name in (*self._mapping.names(), *self._fields):
             places = match(name, self.seen)
-            if places and name not in self._found:
-                self._found[name] = self.seen[places[0]]
+            if places and name not in self.found:
+                self.found[name] = self.seen[places[0]]
 
     def values(self, table: pa.Table) -> pa.Table:
         """Return the values of a table's objects, one column for each name of the mapping."""
         from duckplets.sources.json_values import values_statement
 
         self.learn(table)
-        keys = tuple(self._found.get(name, name) for name in self._mapping.names())
-        statement = values_statement(self._mapping.parts(), keys)
+        keys = tuple(self.found.get(name, name) for name in self._mapping.names())
+        fields = tuple(self.found.get(name, name) for name in self._fields)
+        whole = self._mapping.needs_whole_rows()
+        statement = values_statement(self._mapping.parts(), keys, fields, whole=whole)
         return result_of(self._reader, statement, table, self._where)
 
     def check_parts(self) -> None:
         """Refuse a text or id none of whose columns is there at the start: a slip of the pen."""
         for part in (*TEXTS, "id"):
             names = self._mapping.part(part)
-            if self.seen and names and not any(name in self._found for name in names):
+            if self.seen and names and not any(name in self.found for name in names):
                 raise unknown(names[0], self.seen, self._where)
 
     def check_all(self) -> Iterator[pa.RecordBatch]:
         """Refuse a name that nothing in the whole input matched; yields nothing."""
         for part in PARTS:
             for name in self._mapping.part(part):
-                if self.seen and name not in self._found:
+                if self.seen and name not in self.found:
                     raise unknown(name, self.seen, self._where)
         yield from ()
+
+
+def _fields(mapping: Mapped) -> tuple[str, ...]:
+    """Return the keys that a mapping's converter reads; a function reads whole objects."""
+    converter = mapping.conversion()
+    return () if converter is None or converter.function else tuple(converter.fields)
 
 
 def line_pieces(stream: BinaryIO) -> Iterator[pa.RecordBatch]:

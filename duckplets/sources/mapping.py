@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
+from duckplets.converters.registry import Converter, converter_of
 from duckplets.errors import SourceError, nearest
 
 Columns = str | Sequence[str] | None
+OnError = Literal["raise", "skip", "quarantine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +42,52 @@ class Mapped:
     """Columns kept as metadata."""
     trust: float | str | None = None
     """Trust in the source, from 0 to 1, or the column that says it per row."""
+    prefix: str | None = None
+    """Column with the record's own metadata prefix: a JSON object, or a ``dp.Prefix`` in memory."""
+    converter: str | None = None
+    """Converter of instruction data, one of ``dp.converter_names()``, in place of texts."""
+    on_error: OnError = "raise"
+    """What becomes of a row that the converter cannot read: an error, a count in the report, or
+    a count and a row of the table ``quarantine``."""
 
     def __post_init__(self) -> None:
-        for part in ("anchor", "positive", "context", "text", "taxonomy", "meta"):
+        for part in (*TEXTS, "taxonomy", "meta"):
             _check_names(part, getattr(self, part))
-        for part in ("id", "date", "group"):
+        for part in ("id", "date", "group", "prefix"):
             _check_name(part, getattr(self, part))
         check_trust(self.trust)
+        self._check_converter()
         if self.text is not None and (self.anchor is not None or self.positive is not None):
             raise SourceError("text= is for rows of one text: leave out anchor= and positive=")
         if self.positive is not None and self.anchor is None:
             raise SourceError("positive= needs anchor=; for rows of one text use text=")
+
+    def _check_converter(self) -> None:
+        if self.on_error not in get_args(OnError):
+            choices = ", ".join(get_args(OnError))
+            raise SourceError(f"on_error={self.on_error!r}: give one of {choices}")
+        if self.converter is None:
+            if self.on_error != "raise":
+                raise SourceError(f"on_error={self.on_error!r} is for rows with a converter=")
+            return
+        if not isinstance(self.converter, str):
+            raise SourceError(f"converter={self.converter!r}: give the name of a converter")
+        converter_of(self.converter)
+        for part in TEXTS:
+            if self.part(part):
+                raise SourceError(
+                    f"converter={self.converter!r} makes the texts itself: leave out {part}="
+                )
+
+    def conversion(self) -> Converter | None:
+        """Return the converter, or None for rows that need none."""
+        return None if self.converter is None else converter_of(self.converter)
+
+    def needs_whole_rows(self) -> bool:
+        """Return whether all columns are to be read, also those that play no part."""
+        converter = self.conversion()
+        by_function = converter is not None and converter.function is not None
+        return by_function or self.on_error == "quarantine"
 
     def part(self, part: str) -> tuple[str, ...]:
         """Return the columns given for a part, none or more."""
@@ -68,20 +106,25 @@ class Mapped:
 
     def defaults(self) -> str:
         """Return which default recipes suit these rows."""
+        if self.converter is not None:
+            return "pairs" if self.converter == "pair" else "roles"
         return "roles" if self.part("anchor") else "text"
 
 
 TEXTS = ("anchor", "positive", "context", "text")
-PARTS = (*TEXTS, "id", "date", "group", "taxonomy", "meta", "trust")
+PARTS = (*TEXTS, "id", "date", "group", "taxonomy", "meta", "trust", "prefix")
+
+NAME = b"name"
+"""Key of a column's name in the input, among the metadata of a piece's field."""
 
 
 def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
     """Refuse a mapping that names no text, showing what there is to choose from.
 
     Raises:
-        SourceError: Neither anchor, nor context, nor text is given.
+        SourceError: Neither anchor, nor context, nor text is given, and no converter.
     """
-    if any(mapping.part(part) for part in TEXTS):
+    if mapping.converter is not None or any(mapping.part(part) for part in TEXTS):
         return
     first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
     raise SourceError(
@@ -91,12 +134,21 @@ def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str
 
 
 def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[int]:
-    """Return the place in ``columns`` of each of the mapping's names.
+    """Return the place in ``columns`` of each of the mapping's names, then of what is converted.
 
     Raises:
-        SourceError: A name fits no column, or more than one.
+        SourceError: A name fits no column, or more than one; a converter's field is not there.
     """
-    return [_place(name, columns, where) for name in mapping.names()]
+    named = [_place(name, columns, where) for name in mapping.names()]
+    converter = mapping.conversion()
+    if converter is None:
+        return named
+    for name in converter.needed:
+        _place(name, columns, where)
+    if mapping.needs_whole_rows():
+        return [*named, *range(len(columns))]
+    fields = [name for name in converter.fields if match(name, columns)]
+    return [*named, *(_place(name, columns, where) for name in fields)]
 
 
 def match(name: str, columns: Sequence[str]) -> list[int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
+from duckplets.prefix import Prefix
 from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.lines import json_rows, line_batch
 from duckplets.sources.mapping import Mapped, require_texts, resolve
@@ -74,11 +75,12 @@ class MemorySource(Mapped):
 
 def _pieces(records: Iterator[Any]) -> Iterator[pa.RecordBatch]:
     while part := list(islice(records, _SLICE)):
-        lines = [_line(record) for record in part]
+        lines = [json_line(record) for record in part]
         yield line_batch(pa.array(lines, pa.binary()).view(pa.string()))
 
 
-def _line(record: Any) -> bytes:
+def json_line(record: Any) -> bytes:
+    """Return a record as a line of JSON in UTF-8; ``-`` for one that cannot be written."""
     try:
         text = _ENCODER.encode(record)
     except ValueError:  # NaN or an infinity, or a record that contains itself
@@ -107,6 +109,8 @@ def _as_json(value: Any) -> Any:
         return bytes(value).decode("utf-8", "surrogateescape")
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, Prefix):
+        return value.to_dict()
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays

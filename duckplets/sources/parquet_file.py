@@ -43,7 +43,7 @@ class ParquetSource(Mapped):
         total = 0
         chosen = []
         for file in files:
-            with _opened(file) as parquet:
+            with opened(file) as parquet:
                 names = parquet.schema_arrow.names
                 total += parquet.metadata.num_rows
             require_texts(self, names, str(file), type(self).__name__)
@@ -57,7 +57,12 @@ class ParquetSource(Mapped):
         return Rows(rows_of(reader, self, pieces, where), self.defaults(), total)
 
 
-def _opened(file: Path) -> pq.ParquetFile:
+def opened(file: Path) -> pq.ParquetFile:
+    """Open a file.
+
+    Raises:
+        SourceError: It is none of Parquet, or cannot be read.
+    """
     try:
         return pq.ParquetFile(file, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
@@ -65,10 +70,10 @@ def _opened(file: Path) -> pq.ParquetFile:
 
 
 def _pieces(file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
-    with _opened(file) as parquet:
+    with opened(file) as parquet:
         try:
             for group in range(parquet.metadata.num_row_groups):
-                rows = _batch_rows(parquet, group, names)
+                rows = batch_rows(parquet, group, names)
                 wanted = list(dict.fromkeys(names))
                 for batch in parquet.iter_batches(rows, row_groups=[group], columns=wanted):
                     yield pick(batch, [batch.schema.names.index(name) for name in names])
@@ -76,7 +81,7 @@ def _pieces(file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
             raise paths.unreadable(file, error) from error
 
 
-def _batch_rows(parquet: pq.ParquetFile, group: int, names: list[str]) -> int:
+def batch_rows(parquet: pq.ParquetFile, group: int, names: list[str]) -> int:
     """Return how many rows of a row group make about a quarter of a table's bytes."""
     facts = parquet.metadata.row_group(group)
     leaves = [facts.column(i) for i in range(facts.num_columns)]

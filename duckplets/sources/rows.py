@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -35,6 +36,15 @@ ROW_SCHEMA = pa.schema(
 )
 
 
+# What a batch may hold besides, all texts.
+EXTRA_COLUMNS = {
+    "messages": pa.string(),  # JSON list of messages; of a preference pair the chosen ones
+    "rejected_messages": pa.string(),  # JSON list of messages
+    "prefix": pa.string(),  # JSON definition of the record's own metadata prefix
+    "quarantined": pa.string(),  # of a row with a skip: the row as JSON, to be set aside
+    "complaint": pa.string(),  # of such a row: what is wrong, in more words than the skip has
+}
+
 # The reasons for a skip that mean the input could not be read, rather than not be used.
 UNREADABLE = frozenset(
     {
@@ -42,6 +52,17 @@ UNREADABLE = frozenset(
         *("invalid JSON", "not an object", "empty file", "unreadable file"),
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place between batches that reading can go on from.
+
+    Attributes:
+        cursor: Plain JSON values; given back to ``open_at`` it yields what comes after.
+    """
+
+    cursor: Any
 
 
 def _nothing() -> dict[str, int]:
@@ -53,14 +74,17 @@ class Rows:
     """The rows of an opened source.
 
     Attributes:
-        batches: Batches of ``ROW_SCHEMA``, in the order of the input; read once.
-        defaults: Which default recipes suit them: ``roles``, ``text`` or ``dated``.
+        batches: Batches of ``ROW_SCHEMA``, perhaps with some of ``EXTRA_COLUMNS``, in the order
+            of the input; read once. A resumable source puts a ``Mark`` wherever it could go on:
+            what came before is then stored for good.
+        defaults: Which default recipes suit them: ``roles``, ``text``, ``dated`` or
+            ``pairs``.
         total: How many rows there are, where that is cheap to know.
         rejected: After the last batch, counts by reason of input that never became a row. The
             built-in sources give every bad line or file a row with a ``skip``, so theirs is empty.
     """
 
-    batches: Iterator[pa.RecordBatch]
+    batches: Iterator[pa.RecordBatch | Mark]
     defaults: str
     total: int | None = None
     rejected: Callable[[], dict[str, int]] = field(default=_nothing)

@@ -40,7 +40,7 @@ class Cells:
 
     shapes: tuple[str, ...]
 
-    def text(self, place: int) -> exp.Expression:
+    def text(self, place: int) -> exp.Expr:
         """Return the cell as text."""
         column, shape = exp.column(f"c{place}"), self.shapes[place]
         if shape in ("text", "both"):
@@ -53,7 +53,7 @@ class Cells:
         """Return whether the cell can hold several texts."""
         return self.shapes[place] in ("list", "nested list", "both")
 
-    def items(self, place: int) -> exp.Expression:
+    def items(self, place: int) -> exp.Expr:
         """Return the cell as a list of texts, one where it is no list."""
         column, shape = exp.column(f"c{place}"), self.shapes[place]
         if shape == "both":
@@ -65,27 +65,57 @@ class Cells:
         return exp.Array(expressions=[self.text(place)])
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What takes the place of columns of texts.
+
+    Attributes:
+        select: The SELECT from ``input`` to its columns and those named here.
+        columns: What is handed on from there.
+        sections: One column of sections, as an expression.
+        lack: The reason for which the row is no record, or NULL.
+        identity: A text that tells apart what equal sections do not.
+        extra: What the rows hold besides, by name.
+    """
+
+    select: exp.Select
+    columns: tuple[str, ...]
+    sections: exp.Expr
+    lack: exp.Expr
+    identity: exp.Expr
+    extra: dict[str, exp.Expr]
+
+
 @lru_cache(maxsize=64)
 def rows_statement(parts: Parts, cells: Cells) -> str:
     """Return the SELECT from ``input`` to rows, for the mapping's parts and cells."""
+    return composed(parts, cells, None)
+
+
+def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
+    """Return the SELECT from ``input`` to rows, perhaps of texts that are made, not given."""
     columns = dict(parts)
     names = names_of(parts)
     place = {name: i for i, name in enumerate(names)}
     places = {part: [place[name] for name in columns[part]] for part in columns}
     lists = {i for i in places["context"] if cells.may_be_list(i)}
-    select = _mapped(places, names, lists)
+    select = _mapped(places, names, lists, made)
     lists.update(places["taxonomy"])
-    select = select.from_(_cells(cells, len(names), lists).subquery("cells"))
+    select = select.from_(_cells(cells, len(names), lists, made).subquery("cells"))
     tree = statement("sources/rows")
     for table in list(tree.find_all(exp.Table)):
         if table.name == "mapped":
             table.replace(select.subquery("mapped"))
+    extra = [*(made.extra if made else ()), *(["prefix"] if places["prefix"] else ())]
+    tree = tree.select(*(exp.column(name) for name in extra))
     return tree.sql(dialect="duckdb", comments=False)
 
 
-def _cells(cells: Cells, count: int, lists: set[int]) -> exp.Select:
+def _cells(cells: Cells, count: int, lists: set[int], made: Made | None) -> exp.Select:
     """Return t0, t1, … (NULL where blank), and of ``lists`` l0, … without their blanks."""
     raw, whole = kept(), kept()
+    for name in made.columns if made else ():
+        raw, whole = raw.select(exp.column(name)), whole.select(exp.column(name))
     for place in range(count):
         name = f"t{place}"
         raw = raw.select(exp.alias_(cells.text(place), name))
@@ -96,29 +126,34 @@ def _cells(cells: Cells, count: int, lists: set[int]) -> exp.Select:
         raw = raw.select(exp.alias_(cells.items(place), name))
         present = each(exp.column("x"), exp.column(name), filled(exp.column("x")))
         whole = whole.select(exp.alias_(call("coalesce", present, exp.Array()), name))
-    return whole.from_(raw.from_("input").subquery("raw"))
+    source = made.select.subquery("made") if made else "input"
+    return whole.from_(raw.from_(source).subquery("raw"))
 
 
-def _mapped(parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int]) -> exp.Select:
+def _mapped(
+    parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int], made: Made | None
+) -> exp.Select:
     none = exp.cast(exp.Array(), "VARCHAR[]", dialect="duckdb")
     columns = {
         "id": _first(parts["id"]),
-        "sections": _sections(parts, names, lists),
+        "sections": made.sections if made else _sections(parts, names, lists),
         "date_text": call("trim", _first(parts["date"])),
         "group_text": _first(parts["group"]),
         "taxonomy": call("list_concat", none, *(_list(place) for place in parts["taxonomy"])),
         "meta": _meta(parts["meta"], names),
         "trust_text": call("trim", _first(parts["trust"])),
-        "lack": _lack(parts, names, lists),
+        "lack": _lack(parts, names, lists, made),
+        "prefix": _object(parts["prefix"]),
+        "has_prefix": _first(parts["prefix"]).is_(exp.null()).not_(),
+        "identity": made.identity if made else exp.cast(exp.null(), "VARCHAR"),
+        **(made.extra if made else {}),
     }
     return kept().select(*(exp.alias_(value, name) for name, value in columns.items()))
 
 
-def _sections(
-    parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int]
-) -> exp.Expression:
+def _sections(parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int]) -> exp.Expr:
     """Return the list of sections: anchor, positive or text, then the contexts."""
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     for part in ("anchor", "positive", "text"):
         if places := parts[part]:
             role = "anchor" if part == "anchor" else "context"
@@ -133,7 +168,7 @@ def _sections(
     return _joined(found)
 
 
-def _meta(places: list[int], names: tuple[str, ...]) -> exp.Expression:
+def _meta(places: list[int], names: tuple[str, ...]) -> exp.Expr:
     """Return the pairs of the columns that are not blank, by key: their order is hashed."""
     pairs = [
         struct(key=exp.Literal.string(names[place]), value=_text_of(place))
@@ -144,7 +179,9 @@ def _meta(places: list[int], names: tuple[str, ...]) -> exp.Expression:
     return each(exp.column("x"), array, there)
 
 
-def _lack(parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int]) -> exp.Expression:
+def _lack(
+    parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int], made: Made | None
+) -> exp.Expr:
     case = exp.case()
     for part in ("id", "anchor", "positive", "text"):
         if parts[part]:
@@ -154,31 +191,41 @@ def _lack(parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int]) 
         empty = call("len", _list(place)).eq(exp.Literal.number(0))
         blank = empty if place in lists else _text_of(place).is_(exp.null())
         case = case.when(blank, exp.Literal.string(f"no context: {names[place]}"))
-    return case
+    return case.when(made.lack.is_(exp.null()).not_(), made.lack.copy()) if made else case
 
 
-def _first(places: list[int]) -> exp.Expression:
+def _first(places: list[int]) -> exp.Expr:
     """Return the first of some columns that is not blank, else NULL."""
     if not places:
         return exp.cast(exp.null(), "VARCHAR")
     return call("coalesce", *(_text_of(place) for place in places))
 
 
-def _is_there(place: int) -> exp.Expression:
+def _object(places: list[int]) -> exp.Expr:
+    """Return the first of some columns as a JSON object, else NULL."""
+    if not places:
+        return exp.cast(exp.null(), "VARCHAR")
+    text = _first(places)
+    is_object = call("json_type", text).eq(exp.Literal.string("OBJECT"))
+    checked = exp.case().when(is_object, as_text(call("json", text.copy())))
+    return exp.case().when(call("json_valid", text.copy()), checked)
+
+
+def _is_there(place: int) -> exp.Expr:
     return _text_of(place).is_(exp.null()).not_()
 
 
-def _text_of(place: int) -> exp.Expression:
+def _text_of(place: int) -> exp.Expr:
     return exp.column(f"t{place}")
 
 
-def _list(place: int) -> exp.Expression:
+def _list(place: int) -> exp.Expr:
     return exp.column(f"l{place}")
 
 
-def _joined(sections: list[exp.Expression]) -> exp.Expression:
+def _joined(sections: list[exp.Expr]) -> exp.Expr:
     """Return one list of sections and lists of sections."""
-    runs: list[exp.Expression] = []
+    runs: list[exp.Expr] = []
     for part in sections:
         if isinstance(part, exp.Array):
             runs.append(part)

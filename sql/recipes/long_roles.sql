@@ -1,4 +1,4 @@
--- Roles of which a source and split have sections longer than a window.
+-- Roles of which a source and split have sections longer than a window; rejected replies are none.
 -- Parameters: $source, $split, $version, $max_tokens.
 -- Rows: context before anchor.
 SELECT DISTINCT sections.role
@@ -8,6 +8,7 @@ JOIN sources ON sources.source_id = records.source_id
 JOIN splits ON splits.record_key = sections.record_key
 WHERE
     sections.token_count > $max_tokens
+    AND sections.role <> 'rejected'
     AND sources.name = $source
     AND splits.split = $split
     AND records.added_version <= $version

@@ -1,14 +1,18 @@
 -- Compare incoming rows (row, record_id, content_hash) with each other and with the live
 -- records: add, same (content known already), conflict (other content under the same id) or,
 -- when the last of several wins, overtaken.
--- Parameters: $last_wins.
+-- Parameters: $last_wins, $unpublished (marks records of the same ingest, committed but not yet
+-- seen).
 -- Rows: in the order of row.
 WITH stored AS (
-    SELECT records.record_id, records.content_hash
+    SELECT
+        records.record_id,
+        arg_max(records.content_hash, records.record_key) AS content_hash
     FROM records
     WHERE
-        records.removed_version IS NULL
+        (records.removed_version IS NULL OR records.removed_version = $unpublished)
         AND records.record_id IN (SELECT record_id FROM incoming)
+    GROUP BY records.record_id
 ),
 compared AS (
     SELECT

@@ -1,10 +1,11 @@
 -- Mapped rows in the shape ingest takes (ROW_SCHEMA), with the content's hash.
 -- `mapped` is put in its place by duckplets/sources/statement.py: row, fault, modified, id,
--- sections, date_text, group_text, taxonomy, meta, trust_text, and the reason (lack) for which
--- the row has no text or id.
+-- sections, date_text, group_text, taxonomy, meta, trust_text, prefix (NULL where has_prefix but
+-- it is no JSON object), the reason (lack) for which the row has no text or id, and the identity of
+-- what is not in the sections, such as messages, or NULL.
 -- The content is one text: COUNT of sections, ROLE SHA256-OF-TEXT of each, dDATE, gGROUP, tTAXONOMY,
 -- mMETA, where every text inside the last three follows its length in bytes and a colon, and g-
--- stands for no group. So no two contents share a serialisation. Section texts go in as digests
+-- stands for no group; and only where there are such, xIDENTITY and pSHA256-OF-PREFIX. So no two contents share a serialisation. Section texts go in as digests
 -- because copying them costs more than hashing (1.3 s more on 700 MB).
 -- Record ids of sources without an id column depend on it: it must never change.
 -- Rows: in the order of the input.
@@ -45,7 +46,9 @@ hashed AS (
                         FOR m IN meta
                     ],
                     ''
-                )
+                ),
+                CASE WHEN "identity" IS NOT NULL THEN concat('x', "identity") END,
+                CASE WHEN prefix IS NOT NULL THEN concat('p', sha256(prefix)) END
             )
         ) AS digest
     FROM typed
@@ -67,5 +70,6 @@ SELECT
         WHEN lack IS NOT NULL THEN lack
         WHEN has_date AND date IS NULL THEN 'unreadable date'
         WHEN has_trust AND (trust IS NULL OR NOT trust BETWEEN 0 AND 1) THEN 'trust outside 0..1'
+        WHEN has_prefix AND prefix IS NULL THEN 'unreadable prefix'
     END AS skip
 FROM hashed

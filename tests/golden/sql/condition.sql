@@ -53,7 +53,7 @@ WITH members AS NOT MATERIALIZED (
   FROM members AS slot
   WHERE
     slot.source = $source
-    AND TRUE
+    AND slot.role <> 'rejected'
     AND (
       slot.heading LIKE '%;--%' OR LENGTH(slot.text) > 10
     )
@@ -368,7 +368,7 @@ WITH members AS NOT MATERIALIZED (
   FROM members AS slot
   WHERE
     slot.source = 'it''s'
-    AND TRUE
+    AND slot.role <> 'rejected'
     AND (
       slot.heading LIKE '%;--%' OR LENGTH(slot.text) > 10
     )

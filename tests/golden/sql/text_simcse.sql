@@ -40,7 +40,7 @@ WITH members AS NOT MATERIALIZED (
     CAST(0 AS UBIGINT) AS class
   FROM members AS slot
   WHERE
-    slot.source = $source AND TRUE
+    slot.source = $source AND slot.role <> 'rejected'
 ), positives AS (
   SELECT
     record_key,
@@ -55,7 +55,7 @@ WITH members AS NOT MATERIALIZED (
     CAST(0 AS UBIGINT) AS class_group
   FROM members AS slot
   WHERE
-    slot.source = $source AND TRUE
+    slot.source = $source AND slot.role <> 'rejected'
 ), pairs /* Which groups of negatives each class of anchors must not draw from (or, where the strategy */ /* demands an equality, the only ones it may draw from). */ AS (
   SELECT
     CAST(0 AS UBIGINT) AS class,
@@ -345,7 +345,7 @@ WITH members AS NOT MATERIALIZED (
     CAST(0 AS UBIGINT) AS class
   FROM members AS slot
   WHERE
-    slot.source = 'it''s' AND TRUE
+    slot.source = 'it''s' AND slot.role <> 'rejected'
 ), positives AS (
   SELECT
     record_key,
@@ -360,7 +360,7 @@ WITH members AS NOT MATERIALIZED (
     CAST(0 AS UBIGINT) AS class_group
   FROM members AS slot
   WHERE
-    slot.source = 'it''s' AND TRUE
+    slot.source = 'it''s' AND slot.role <> 'rejected'
 ), pairs /* Which groups of negatives each class of anchors must not draw from (or, where the strategy */ /* demands an equality, the only ones it may draw from). */ AS (
   SELECT
     CAST(0 AS UBIGINT) AS class,

@@ -39,7 +39,7 @@ WITH members AS NOT MATERIALIZED (
     slot.text_hash
   FROM members AS slot
   WHERE
-    slot.source = $source AND TRUE AND slot.kind = 'window'
+    slot.source = $source AND slot.role <> 'rejected' AND slot.kind = 'window'
 ), pool AS (
   SELECT
     MIN(record_key) AS record_key,
@@ -101,7 +101,7 @@ WITH members AS NOT MATERIALIZED (
     slot.text_hash
   FROM members AS slot
   WHERE
-    slot.source = 'it''s' AND TRUE AND slot.kind = 'window'
+    slot.source = 'it''s' AND slot.role <> 'rejected' AND slot.kind = 'window'
 ), pool AS (
   SELECT
     MIN(record_key) AS record_key,

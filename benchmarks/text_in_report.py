@@ -1,0 +1,85 @@
+"""The part of docs/benchmarks.md about text coming in, from text_in.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TEXT = """
+## Text coming in
+
+One run of `benchmarks/text_in.py` (load {load_before:.1f} before it).
+
+**From the Hub.** {hub[records]:,} rows in {hub[shards]} Parquet shards ({hub[mb]:,.0f} MB) from a
+hub on the same machine, with an empty cache, and the same files from disk, in turns:
+{hub[hub_seconds]:.1f} s and {hub[disk_seconds]:.1f} s, **{hub[ratio]:.2f} times** (the aim was 1.3),
+with peaks of {hub[hub_peak_mb]:,} and {hub[disk_peak_mb]:,} MB (1,000). Every shard goes over HTTP,
+into the cache and through a checksum, and rows are committed in pieces.
+
+**Converters.** Alpaca rows to messages, prompt and reply, from file to rows with ids
+({converters[records]:,} rows; the aim was 100,000 a second), beside the same in a Python loop and
+beside mapping two columns without a conversion:
+
+{converters_table}
+
+**Denoiser**, MB of text per second of one core (the aim was 20), beside the same rules line by line
+in Python:
+
+{denoiser_table}
+
+**Prefixes**, in turns in one process ({prefixes[records]:,} records): {prefixes[plain_per_s]:,.0f}
+triplets/s without, {prefixes[three_columns_per_s]:,.0f} with a prefix of three columns
+({three_columns:.0f} %), {prefixes[of_records_per_s]:,.0f} with a definition of its own for every
+record ({of_records:.0f} %). Messages: {prefixes[messages_per_s]:,.0f} conversations/s.
+
+**Data indexes.** {ours[entries]:,} entries are made, cut to a sample of half and weighted in
+**{ours[make_size_sample_and_weight_s]:.1f} s** (the aim was 10), with {ours[peak_mb_above_import]:,.0f}
+MB. A list of tuples, as LLaMA-Factory has, takes {listed[make_size_and_weight_s]:.1f} s for
+{listed[entries]:,}, {times:.0f} times as long as ours, and draws with replacement: at a weight of 1
+it keeps {distinct:.0f} % of the rows.
+"""
+
+CONVERTERS = {
+    "alpaca_jsonl": "JSON lines, converted",
+    "columns_jsonl": "JSON lines, two columns",
+    "python_jsonl": "JSON lines, Python loop",
+    "function_jsonl": "JSON lines, a user's function",
+    "alpaca_parquet": "Parquet, converted",
+    "columns_parquet": "Parquet, two columns",
+    "python_parquet": "Parquet, Python loop",
+}
+KINDS = {"prose": "prose", "ocr": "OCR with many digits", "tables": "Markdown tables"}
+
+
+def section(results: dict[str, Any]) -> str:
+    """Return the section for the output of ``text_in.py``."""
+    index = results["data_index"]
+    return TEXT.format(
+        **results,
+        converters_table=_converters(results["converters"]),
+        denoiser_table=_denoiser(results["denoiser"]),
+        three_columns=100 * results["prefixes"]["three_columns_ratio"],
+        of_records=100 * results["prefixes"]["of_records_ratio"],
+        ours=index["ours"],
+        listed=index["list_of_tuples"],
+        times=index["ratios"]["time"],
+        distinct=100 * index["list_of_tuples"]["distinct_rows_of_a_weight_of_1"],
+    )
+
+
+def _converters(found: dict[str, Any]) -> str:
+    rows = ["| | rows/s | rows per second of processor time | peak memory |", "|---|---|---|---|"]
+    for name, title in CONVERTERS.items():
+        one = found[name]
+        rows.append(
+            f"| {title} | {one['rows_per_s']:,} | {one['rows_per_cpu_s']:,} | "
+            f"{one['peak_mb']:,} MB |"
+        )
+    return "\n".join(rows)
+
+
+def _denoiser(found: dict[str, float]) -> str:
+    rows = ["| | duckplets | line by line |", "|---|---|---|"]
+    for kind, title in KINDS.items():
+        ours, plain = found[f"{kind}_mb_per_s"], found[f"{kind}_plain_mb_per_s"]
+        rows.append(f"| {title} | {ours:.0f} | {plain:.1f} |")
+    return "\n".join(rows)

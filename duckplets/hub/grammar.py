@@ -1,0 +1,210 @@
+"""The lines that name data sets: ``hf://org/name/config/split anchor=question trust=0.9 …``.
+
+A line is cut at white space. ``#`` opens a comment at the start of a line or after white space, so
+a column may have one in its name. Nothing unknown is passed over: a slip of the pen is an error
+that says the file, the line and the nearest key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from duckplets.errors import SourceError, nearest
+
+LISTS = ("anchor", "positive", "context", "text", "meta", "taxonomy")
+KEYS = (*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error")
+TEXTS = ("anchor", "positive", "context", "text", "converter")
+
+EXAMPLE = "hf://org/name/config/split anchor=question positive=answer"
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+
+Value = str | float | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HubUri:
+    """A data set, or a part of one.
+
+    Attributes:
+        org: User or organisation.
+        name: Of the data set.
+        config: One of its configurations.
+        split: One of its splits or tables; None for all.
+    """
+
+    org: str
+    name: str
+    config: str = "default"
+    split: str | None = None
+
+    @property
+    def repo(self) -> str:
+        """The repository, ``org/name``."""
+        return f"{self.org}/{self.name}"
+
+    def __str__(self) -> str:
+        return "hf://" + "/".join(self._given())
+
+    def slug(self) -> str:
+        """Return a name for the source; no repository's name may hold ``--``."""
+        return "--".join(re.sub(r"[^\w.-]", "_", part) for part in self._given())[:200]
+
+    def _given(self) -> Iterator[str]:
+        yield from (self.org, self.name)
+        if self.split is not None or self.config != "default":
+            yield self.config
+        if self.split is not None:
+            yield self.split
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line, understood.
+
+    Attributes:
+        uri: Which data set.
+        options: The keys given; those of ``LISTS`` with tuples of columns, ``trust`` with a
+            number, the others with a text.
+    """
+
+    uri: HubUri
+    options: dict[str, Value] = field(default_factory=dict)
+
+
+def parse_uri(text: str) -> HubUri:
+    """Return what a URI names.
+
+    Raises:
+        SourceError: It is not of the form ``hf://org/name[/config[/split]]``.
+    """
+    form = "write hf://org/name, hf://org/name/config or hf://org/name/config/split"
+    if not text.startswith("hf://"):
+        raise SourceError(f"{text!r} is not a data set on the Hub; {form}")
+    parts = text.removeprefix("hf://").rstrip("/").split("/")
+    if parts[:1] == ["datasets"] and len(parts) > 2:
+        raise SourceError(f"{text!r}: leave out 'datasets/'; {form}")
+    if not 2 <= len(parts) <= 4 or not all(parts):
+        raise SourceError(f"{text!r}: {form}")
+    for part in parts[:2]:
+        odd = "--" in part or ".." in part or part.endswith(".git")
+        if odd or not _NAME.fullmatch(part):
+            raise SourceError(f"{text!r}: {part!r} cannot be the name of a repository; {form}")
+    more = [unquote(part) for part in parts[2:]]
+    if not all(part.isprintable() and part not in (".", "..") for part in more):
+        raise SourceError(f"{text!r}: {form}")
+    return HubUri(parts[0], parts[1], *more)
+
+
+def parse_line(line: str, *, complete: bool = False) -> Entry | None:
+    """Return what a line says; None where it is blank or a comment.
+
+    Args:
+        line: With or without its end.
+        complete: Whether something else says which columns hold the text.
+
+    Raises:
+        SourceError: Of everything that is wrong with it, a line of text each.
+    """
+    tokens = _COMMENT.sub("", line).split()
+    if not tokens:
+        return None
+    problems: list[str] = []
+    options: dict[str, Value] = {}
+    uri = None
+    try:
+        uri = parse_uri(tokens[0])
+    except SourceError as error:
+        problems.append(str(error))
+    for token in tokens[1:]:
+        try:
+            key, value = _option(token)
+            if key in options:
+                raise SourceError(f"key {key!r} is given twice")
+            options[key] = value
+        except SourceError as error:
+            problems.append(str(error))
+    if not problems and not complete and not any(key in options for key in TEXTS):
+        problems.append(no_mapping(tokens[0]))
+    if problems or uri is None:
+        raise SourceError("\n".join(problems))
+    return Entry(uri, options)
+
+
+def no_mapping(uri: str) -> str:
+    """Return what is wrong with a source that says nothing about its texts."""
+    return (
+        f"{uri} names no text; say which columns hold it, for example "
+        f"{uri} anchor=question positive=answer, or {uri} text=body"
+    )
+
+
+def read_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines of a list.
+
+    Raises:
+        SourceError: The file cannot be read, or is not text.
+    """
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path} is not UTF-8 text") from error
+    except OSError as error:
+        reason = error.strerror or "it cannot be opened"
+        raise SourceError(f"{path} cannot be read: {reason}") from error
+    yield from enumerate(text.splitlines(), 1)
+
+
+def _option(token: str) -> tuple[str, Value]:
+    key, sign, value = token.partition("=")
+    if not sign:
+        raise SourceError(f"{token!r} is not of the form key=value, as in {EXAMPLE}")
+    if key not in KEYS:
+        raise SourceError(f"unknown key {key!r}{nearest(key, KEYS)}; keys are {', '.join(KEYS)}")
+    if not value:
+        raise SourceError(f"{key}= has no value")
+    if key == "trust":
+        return key, _trust(value)
+    if key in LISTS:
+        return key, _columns(key, value)
+    if key == "source_id":
+        check_name(value)
+    elif "," in value:
+        raise SourceError(f"{key}={value}: {key}= takes one name")
+    return key, value
+
+
+def check_name(name: object) -> None:
+    """Refuse a name that a source cannot have.
+
+    Raises:
+        SourceError: It is empty, too long, not printable, or has a ``/``.
+    """
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 200:
+        raise SourceError(f"source_id={name!r}: give up to 200 printable characters")
+    if "/" in name:
+        raise SourceError(f"source_id={name!r}: the name of a source has no '/'")
+
+
+def _trust(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:  # also for nan
+        raise SourceError(f"trust={value}: give a number from 0 to 1")
+    return number
+
+
+def _columns(key: str, value: str) -> tuple[str, ...]:
+    columns = tuple(value.split(","))
+    if not all(columns):
+        raise SourceError(f"{key}={value}: a name is missing beside a comma")
+    if len(set(columns)) < len(columns):
+        raise SourceError(f"{key}={value}: a column is named twice")
+    return columns

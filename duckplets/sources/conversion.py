@@ -1,0 +1,210 @@
+"""Rows of instruction data: from a table of fields to records with messages.
+
+Tables are as in ``feed``; behind the columns of the mapping stand the converter's fields, as
+``f0, f1, …`` with their kinds where the input is JSON (and the whole as ``document``), else as
+columns of their own types, or all the columns of the input where whole rows are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from duckplets.converters.call import called
+from duckplets.converters.compose import Given, conversion, document, parameters
+from duckplets.converters.registry import Converter, converter_of
+from duckplets.errors import SourceError
+from duckplets.sources.expressions import Parts, call, each, section
+from duckplets.sources.mapping import NAME, Mapped, match
+from duckplets.sources.statement import Cells, Made, composed
+
+Ask = Callable[[str, pa.Table, Mapping[str, Any]], pa.Table]
+_Columns = tuple[tuple[str, str, str], ...]
+_DOCUMENT: _Columns = (("document", "document", "text"),)
+
+
+class Conversion:
+    """What a mapping's converter makes of tables.
+
+    Args:
+        mapping: With a converter.
+        where: The input's name, for messages.
+    """
+
+    def __init__(self, mapping: Mapped, where: str) -> None:
+        converter = mapping.conversion()
+        if converter is None:
+            raise SourceError(f"{where}: no converter is given")
+        self._mapping = mapping
+        self._converter: Converter = converter
+        self._source = _source_of(mapping, where)
+
+    def rows(self, ask: Ask, table: pa.Table, shapes: tuple[str, ...]) -> pa.Table:
+        """Return the rows of a table.
+
+        Args:
+            ask: Runs a statement over a table, with values of its parameters.
+            table: The input.
+            shapes: How the columns of the mapping are to be read.
+
+        Raises:
+            SourceError: A row cannot be converted, and none may be left out.
+        """
+        columns = self._columns(table.schema)
+        if self._converter.function is not None:
+            table = self._called(ask, table, columns)
+        kept = _DOCUMENT if "document" in table.column_names else columns
+        whole = kept if self._mapping.on_error == "quarantine" else ()
+        given = self._given(table.schema, columns)
+        statement = converted_statement(
+            self._mapping.parts(), Cells(shapes), self._converter.name, given, whole
+        )
+        found = ask(statement, table, parameters(self._converter))
+        if self._mapping.on_error == "raise":
+            self._refuse(found)
+        return found
+
+    def _columns(self, schema: pa.Schema) -> _Columns:
+        """Return ``(name in the input, column, shape)`` of what is not the mapping's."""
+        first = len(self._mapping.names())
+        places = [i for i, name in enumerate(schema.names) if name[0] == "c" and name[1:].isdigit()]
+        found: dict[str, tuple[str, str, str]] = {}
+        for place in places[first:]:
+            field = schema.field(place)
+            name = field.metadata[NAME].decode()
+            found.setdefault(name, (name, field.name, _shape(field.type)))
+        return tuple(found.values())
+
+    def _given(self, schema: pa.Schema, columns: _Columns) -> tuple[Given, ...]:
+        names = [name for name, _, _ in columns]
+        given = []
+        for i, field in enumerate(self._converter.fields):
+            places = match(field, names)
+            if f"f{i}" in schema.names:
+                given.append(Given(f"f{i}", "json"))
+            else:
+                given.append(Given(*columns[places[0]][1:]) if places else Given(None))
+        return tuple(given)
+
+    def _called(self, ask: Ask, table: pa.Table, columns: _Columns) -> pa.Table:
+        """Return a table with the messages that the user's function makes of its rows."""
+        if "document" not in table.column_names:
+            text = exp.select(exp.alias_(document(columns), "document")).from_("input")
+            rows = ask(text.sql(dialect="duckdb"), table, {})["document"]
+            table = table.append_column("document", rows)
+        made = called(self._converter, table["document"])
+        for name, column in made.items():
+            table = table.append_column(name, column)
+        return table
+
+    def _refuse(self, rows: pa.Table) -> None:
+        complaints = rows["complaint"]
+        if complaints.null_count < len(complaints):
+            row, complaint = next(
+                (row, complaint)
+                for row, complaint in zip(
+                    rows["row"].to_pylist(), complaints.to_pylist(), strict=True
+                )
+                if complaint is not None
+            )
+            raise SourceError(
+                f"{self._source}, row {row}: {complaint}; on_error='skip' or "
+                f"'quarantine' goes on without such rows"
+            )
+
+
+@lru_cache(maxsize=64)
+def converted_statement(
+    parts: Parts, cells: Cells, name: str, given: tuple[Given, ...], whole: _Columns
+) -> str:
+    """Return the SELECT from ``input`` to rows with ``complaint``, of a converter by its name.
+
+    Args:
+        parts: The mapping's parts.
+        cells: Its columns.
+        name: Of the converter.
+        given: Where its fields are.
+        whole: The columns of rows that are kept if they cannot be converted; none to keep none.
+    """
+    converter = converter_of(name)
+    texts = ["prompt", "prompt_heading", "reply", "reply_heading", "messages", "identity"]
+    if converter.rejected:
+        texts += ["rejected", "rejected_messages", "rejected_identity"]
+    texts.append("problem")
+    columns = (*texts, *(column for _, column, _ in whole))
+    select = conversion(converter, given, faulty=converter.function is not None)
+    extra = _extra(converter, whole)
+    reason = call("concat", exp.Literal.string(f"{name}: "), exp.column("reason", "problem"))
+    lack = exp.case().when(_is_wrong(), reason)
+    return composed(
+        parts, cells, Made(select, columns, _sections(converter), lack, _identity(converter), extra)
+    )
+
+
+def _sections(converter: Converter) -> exp.Expr:
+    sections = [
+        section("anchor", exp.column("prompt_heading"), exp.column("prompt")),
+        section("context", exp.column("reply_heading"), exp.column("reply")),
+    ]
+    if converter.rejected is None:
+        return exp.Array(expressions=sections)
+    heading = exp.Literal.string(converter.rejected)
+    sections.append(section("rejected", heading, exp.column("rejected")))
+    there = exp.column("text", table="x").is_(exp.null()).not_()
+    return each(exp.column("x"), exp.Array(expressions=sections), there)
+
+
+def _identity(converter: Converter) -> exp.Expr:
+    parts = ["identity", "rejected_identity"] if converter.rejected else ["identity"]
+    return call("concat", *(exp.column(part) for part in parts))
+
+
+def _extra(converter: Converter, whole: _Columns) -> dict[str, exp.Expr]:
+    detail = exp.column("detail", "problem")
+    good = exp.column("problem").is_(exp.null())
+    extra: dict[str, exp.Expr] = {"messages": exp.case().when(good, exp.column("messages"))}
+    if converter.rejected:
+        rejected = exp.column("rejected_messages")
+        extra["rejected_messages"] = exp.case().when(good.copy(), rejected)
+    if whole:
+        line = call("trim", exp.column("document"), exp.Literal.string(" \t\r\n"))
+        row = line if whole == _DOCUMENT else document(whole)
+        extra["quarantined"] = exp.case().when(_is_wrong(), row)
+    extra["complaint"] = exp.case().when(_is_wrong(), detail)
+    return extra
+
+
+def _is_wrong() -> exp.Expr:
+    """Return whether a row was readable and could not be converted."""
+    there = exp.column("problem").is_(exp.null()).not_()
+    return exp.and_(exp.column("fault").is_(exp.null()), there)
+
+
+def _source_of(mapping: Mapped, where: str) -> str:
+    """Return what messages call the source."""
+    name = getattr(mapping, "default_name", None)
+    if callable(name):
+        return f"source {name()!r}"
+    return where if where.startswith("source ") else f"source {where!r}"
+
+
+def _shape(kind: pa.DataType) -> str:
+    """Return how a typed column of instruction data is to be read."""
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return "list"
+    if types.is_nested(kind):
+        return "nested"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return "binary"
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_floating(kind):
+        return "real"
+    if types.is_integer(kind) or types.is_decimal(kind):
+        return "number"
+    return "text" if types.is_string(kind) or types.is_large_string(kind) else "other"

@@ -1,0 +1,181 @@
+"""Sources of files that are read in pieces, each of them stored for good as it comes.
+
+A place is a number of rows. To go on there the rows before it are read again and passed over, which
+takes about as long as reading without storing; so files must not have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from duckplets.errors import SourceError
+from duckplets.sources import paths
+from duckplets.sources.mapping import Mapped
+from duckplets.sources.rows import Mark, Rows
+from duckplets.sources.text_folder import TextFileSource
+
+if TYPE_CHECKING:
+    from duckplets.database import Database
+    from duckplets.sources import Source
+
+_PLACES = ("path", "folder")
+
+
+@dataclass(frozen=True, slots=True)
+class Resumable:
+    """A source of files whose ingest, if it stops half-way, goes on at the row it stopped at.
+
+    Attributes:
+        source: A source of files or of a folder of texts.
+
+    Raises:
+        SourceError: It is none of these: what has no files that can be told to be the same cannot
+            be read again from a row on.
+    """
+
+    source: Source
+
+    def __post_init__(self) -> None:
+        given = self.source
+        if not isinstance(given, Mapped | TextFileSource) or not _place(given):
+            raise SourceError(
+                f"{type(given).__name__} does not read files, so it cannot go on at a row"
+            )
+        if str(_place(given)) == "-":
+            raise SourceError("standard input cannot be read again, so it cannot go on at a row")
+
+    @property
+    def kind(self) -> str:
+        """What sort of source it is."""
+        return self.source.kind
+
+    @property
+    def uri(self) -> str | None:
+        """Where it reads from."""
+        return self.source.uri
+
+    @property
+    def trust(self) -> float | str | None:
+        """Trust in the source, from 0 to 1, or the column that says it per row."""
+        return self.source.trust
+
+    def default_name(self) -> str:
+        """Return the name it goes by when the user gives none."""
+        return self.source.default_name()
+
+    def settings(self) -> dict[str, Any]:
+        """Return how the files are read, with a digest of their paths, sizes and times of change.
+
+        Raises:
+            SourceError: A file is not there.
+        """
+        described = sorted((str(file.absolute()), _state(file)) for file in self._files())
+        digest = hashlib.blake2b(repr(described).encode(), digest_size=16).hexdigest()
+        values = {
+            field.name: _plain(getattr(self.source, field.name))
+            for field in fields(self.source)  # type: ignore[arg-type] # checked to be one of two
+            if field.name not in _PLACES
+        }
+        return {**values, "files": digest}
+
+    def open(self, reader: Database) -> Rows:
+        """Open at the beginning."""
+        return self.open_at(reader, None)
+
+    def open_at(self, reader: Database, cursor: Any) -> Rows:
+        """Open at a place; see ``duckplets.sources.ResumableSource``.
+
+        Args:
+            reader: An instance to run statements in.
+            cursor: Of a ``Mark``, or None for the beginning.
+        """
+        rows = self.source.open(reader)
+        start = 0 if cursor is None else int(cursor["rows"])
+        return Rows(_marked(rows.batches, start), rows.defaults, rows.total, rows.rejected)
+
+    def _files(self) -> list[Path]:
+        place = _place(self.source)
+        if isinstance(self.source, TextFileSource):
+            folder = Path(place).expanduser()
+            return [file for file in folder.rglob(self.source.pattern) if not file.is_dir()]
+        return paths.files(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A resumable source whose records are stored in one piece, or not at all.
+
+    Attributes:
+        source: What it reads.
+    """
+
+    source: Source
+
+    @property
+    def kind(self) -> str:
+        """What sort of source it is."""
+        return self.source.kind
+
+    @property
+    def uri(self) -> str | None:
+        """Where it reads from."""
+        return self.source.uri
+
+    @property
+    def trust(self) -> float | str | None:
+        """Trust in the source, from 0 to 1, or the column that says it per row."""
+        return self.source.trust
+
+    def default_name(self) -> str:
+        """Return the name it goes by when the user gives none."""
+        return self.source.default_name()
+
+    def open(self, reader: Database) -> Rows:
+        """Open it, without the places at which it could go on."""
+        rows = self.source.open(reader)
+        batches = (item for item in rows.batches if not isinstance(item, Mark))
+        return Rows(batches, rows.defaults, rows.total, rows.rejected)
+
+
+def _marked(
+    batches: Iterator[pa.RecordBatch | Mark], start: int
+) -> Iterator[pa.RecordBatch | Mark]:
+    """Yield the rows after the first ``start``, with a mark after every batch."""
+    row = 0
+    for batch in batches:
+        if isinstance(batch, Mark):
+            continue
+        row += batch.num_rows
+        if row > start:
+            fresh = min(row - start, batch.num_rows)
+            yield batch.slice(batch.num_rows - fresh)
+            yield Mark({"rows": row})
+
+
+def _place(source: Any) -> Any:
+    return next((getattr(source, name) for name in _PLACES if hasattr(source, name)), None)
+
+
+def _state(file: Path) -> tuple[int, int]:
+    """Return size and time of change of a file."""
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise paths.unreadable(file, error) from error
+    return found.st_size, found.st_mtime_ns
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a source's field as JSON has it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return dict(value) if hasattr(value, "keys") else value

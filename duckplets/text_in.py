@@ -1,0 +1,218 @@
+"""The verbs of a corpus about text coming in: ingest, data-set files, prefixes, removal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets import chunks, index_controls, ingest, pending, records
+from duckplets.database import Database
+from duckplets.prefix import prefix_of
+from duckplets.prefixes import store as prefix_store
+from duckplets.progress import Progress, bar
+from duckplets.sources.custom import adapted
+
+if TYPE_CHECKING:
+    from duckplets.data_index import DataIndex, SizeMode
+    from duckplets.denoiser import Denoiser
+    from duckplets.prefix import Prefix
+    from duckplets.records import IngestReport
+    from duckplets.storing import OnConflict
+
+
+class TextIn:
+    """What ``Corpus`` can do about the text it holds; see there."""
+
+    _database: Database
+    path: Path
+    _refuse_read_only: Callable[[str], None]
+
+    def ingest(
+        self,
+        source: Any,
+        *,
+        name: str | None = None,
+        trust: float | None = None,
+        on_conflict: OnConflict = "error",
+        prefix: Prefix | str | None = None,
+        restart: bool = False,
+        progress: Progress | bool | None = None,
+    ) -> IngestReport:
+        """Store the records of a source, whole or not at all.
+
+        An ingest of a ``HubSource``, a custom source or a ``Resumable`` one that stops half-way
+        goes on where it stopped when it is called again with the same source.
+
+        Args:
+            source: What to read: one of the sources of this package, or any object with a
+                ``name`` and ``batches(cursor)``.
+            name: Name of the source; by default that of the file. Ingesting again under a name
+                adds what is new.
+            trust: Of the source, in [0,1]; 0.5 if never given.
+            on_conflict: What to do about an id that is known with other content: ``error``,
+                ``skip`` the newcomer, or ``replace`` the old one.
+            prefix: Metadata prefix of all records of the source, or the columns to make it of,
+                such as ``"source, date"``; see ``set_prefix``.
+            restart: Discard what an unfinished ingest of this name has stored, and begin anew.
+            progress: Called with rows read and their number if known; True or False for a bar
+                on stderr or none, by default a bar if stderr is a terminal.
+
+        Returns:
+            Counts of rows read, added, skipped and failed, by reason.
+
+        Raises:
+            SourceError: The source cannot be read, none of its rows is usable, ids conflict, or
+                another ingest of that name is unfinished.
+        """
+        self._refuse_read_only("ingest")
+        with bar(progress, sys.stderr) as advance:
+            return ingest.ingest(
+                self._database,
+                adapted(source),
+                name=name,
+                trust=trust,
+                on_conflict=on_conflict,
+                prefix=prefix_of(prefix),
+                restart=restart,
+                progress=advance,
+            )
+
+    def set_prefix(self, source: str, prefix: Prefix | str | None) -> None:
+        """Set the metadata prefix of all records of a source that have none of their own.
+
+        It holds from a new version of the corpus on: runs that are under way keep theirs.
+
+        Args:
+            source: Its name.
+            prefix: What to show, or columns of a record to show, such as ``"source, date"``; None
+                for no prefix.
+
+        Raises:
+            SourceError: There is no such source, or no record of it has such a column.
+        """
+        self._refuse_read_only("set a prefix in")
+        wanted = prefix_of(prefix)
+        source_id = records.source_id_of(self._database, source)
+        with self._database.transaction():
+            if wanted is not None:
+                prefix_store.check_columns(self._database, source_id, wanted)
+            version = records.current_version(self._database) + 1
+            prefix_store.set_source(self._database, source_id, version, wanted)
+            records.commit_version(self._database, version, "prefix", source, {})
+
+    def ingest_data_sets(
+        self,
+        path: str | Path,
+        *,
+        on_conflict: OnConflict = "error",
+        prefix: Prefix | str | None = None,
+        restart: bool = False,
+        progress: Progress | bool | None = None,
+    ) -> dict[str, IngestReport]:
+        """Ingest every data set that a YAML or TOML file describes, one after the other.
+
+        Their sizes and weights are kept for ``data_index``.
+
+        Args:
+            path: The file; see ``load_data_sets``.
+            on_conflict: As for ``ingest``.
+            prefix: As for ``ingest``, of all of them.
+            restart: As for ``ingest``.
+            progress: As for ``ingest``.
+
+        Returns:
+            The report of each, by its name.
+
+        Raises:
+            SourceError: The file is wrong, and then nothing is read; or as for ``ingest``.
+        """
+        self._refuse_read_only("ingest")
+        from duckplets.data_sets import load_data_sets
+
+        reports = {}
+        for data_set in load_data_sets(path):
+            reports[data_set.name] = self.ingest(
+                data_set.source(),
+                name=data_set.name,
+                on_conflict=on_conflict,
+                prefix=prefix,
+                restart=restart,
+                progress=progress,
+            )
+            self.set_index_controls(data_set.name, **asdict(data_set.controls))
+        return reports
+
+    def set_index_controls(
+        self,
+        source: str,
+        *,
+        size: int | None = None,
+        size_mode: SizeMode = "first",
+        weight: float = 1.0,
+        seed: int = 42,
+    ) -> None:
+        """Set how many of a source's records ``data_index`` lists, and how often.
+
+        Args:
+            source: Its name.
+            size: So many records, by ``size_mode`` the first or a sample of them; more than there
+                are: whole copies and a remainder. None for all.
+            size_mode: ``first`` or ``sample``.
+            weight: Copies of each record; a fraction of a copy is a sample. Applied after size.
+            seed: Of what is sampled.
+
+        Raises:
+            SourceError: There is no such source.
+            SamplerError: A value is wrong.
+        """
+        self._refuse_read_only("set index controls in")
+        source_id = records.source_id_of(self._database, source)
+        with self._database.transaction():
+            index_controls.set_controls(self._database, source_id, size, size_mode, weight, seed)
+
+    def data_index(self, split: str | None = None) -> DataIndex:
+        """Return the index of all sources, each with its size and weight; ``read`` takes it.
+
+        Args:
+            split: Of the records of this split only.
+        """
+        return index_controls.of_corpus(
+            self._database, split=split, version=records.current_version(self._database)
+        )
+
+    def denoise(self, denoiser: Denoiser | None = None) -> int:
+        """Clean the texts, those that are there and those to come; returns sections done again.
+
+        All other settings of ``chunk`` stay as they are.
+
+        Args:
+            denoiser: How; by default ``Denoiser()``.
+        """
+        self._refuse_read_only("denoise")
+        from duckplets.denoiser import Denoiser
+
+        before = chunks.current_chunking(self._database)
+        others = [p for p in before.preprocessors if not isinstance(p, Denoiser)]
+        cleaned = replace(before, preprocessors=(*others, denoiser or Denoiser()))
+        return chunks.chunk(self._database, cleaned)
+
+    def unfinished(self) -> list[dict[str, Any]]:
+        """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
+        return pending.overview(self._database)
+
+    def remove(self, name: str) -> int:
+        """Remove a source from the newest version; returns how many records it had.
+
+        Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
+        name has stored is discarded and counted too.
+        """
+        self._refuse_read_only("remove a source from")
+        found = pending.find(self._database, name)
+        if found is None:
+            return records.remove(self._database, name)
+        discarded = pending.discard(self._database, found)
+        live = {row[1] for row in self._database.run("records/live_sources")}
+        return discarded + (records.remove(self._database, name) if name in live else 0)

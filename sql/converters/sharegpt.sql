@@ -1,0 +1,24 @@
+-- What is said in ShareGPT rows: the system column, then the conversation.
+-- `fields` is put in its place by duckplets/converters/compose.py.
+-- Rows: in the order of the input.
+SELECT
+    * EXCLUDE ("system", "conversations"),
+    list_concat(
+        [
+            {'field': 'system', 'place': 1, 'tag': '"system"', 'content': s, 'weight': NULL}
+            FOR s IN [CAST(to_json("system") AS VARCHAR)] IF s IS NOT NULL
+        ],
+        [
+            {
+                'field': 'conversations',
+                'place': i,
+                'tag': CAST(e."from" AS VARCHAR),
+                'content': CAST(e."value" AS VARCHAR),
+                'weight': NULL
+            }
+            FOR e, i IN from_json("conversations", '[{"from":"JSON","value":"JSON"}]')
+        ]
+    ) AS said,
+    'conversations' AS prompt_heading,
+    'conversations' AS reply_heading
+FROM fields

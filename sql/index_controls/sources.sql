@@ -1,0 +1,23 @@
+-- Sources of a version with the number of their records, and what was said about their index.
+-- Parameters: $version, $split (NULL for all).
+-- Rows: by name.
+SELECT
+    sources.name,
+    sources.source_id,
+    count(records.record_key) FILTER (WHERE $split IS NULL OR splits.split = $split) AS records,
+    any_value(index_controls.size) AS size,
+    any_value(index_controls.size_mode) AS size_mode,
+    any_value(index_controls.weight) AS weight,
+    any_value(index_controls.seed) AS seed
+FROM sources
+LEFT JOIN records
+    ON records.source_id = sources.source_id
+    AND records.added_version <= $version
+    AND coalesce(records.removed_version > $version, TRUE)
+LEFT JOIN splits ON splits.record_key = records.record_key
+LEFT JOIN index_controls ON index_controls.source_id = sources.source_id
+WHERE
+    sources.added_version <= $version
+    AND coalesce(sources.removed_version > $version, TRUE)
+GROUP BY sources.name, sources.source_id
+ORDER BY sources.name

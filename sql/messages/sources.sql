@@ -1,0 +1,25 @@
+-- How many conversations, and how many preference pairs among them, the sources of a version have.
+-- Parameters: $version.
+-- Rows: by name of the source.
+WITH held AS (
+    SELECT
+        records.source_id,
+        count(*) AS conversations,
+        count(conversations.rejected_messages) AS pairs
+    FROM conversations
+    JOIN records ON records.record_key = conversations.record_key
+    WHERE
+        records.added_version <= $version
+        AND coalesce(records.removed_version > $version, TRUE)
+    GROUP BY records.source_id
+)
+SELECT
+    sources.name,
+    coalesce(held.conversations, 0) AS conversations,
+    coalesce(held.pairs, 0) AS pairs
+FROM sources
+LEFT JOIN held ON held.source_id = sources.source_id
+WHERE
+    sources.added_version <= $version
+    AND coalesce(sources.removed_version > $version, TRUE)
+ORDER BY sources.name

@@ -1,0 +1,648 @@
+"""Rows of instruction data, and by hand what each of them is to become.
+
+A case is a name, a row, and either what it becomes (``Good``) or what is wrong with it (``Bad``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Turn = tuple[str, str]  # the first letter of a role, and a text
+_ROLES = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+
+
+@dataclass(frozen=True)
+class Good:
+    turns: list[Any]
+    anchor: str
+    reply: str
+    rejected_turns: list[Any] | None = None
+    rejected: str | None = None
+
+
+@dataclass(frozen=True)
+class Bad:
+    reason: str
+    detail: str
+
+
+def messages(turns: list[Any]) -> list[dict[str, Any]]:
+    """Return turns as messages: a letter, one text or several, perhaps a weight."""
+    found = []
+    for letter, texts, *weight in turns:
+        listed = [texts] if isinstance(texts, str) else texts
+        found.append(
+            {
+                "role": _ROLES[letter],
+                "content": [{"type": "text", "value": text} for text in listed],
+                "loss_weight": weight[0] if weight else float(letter == "a"),
+            }
+        )
+    return found
+
+
+def alpaca(
+    instruction: Any = ..., input_: Any = ..., output: Any = ..., system: Any = ...
+) -> dict[str, Any]:
+    row = {"instruction": instruction, "input": input_, "output": output, "system": system}
+    return {key: value for key, value in row.items() if value is not ...}
+
+
+def missing(field: str) -> Bad:
+    return Bad(f"{field} is missing", f"field '{field}': missing")
+
+
+def no_text(field: str, shown: str) -> Bad:
+    return Bad(f"{field} is not text", f"field '{field}': not text: {shown}")
+
+
+NO_INSTRUCTION = Bad("instruction is missing", "field 'instruction': missing, and 'input' too")
+EMPTY_INSTRUCTION = Bad(
+    "instruction is empty", "field 'instruction': empty, and no text in 'input' either"
+)
+EMPTY_OUTPUT = Bad("output is empty", "field 'output': empty")
+
+ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
+    "instruction": (alpaca("Hi", output="Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
+    "with input": (
+        alpaca("Translate:", "你好", "Hello"),
+        Good([("u", "Translate:你好"), ("a", "Hello")], "Translate:你好", "Hello"),
+    ),
+    "no separator": (alpaca("a ", " b", "c"), Good([("u", "a  b"), ("a", "c")], "a  b", "c")),
+    "system": (
+        alpaca("Hi", "", "Lo", "Be kind."),
+        Good([("s", "Be kind."), ("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
+    ),
+    "empty input": (alpaca("Hi", "", "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
+    "null input": (alpaca("Hi", None, "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
+    "null system": (alpaca("Hi", "", "Lo", None), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
+    "empty system": (alpaca("Hi", "", "Lo", ""), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
+    "blank system": (
+        alpaca("Hi", "", "Lo", " "),
+        Good([("s", " "), ("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
+    ),
+    "input alone": (alpaca(input_="Hi", output="Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
+    "null instruction": (
+        alpaca(None, "Hi", "Lo"),
+        Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
+    ),
+    "empty instruction": (alpaca("", "Hi", "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
+    "blank input is kept": (
+        alpaca("Hi", "\n", "Lo"),
+        Good([("u", "Hi\n"), ("a", "Lo")], "Hi\n", "Lo"),
+    ),
+    "escapes": (
+        alpaca('say "a\\b"', "\t\n", "\u2028/\u00e9😀"),
+        Good([("u", 'say "a\\b"\t\n'), ("a", "\u2028/é😀")], 'say "a\\b"\t\n', "\u2028/é😀"),
+    ),
+    "control characters": (
+        alpaca("a\x01b", "", "c\x1fd"),
+        Good([("u", "a\x01b"), ("a", "c\x1fd")], "a\x01b", "c\x1fd"),
+    ),
+    "combining": (
+        alpaca("e\u0301", "", "ﬁ"),
+        Good([("u", "e\u0301"), ("a", "ﬁ")], "e\u0301", "ﬁ"),
+    ),
+    "a number as text": (alpaca("1+1", "", "2"), Good([("u", "1+1"), ("a", "2")], "1+1", "2")),
+    "JSON as text": (
+        alpaca("[1]", '{"a": null}', "null"),
+        Good([("u", '[1]{"a": null}'), ("a", "null")], '[1]{"a": null}', "null"),
+    ),
+    "spaces are kept": (
+        alpaca(" Hi ", "", " Lo\n"),
+        Good([("u", " Hi "), ("a", " Lo\n")], " Hi ", " Lo\n"),
+    ),
+    "other keys": (
+        alpaca("Hi", "", "Lo") | {"images": [], "text": 5},
+        Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
+    ),
+    "no output": (alpaca("Hi", ""), missing("output")),
+    "null output": (alpaca("Hi", "", None), missing("output")),
+    "empty output": (alpaca("Hi", "", ""), EMPTY_OUTPUT),
+    "blank output": (alpaca("Hi", "", " \n\u3000"), EMPTY_OUTPUT),
+    "nothing to do": (alpaca(output="Lo"), NO_INSTRUCTION),
+    "nulls to do": (alpaca(None, None, "Lo"), NO_INSTRUCTION),
+    "empty to do": (alpaca("", "", "Lo"), EMPTY_INSTRUCTION),
+    "empty and null to do": (alpaca("", None, "Lo"), EMPTY_INSTRUCTION),
+    "blank to do": (alpaca(" ", "\t", "Lo"), EMPTY_INSTRUCTION),
+    "number": (alpaca("Hi", "", 5), no_text("output", "5")),
+    "fraction": (alpaca("Hi", "", 5.5), no_text("output", "5.5")),
+    "truth": (alpaca("Hi", True, "Lo"), no_text("input", "true")),
+    "list": (alpaca(["Hi"], "", "Lo"), no_text("instruction", '["Hi"]')),
+    "object": (alpaca("Hi", "", "Lo", {"a": 1}), no_text("system", '{"a":1}')),
+    "two faults": (alpaca(1, "", 2), no_text("instruction", "1")),
+    "long value": (alpaca("Hi", "", ["x" * 100]), no_text("output", '["' + "x" * 58)),
+    "nothing": ({}, missing("output")),
+}
+
+
+def sharegpt(*turns: Any, **more: Any) -> dict[str, Any]:
+    said = [{"from": t[0], "value": t[1]} if isinstance(t, tuple) else t for t in turns]
+    return {"conversations": said, **more}
+
+
+def openai(*turns: Any, **more: Any) -> dict[str, Any]:
+    return {"messages": spoken(*turns), **more}
+
+
+def spoken(*turns: Any) -> list[Any]:
+    return [{"role": t[0], "content": t[1]} if isinstance(t, tuple) else t for t in turns]
+
+
+def turn(field: str, place: int, reason: str, detail: str) -> Bad:
+    return Bad(f"{field} {reason}", f"field '{field}', turn {place}: {detail}")
+
+
+def whole(field: str, reason: str, detail: str) -> Bad:
+    return Bad(f"{field} {reason}", f"field '{field}': {detail}")
+
+
+def said(place: int, reason: str, detail: str) -> Bad:
+    return turn("conversations", place, reason, detail)
+
+
+def wrote(place: int, reason: str, detail: str) -> Bad:
+    return turn("messages", place, reason, detail)
+
+
+TAGS = "human, user, gpt, assistant, function_call, system, observation, tool"
+ROLES = "system, user, assistant, tool"
+QA = [("u", "q"), ("a", "r")]
+Q, R = ("human", "q"), ("gpt", "r")
+
+SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
+    "one turn": (sharegpt(Q, R), Good(QA, "q", "r")),
+    "other tags": (sharegpt(("user", "q"), ("assistant", "r")), Good(QA, "q", "r")),
+    "two turns": (
+        sharegpt(Q, R, ("human", "p"), ("gpt", "s")),
+        Good([*QA, ("u", "p"), ("a", "s")], "q\n\nr\n\np", "s"),
+    ),
+    "system turn": (sharegpt(("system", "Be"), Q, R), Good([("s", "Be"), *QA], "q", "r")),
+    "system column": (sharegpt(Q, R, system="Be"), Good([("s", "Be"), *QA], "q", "r")),
+    "both systems": (
+        sharegpt(("system", "kind"), Q, R, system="Be"),
+        Good([("s", "Be"), ("s", "kind"), *QA], "q", "r"),
+    ),
+    "empty system turn": (sharegpt(("system", ""), Q, R), Good(QA, "q", "r")),
+    "empty system column": (sharegpt(Q, R, system=""), Good(QA, "q", "r")),
+    "null system column": (sharegpt(Q, R, system=None), Good(QA, "q", "r")),
+    "call and observation": (
+        sharegpt(Q, ("function_call", '{"f": 1}'), ("observation", "42"), ("gpt", "r")),
+        Good([("u", "q"), ("a", '{"f": 1}'), ("t", "42"), ("a", "r")], 'q\n\n{"f": 1}\n\n42', "r"),
+    ),
+    "tool": (
+        sharegpt(Q, ("function_call", "f"), ("tool", "42"), ("gpt", "r")),
+        Good([("u", "q"), ("a", "f"), ("t", "42"), ("a", "r")], "q\n\nf\n\n42", "r"),
+    ),
+    "call at the end": (
+        sharegpt(Q, ("function_call", "f")),
+        Good([("u", "q"), ("a", "f")], "q", "f"),
+    ),
+    "empty observation": (
+        sharegpt(Q, ("function_call", "f"), ("observation", ""), ("gpt", "r")),
+        Good([("u", "q"), ("a", "f"), ("t", ""), ("a", "r")], "q\n\nf", "r"),
+    ),
+    "begins with a greeting": (
+        sharegpt(("gpt", "Hello"), Q, R),
+        Good([("a", "Hello"), *QA], "Hello\n\nq", "r"),
+    ),
+    "ends with a question": (
+        sharegpt(Q, R, ("human", "p")),
+        Good([*QA, ("u", "p")], "q", "r"),
+    ),
+    "two questions": (
+        sharegpt(Q, ("human", "p"), R),
+        Good([("u", "q"), ("u", "p"), ("a", "r")], "q\n\np", "r"),
+    ),
+    "other keys": (
+        sharegpt({"from": "human", "value": "q", "weight": 3, "id": None}, R, tools="[]"),
+        Good(QA, "q", "r"),
+    ),
+    "Unicode": (
+        sharegpt(("human", '"ü"\n\\\u2029'), ("gpt", "漢字😀\t")),
+        Good([("u", '"ü"\n\\\u2029'), ("a", "漢字😀\t")], '"ü"\n\\\u2029', "漢字😀\t"),
+    ),
+    "text that looks like JSON": (
+        sharegpt(("human", "[1]"), ("gpt", '"x"')),
+        Good([("u", "[1]"), ("a", '"x"')], "[1]", '"x"'),
+    ),
+    "spaces are kept": (
+        sharegpt(("human", " q "), ("gpt", "\nr ")),
+        Good([("u", " q "), ("a", "\nr ")], " q ", "\nr "),
+    ),
+    "as JSON text": (
+        {"conversations": ' [{"from": "human", "value": "q"}, {"from":"gpt", "value":"r"}]'},
+        Good(QA, "q", "r"),
+    ),
+    "missing": ({"system": "Be"}, missing("conversations")),
+    "null": ({"conversations": None}, missing("conversations")),
+    "empty": (
+        sharegpt(),
+        whole("conversations", "is empty", "the conversation is empty"),
+    ),
+    "text": (
+        {"conversations": "hello"},
+        whole("conversations", "is not a list", "not a list: hello"),
+    ),
+    "broken JSON text": (
+        {"conversations": '[{"from":'},
+        whole("conversations", "is not a list", 'not a list: [{"from":'),
+    ),
+    "number": ({"conversations": 7}, whole("conversations", "is not a list", "not a list: 7")),
+    "object": (
+        {"conversations": {"from": "human"}},
+        whole("conversations", "is not a list", 'not a list: {"from":"human"}'),
+    ),
+    "turns that are texts": (
+        sharegpt("q", "r"),
+        said(1, "has a turn without 'from'", "no 'from'"),
+    ),
+    "null turn": (
+        sharegpt(Q, None, R),
+        said(2, "has a turn without 'from'", "no 'from'"),
+    ),
+    "no tag": (
+        sharegpt({"value": "q"}, R),
+        said(1, "has a turn without 'from'", "no 'from'"),
+    ),
+    "null tag": (
+        sharegpt(Q, {"from": None, "value": "r"}),
+        said(2, "has a turn without 'from'", "no 'from'"),
+    ),
+    "unknown tag": (
+        sharegpt(Q, ("bot", "r")),
+        said(2, "has an unknown 'from'", f"'from' is \"bot\"; known are: {TAGS}"),
+    ),
+    "tag in capitals": (
+        sharegpt(("Human", "q"), R),
+        said(1, "has an unknown 'from'", f"'from' is \"Human\"; known are: {TAGS}"),
+    ),
+    "number as tag": (
+        sharegpt(Q, (5, "r")),
+        said(2, "has an unknown 'from'", f"'from' is 5; known are: {TAGS}"),
+    ),
+    "no value": (
+        sharegpt(Q, {"from": "gpt"}),
+        said(2, "has a turn without 'value'", "no 'value'"),
+    ),
+    "null value": (
+        sharegpt(("human", None), R),
+        said(1, "has a turn without 'value'", "no 'value'"),
+    ),
+    "number as value": (
+        sharegpt(Q, ("gpt", 5)),
+        said(2, "has a 'value' that is not text", "'value' is not text: 5"),
+    ),
+    "list as value": (
+        sharegpt(Q, ("gpt", ["r"])),
+        said(2, "has a 'value' that is not text", "'value' is not text: [\"r\"]"),
+    ),
+    "empty reply": (
+        sharegpt(Q, ("gpt", "")),
+        said(2, "has an empty turn of the assistant", "the turn of the assistant is empty"),
+    ),
+    "blank reply in the middle": (
+        sharegpt(Q, ("gpt", " \n"), Q, R),
+        said(2, "has an empty turn of the assistant", "the turn of the assistant is empty"),
+    ),
+    "empty question": (
+        sharegpt(("human", ""), R),
+        said(1, "has an empty turn of the user", "the turn of the user is empty"),
+    ),
+    "first fault counts": (
+        sharegpt(Q, ("bot", "x"), ("gpt", 5)),
+        said(2, "has an unknown 'from'", f"'from' is \"bot\"; known are: {TAGS}"),
+    ),
+    "no reply": (
+        sharegpt(Q),
+        whole("conversations", "has no turn of the assistant", "no turn of the assistant"),
+    ),
+    "only a reply": (
+        sharegpt(R),
+        whole("conversations", "has nothing before the reply", "nothing before the last reply"),
+    ),
+    "only a system and a reply": (
+        sharegpt(("system", "Be"), R),
+        whole("conversations", "has nothing before the reply", "nothing before the last reply"),
+    ),
+    "only an empty system": (
+        sharegpt(("system", "")),
+        whole("conversations", "is empty", "the conversation is empty"),
+    ),
+    "system is a number": (sharegpt(Q, R, system=5), no_text("system", "5")),
+}
+
+U, A = ("user", "q"), ("assistant", "r")
+
+
+def block(text: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": text, **more}
+
+
+OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
+    "one turn": (openai(U, A), Good(QA, "q", "r")),
+    "two turns": (
+        openai(U, A, ("user", "p"), ("assistant", "s")),
+        Good([*QA, ("u", "p"), ("a", "s")], "q\n\nr\n\np", "s"),
+    ),
+    "system": (openai(("system", "Be"), U, A), Good([("s", "Be"), *QA], "q", "r")),
+    "developer": (openai(("developer", "Be"), U, A), Good([("s", "Be"), *QA], "q", "r")),
+    "empty system": (openai(("system", ""), U, A), Good(QA, "q", "r")),
+    "tool": (
+        openai(U, ("assistant", "f"), ("tool", "42"), A),
+        Good([("u", "q"), ("a", "f"), ("t", "42"), ("a", "r")], "q\n\nf\n\n42", "r"),
+    ),
+    "function": (
+        openai(U, ("assistant", "f"), ("function", "42"), A),
+        Good([("u", "q"), ("a", "f"), ("t", "42"), ("a", "r")], "q\n\nf\n\n42", "r"),
+    ),
+    "blocks": (
+        openai(("user", [block("q"), block("p")]), A),
+        Good([("u", ["q", "p"]), ("a", "r")], "q\np", "r"),
+    ),
+    "one block": (openai(U, ("assistant", [block("r")])), Good(QA, "q", "r")),
+    "blocks of the reply": (
+        openai(U, ("assistant", [block("r"), block("s", extra=1)])),
+        Good([("u", "q"), ("a", ["r", "s"])], "q", "r\ns"),
+    ),
+    "block with an empty text": (
+        openai(U, ("assistant", [block(""), block("r")])),
+        Good([("u", "q"), ("a", ["", "r"])], "q", "\nr"),
+    ),
+    "no blocks of a tool": (
+        openai(U, ("tool", []), A),
+        Good([("u", "q"), ("t", []), ("a", "r")], "q", "r"),
+    ),
+    "no tool calls": (
+        openai(U, {"role": "assistant", "content": "r", "tool_calls": []}),
+        Good(QA, "q", "r"),
+    ),
+    "null tool calls": (
+        openai(U, {"role": "assistant", "content": "r", "tool_calls": None}),
+        Good(QA, "q", "r"),
+    ),
+    "names": (
+        openai({"role": "user", "content": "q", "name": "Ann"}, A, id=7),
+        Good(QA, "q", "r"),
+    ),
+    "ends with a question": (openai(U, A, ("user", "p")), Good([*QA, ("u", "p")], "q", "r")),
+    "Unicode": (
+        openai(("user", "é\n\u2028"), ("assistant", '漢"字"\\')),
+        Good([("u", "é\n\u2028"), ("a", '漢"字"\\')], "é\n\u2028", '漢"字"\\'),
+    ),
+    "as JSON text": (
+        {"messages": '[{"role":"user","content":"q"},{"role":"assistant","content":"r"}]'},
+        Good(QA, "q", "r"),
+    ),
+    "missing": ({"text": "q"}, missing("messages")),
+    "null": ({"messages": None}, missing("messages")),
+    "empty": (openai(), whole("messages", "is empty", "the conversation is empty")),
+    "text": ({"messages": "q"}, whole("messages", "is not a list", "not a list: q")),
+    "truth": ({"messages": False}, whole("messages", "is not a list", "not a list: false")),
+    "no role": (
+        openai({"content": "q"}, A),
+        wrote(1, "has a turn without 'role'", "no 'role'"),
+    ),
+    "unknown role": (
+        openai(U, ("bot", "r")),
+        wrote(
+            2,
+            "has an unknown 'role'",
+            f"'role' is \"bot\"; known are: {ROLES}, developer, function",
+        ),
+    ),
+    "no content": (
+        openai(U, {"role": "assistant"}),
+        wrote(2, "has a turn without 'content'", "no 'content'"),
+    ),
+    "null content": (
+        openai(U, ("assistant", None)),
+        wrote(2, "has a turn without 'content'", "no 'content'"),
+    ),
+    "tool calls": (
+        openai(U, {"role": "assistant", "content": None, "tool_calls": [{"id": "f"}]}, A),
+        wrote(2, "has a 'content' that is not text", '\'content\' is not text: [{"id":"f"}]'),
+    ),
+    "tool calls beside text": (
+        openai(U, {"role": "assistant", "content": "r", "tool_calls": [{"id": "f"}]}),
+        wrote(2, "has a 'content' that is not text", '\'content\' is not text: [{"id":"f"}]'),
+    ),
+    "number": (
+        openai(("user", 5), A),
+        wrote(1, "has a 'content' that is not text", "'content' is not text: 5"),
+    ),
+    "object": (
+        openai(("user", block("q")), A),
+        wrote(
+            1,
+            "has a 'content' that is not text",
+            '\'content\' is not text: {"type":"text","text":"q"}',
+        ),
+    ),
+    "image": (
+        openai(("user", [block("q"), {"type": "image_url", "image_url": {"url": "x"}}]), A),
+        wrote(
+            1,
+            "has a 'content' that is not text",
+            '\'content\' is not text: [{"type":"text","text":"q"},{"type":"image_url","image_url":',
+        ),
+    ),
+    "block of a number": (
+        openai(U, ("assistant", [block(5)])),
+        wrote(
+            2,
+            "has a 'content' that is not text",
+            '\'content\' is not text: [{"type":"text","text":5}]',
+        ),
+    ),
+    "block that is a text": (
+        openai(U, ("assistant", ["r"])),
+        wrote(2, "has a 'content' that is not text", "'content' is not text: [\"r\"]"),
+    ),
+    "no blocks": (
+        openai(U, ("assistant", [])),
+        wrote(2, "has an empty turn of the assistant", "the turn of the assistant is empty"),
+    ),
+    "empty reply": (
+        openai(U, ("assistant", "")),
+        wrote(2, "has an empty turn of the assistant", "the turn of the assistant is empty"),
+    ),
+    "blank question": (
+        openai(("user", " "), A),
+        wrote(1, "has an empty turn of the user", "the turn of the user is empty"),
+    ),
+    "no reply": (
+        openai(("system", "Be"), U),
+        whole("messages", "has no turn of the assistant", "no turn of the assistant"),
+    ),
+    "only a reply": (
+        openai(A),
+        whole("messages", "has nothing before the reply", "nothing before the last reply"),
+    ),
+}
+
+
+def pair(chosen: Any = ..., rejected: Any = ..., **more: Any) -> dict[str, Any]:
+    row = {"chosen": chosen, "rejected": rejected}
+    return {key: value for key, value in row.items() if value is not ...} | more
+
+
+def preferred(
+    turns: list[Any], rejected: list[Any], anchor: str = "q", reply: str = "r", worse: str = "w"
+) -> Good:
+    return Good(turns, anchor, reply, rejected, worse)
+
+
+QW = [("u", "q"), ("a", "w")]
+W = ("assistant", "w")
+PLAIN = preferred(QA, QW)
+
+
+PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
+    "texts and a prompt": (pair("r", "w", prompt="q"), PLAIN),
+    "texts and an instruction": (pair("r", "w", instruction="q"), PLAIN),
+    "texts and a question": (pair("r", "w", question="q"), PLAIN),
+    "instruction and input": (
+        pair("r", "w", instruction="a:", input="b"),
+        preferred([("u", "a:b"), ("a", "r")], [("u", "a:b"), ("a", "w")], "a:b"),
+    ),
+    "the prompt before the question": (pair("r", "w", prompt="q", question="x"), PLAIN),
+    "a blank prompt": (pair("r", "w", prompt=" ", question="q"), PLAIN),
+    "a null prompt": (pair("r", "w", prompt=None, instruction="q"), PLAIN),
+    "lists": (pair(spoken(U, A), spoken(U, W)), PLAIN),
+    "replies and a prompt": (pair(spoken(A), spoken(W), prompt="q"), PLAIN),
+    "replies and a list as prompt": (pair(spoken(A), spoken(W), prompt=spoken(U)), PLAIN),
+    "texts and a list as prompt": (pair("r", "w", prompt=spoken(U)), PLAIN),
+    "a list that has its own prompt": (pair(spoken(U, A), spoken(U, W), prompt="other"), PLAIN),
+    "one list, one text": (pair(spoken(A), "w", prompt="q"), PLAIN),
+    "one with a prompt of its own": (pair(spoken(U, A), "w", prompt="q"), PLAIN),
+    "system column": (
+        pair("r", "w", question="q", system="Be"),
+        preferred([("s", "Be"), *QA], [("s", "Be"), *QW]),
+    ),
+    "system column and lists": (
+        pair(spoken(U, A), spoken(U, W), system="Be"),
+        preferred([("s", "Be"), *QA], [("s", "Be"), *QW]),
+    ),
+    "system turn and column": (
+        pair(spoken(("system", "S"), U, A), spoken(U, W), system="Be"),
+        preferred([("s", "S"), *QA], [("s", "Be"), *QW]),
+    ),
+    "system column and a system turn of the rejected": (
+        pair(spoken(U, A), spoken(("system", "S"), U, W), system="Be"),
+        preferred([("s", "Be"), *QA], [("s", "S"), *QW]),
+    ),
+    "empty system": (pair("r", "w", prompt="q", system=""), PLAIN),
+    "several turns": (
+        pair(spoken(U, A, ("user", "p"), ("assistant", "s")), spoken(U, A, ("user", "p"), W)),
+        preferred(
+            [*QA, ("u", "p"), ("a", "s")],
+            [*QA, ("u", "p"), ("a", "w")],
+            "q\n\nr\n\np",
+            "s",
+        ),
+    ),
+    "a prompt of several turns": (
+        pair("s", "w", prompt=spoken(U, A, ("user", "p"))),
+        preferred(
+            [*QA, ("u", "p"), ("a", "s")],
+            [*QA, ("u", "p"), ("a", "w")],
+            "q\n\nr\n\np",
+            "s",
+        ),
+    ),
+    "Unicode": (
+        pair('"é"\n', "漢\\", prompt="\u2028😀"),
+        preferred(
+            [("u", "\u2028😀"), ("a", '"é"\n')],
+            [("u", "\u2028😀"), ("a", "漢\\")],
+            "\u2028😀",
+            '"é"\n',
+            "漢\\",
+        ),
+    ),
+    "lists as JSON text": (
+        pair(
+            '[{"role":"user","content":"q"},{"role":"assistant","content":"r"}]',
+            ' [ {"content":"q","role":"user"}, {"role":"assistant","content":"w"} ] ',
+        ),
+        PLAIN,
+    ),
+    "texts that begin with a bracket": (
+        pair("[1]", "[{w", prompt="[]"),
+        preferred([("u", "[]"), ("a", "[1]")], [("u", "[]"), ("a", "[{w")], "[]", "[1]", "[{w"),
+    ),
+    "the same reply twice": (pair("r", "r", prompt="q"), preferred(QA, QA, worse="r")),
+    "scores": (pair("r", "w", prompt="q", score_chosen=1.5, score_rejected=None), PLAIN),
+    "no chosen": (pair(rejected="w", prompt="q"), missing("chosen")),
+    "null rejected": (pair("r", None, prompt="q"), missing("rejected")),
+    "no prompt": (
+        pair("r", "w"),
+        whole("chosen", "has nothing before the reply", "nothing before the last reply"),
+    ),
+    "blank prompts": (
+        pair("r", "w", prompt="", instruction=" ", question=None),
+        whole("chosen", "has nothing before the reply", "nothing before the last reply"),
+    ),
+    "no prompt of the rejected": (
+        pair(spoken(U, A), "w"),
+        whole("rejected", "has nothing before the reply", "nothing before the last reply"),
+    ),
+    "number": (
+        pair(5, "w", prompt="q"),
+        whole("chosen", "is not text or a list", "not text or a list: 5"),
+    ),
+    "object": (
+        pair("r", {"role": "assistant"}, prompt="q"),
+        whole("rejected", "is not text or a list", 'not text or a list: {"role":"assistant"}'),
+    ),
+    "number as prompt": (
+        pair("r", "w", prompt=3),
+        whole("prompt", "is not text or a list", "not text or a list: 3"),
+    ),
+    "list as question": (pair("r", "w", question=["q"]), no_text("question", '["q"]')),
+    "empty chosen": (
+        pair("", "w", prompt="q"),
+        turn(
+            "chosen", 1, "has an empty turn of the assistant", "the turn of the assistant is empty"
+        ),
+    ),
+    "blank rejected": (
+        pair("r", " \n", prompt="q"),
+        turn(
+            *("rejected", 1),
+            *("has an empty turn of the assistant", "the turn of the assistant is empty"),
+        ),
+    ),
+    "empty list": (
+        pair([], spoken(U, W)),
+        whole("chosen", "is empty", "the conversation is empty"),
+    ),
+    "no role": (
+        pair(spoken(U, A), [{"role": "user", "content": "q"}, {"content": "w"}]),
+        turn("rejected", 2, "has a turn without 'role'", "no 'role'"),
+    ),
+    "unknown role": (
+        pair(spoken(("human", "q"), A), spoken(U, W)),
+        turn("chosen", 1, "has an unknown 'role'", f"'role' is \"human\"; known are: {ROLES}"),
+    ),
+    "unknown role in the prompt": (
+        pair("r", "w", prompt=spoken(("human", "q"))),
+        turn("prompt", 1, "has an unknown 'role'", f"'role' is \"human\"; known are: {ROLES}"),
+    ),
+    "content that is no text": (
+        pair(spoken(U, A), spoken(U, ("assistant", 4))),
+        turn("rejected", 2, "has a 'content' that is not text", "'content' is not text: 4"),
+    ),
+    "no reply": (
+        pair(spoken(U), spoken(U, W)),
+        whole("chosen", "has no turn of the assistant", "no turn of the assistant"),
+    ),
+    "no rejected reply": (
+        pair(spoken(U, A), spoken(U)),
+        whole("rejected", "has no turn of the assistant", "no turn of the assistant"),
+    ),
+}
+
+CASES = {"alpaca": ALPACA, "sharegpt": SHAREGPT, "openai": OPENAI, "pair": PAIR}

@@ -1,0 +1,413 @@
+"""A small hub on 127.0.0.1, as the real client speaks to it: data sets, revisions, faults.
+
+    with Hub() as hub:
+        hub.add("org/name", {"train.jsonl": b"..."})
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+
+``python tests/hub_server.py FOLDER`` serves the data sets FOLDER/org/name until its standard
+input ends, and prints its address.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+TOKEN = "hf_ThisIsTheTokenThatOpensDoors"
+POOR = "hf_AnotherTokenThatOpensNothing"
+Content = bytes | Path
+LARGE = 1000  # bytes from which a file is kept elsewhere, as LFS keeps it
+
+
+@dataclass
+class Fault:
+    """What happens to the next requests whose path matches, instead of an answer.
+
+    Attributes:
+        path: Expression that is searched for in ``METHOD /path``.
+        times: How many of them.
+        status: Sent instead of the file; 0 to send the file and break off.
+        after: Bytes of the body before the connection is dropped; None to send all.
+        garble: Change a byte of the body.
+        whole: Send all the file where a part was asked for.
+        headers: Sent besides.
+        skip: Matching requests that pass before.
+    """
+
+    path: str
+    times: int = 1
+    status: int = 0
+    after: int | None = None
+    garble: bool = False
+    whole: bool = False
+    headers: dict[str, str] = field(default_factory=dict)
+    skip: int = 0
+
+
+@dataclass
+class Repo:
+    """A data set with all its revisions, the newest last."""
+
+    revisions: dict[str, dict[str, Content]] = field(default_factory=dict)
+    gated: bool = False
+    private: bool = False
+    disabled: bool = False
+
+    def change(self, files: dict[str, Content]) -> str:
+        """Add a revision; returns its commit."""
+        listing = f"{len(self.revisions)}" + "".join(f"{p}{len_of(c)}" for p, c in files.items())
+        commit = hashlib.sha1(listing.encode()).hexdigest()
+        self.revisions[commit] = dict(files)
+        return commit
+
+    @property
+    def head(self) -> str:
+        return list(self.revisions)[-1]
+
+
+class Hub:
+    """The server; ``requests`` lists what it was asked, as ``METHOD /path [range]``."""
+
+    def __init__(self, page: int = 3, port: int = 0) -> None:
+        self.repos: dict[str, Repo] = {}
+        self.faults: list[Fault] = []
+        self.requests: list[str] = []
+        self.tokens: set[str] = set()
+        self.page = page
+        self.next_pages = ""  # a host that links to the next page of a listing lead to
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+        self._server.daemon_threads = True
+        self._server.hub = self  # type: ignore[attr-defined]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def add(self, name: str, files: dict[str, Content], **more: Any) -> Repo:
+        self.repos[name] = Repo(**more)
+        self.repos[name].change(files)
+        return self.repos[name]
+
+    def fail(self, path: str, **more: Any) -> None:
+        self.faults.append(Fault(path, **more))
+
+    def asked(self, path: str) -> list[str]:
+        """Return the requests that match an expression."""
+        return [request for request in self.requests if re.search(path, request)]
+
+    def fault_of(self, request: str) -> Fault | None:
+        for fault in self.faults:
+            if fault.times and re.search(fault.path, request):
+                if fault.skip:
+                    fault.skip -= 1
+                    continue
+                fault.times -= 1
+                return fault
+        return None
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Hub:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def len_of(content: Content) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
+
+
+_DIGESTS: dict[tuple[str, int], str] = {}
+
+
+def sha256_of(content: Content) -> str:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    known = (str(content), content.stat().st_mtime_ns)
+    if known not in _DIGESTS:
+        with content.open("rb") as file:
+            _DIGESTS[known] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _DIGESTS[known]
+
+
+def entry_of(path: str, content: Content) -> dict[str, Any]:
+    """Return a file as the tree lists it."""
+    size = len_of(content)
+    entry: dict[str, Any] = {"type": "file", "path": path, "size": size}
+    if size >= LARGE:
+        sha256 = sha256_of(content)
+        entry["lfs"] = {"oid": sha256, "size": size, "pointerSize": 130}
+        return entry | {"oid": hashlib.sha1(sha256.encode()).hexdigest()}
+    data = content if isinstance(content, bytes) else content.read_bytes()
+    return entry | {"oid": hashlib.sha1(b"blob %d\0" % size + data).hexdigest()}
+
+
+class _Dropped(Exception):  # noqa: N818 - a sign, no error
+    """The connection is to be closed at once."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        self._body = self.rfile.read(length)
+        self._answer()
+
+    @property
+    def hub(self) -> Hub:
+        return self.server.hub  # type: ignore[attr-defined, no-any-return]
+
+    def _answer(self) -> None:
+        split = urlsplit(self.path)
+        path = unquote(split.path)
+        shown = f"{self.command} {path} {self.headers.get('Range', '')}".strip()
+        self.hub.requests.append(shown)
+        self._fault = self.hub.fault_of(shown)
+        try:
+            if self._fault and self._fault.status:
+                self._send(self._fault.status, b"{}", **self._fault.headers)
+            elif self._fault and self._fault.after is not None and "/api/" in path:
+                raise _Dropped
+            elif found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)(/.*)?", path):
+                self._api(found[1], found[2] or "", parse_qs(split.query))
+            elif found := re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+                self._resolve(found[1], found[2], found[3])
+            elif found := re.fullmatch(r"/kept/([^/]+/[^/]+)/([^/]+)/(.+)", path):
+                self._file(self.hub.repos[found[1]].revisions[found[2]][found[3]], found[2])
+            else:
+                self._send(404, b"{}")
+        except (_Dropped, BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    def _repo(self, name: str) -> Repo | None:
+        """Return a repository that may be seen; None after an answer that it may not."""
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if token:
+            self.hub.tokens.add(token)
+        if token not in ("", TOKEN, POOR):
+            said = "Invalid credentials in Authorization header"
+            self._send(401, b"{}", **{"X-Error-Message": said})
+            return None
+        repo = self.hub.repos.get(name)
+        if repo is None or (repo.private and token != TOKEN):
+            code = {"X-Error-Code": "RepoNotFound"}
+            self._send(404 if token else 401, b'{"error": "Repository not found"}', **code)
+            return None
+        if repo.disabled:
+            self._send(403, b"{}", **{"X-Error-Message": "Access to this resource is disabled."})
+            return None
+        return repo
+
+    def _api(self, name: str, rest: str, query: dict[str, list[str]]) -> None:
+        repo = self._repo(name)
+        if repo is None:
+            return
+        what, _, rest = rest.strip("/").partition("/")
+        revision, _, folder = rest.partition("/")
+        revision = repo.head if revision in ("", "main", "HEAD") else revision
+        if revision not in repo.revisions:
+            self._send(404, b"{}", **{"X-Error-Code": "RevisionNotFound"})
+        elif what in ("", "revision"):
+            self._json(
+                {
+                    "id": name,
+                    "sha": revision,
+                    "private": repo.private,
+                    "gated": repo.gated,
+                    "disabled": repo.disabled,
+                    "tags": [],
+                    "downloads": 0,
+                    "likes": 0,
+                    "siblings": [{"rfilename": path} for path in repo.revisions[revision]],
+                }
+            )
+        elif what == "tree":
+            self._tree(name, repo.revisions[revision], revision, folder, query)
+        elif what == "paths-info":
+            self._paths(repo.revisions[revision])
+        else:
+            self._send(404, b"{}", **{"X-Error-Code": "EntryNotFound"})
+
+    def _paths(self, files: dict[str, Content]) -> None:
+        try:
+            wanted = json.loads(self._body)["paths"]
+        except ValueError:
+            wanted = parse_qs(self._body.decode())["paths"]
+        found = [entry_of(path, files[path]) for path in wanted if path in files]
+        for path in wanted:
+            if path not in files and any(file.startswith(f"{path}/") for file in files):
+                found.append({"type": "directory", "path": path, "oid": "0" * 40, "size": 0})
+        self._json(found)
+
+    def _tree(
+        self,
+        name: str,
+        files: dict[str, Content],
+        revision: str,
+        folder: str,
+        query: dict[str, list[str]],
+    ) -> None:
+        prefix = f"{folder}/" if folder else ""
+        deep = query.get("recursive", ["false"])[0].lower() == "true"
+        entries = []
+        folders: dict[str, None] = {}
+        for path, content in sorted(files.items()):
+            if path.startswith(prefix):
+                parts = path[len(prefix) :].split("/")
+                for depth in range(1, len(parts)):
+                    if deep or depth == 1:
+                        folders[prefix + "/".join(parts[:depth])] = None
+                if deep or len(parts) == 1:
+                    entries.append(entry_of(path, content))
+        entries += [
+            {"type": "directory", "path": path, "oid": "0" * 40, "size": 0} for path in folders
+        ]
+        if not entries and folder:
+            self._send(404, b"{}", **{"X-Error-Code": "EntryNotFound"})
+            return
+        start = int(query.get("cursor", ["0"])[0])
+        more = {}
+        if start + self.hub.page < len(entries):
+            at = f"{self.hub.next_pages or self.hub.url}/api/datasets/{name}/tree/{revision}"
+            at += f"/{folder}" if folder else ""
+            recursive = "true" if deep else "false"
+            link = f"{at}?recursive={recursive}&cursor={start + self.hub.page}"
+            more["Link"] = f'<{link}>; rel="next"'
+        self._json(entries[start : start + self.hub.page], **more)
+
+    def _resolve(self, name: str, revision: str, path: str) -> None:
+        repo = self._repo(name)
+        if repo is None:
+            return
+        if repo.gated and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            status = 403 if "Authorization" in self.headers else 401
+            self._send(status, b"{}", **{"X-Error-Code": "GatedRepo"})
+            return
+        revision = repo.head if revision == "main" else revision
+        files = repo.revisions.get(revision)
+        if files is None or path not in files:
+            code = "RevisionNotFound" if files is None else "EntryNotFound"
+            self._send(404, b"{}", **{"X-Error-Code": code})
+            return
+        content = files[path]
+        if len_of(content) >= LARGE:  # the hub sends clients on to where large files are
+            sha256 = sha256_of(content)
+            headers = {
+                "Location": f"{self.hub.url}/kept/{name}/{revision}/{path}",
+                "X-Repo-Commit": revision,
+                "X-Linked-Etag": f'"{sha256}"',
+                "X-Linked-Size": str(len_of(content)),
+                "ETag": f'"{sha256}"',
+            }
+            self._send(302, b"", **headers)
+        else:
+            self._file(content, revision)
+
+    def _file(self, content: Content, revision: str) -> None:
+        size = len_of(content)
+        start, end = 0, size
+        ranged = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if ranged and not (self._fault and self._fault.whole):
+            start = int(ranged[1])
+            end = min(int(ranged[2]) + 1, size) if ranged[2] else size
+            if start >= size:
+                self._send(416, b"", **{"Content-Range": f"bytes */{size}"})
+                return
+        else:
+            ranged = None
+        self.send_response(206 if ranged else 200)
+        self.send_header("Content-Length", str(end - start))
+        self.send_header("ETag", f'"{entry_of("", content)["oid"]}"')
+        self.send_header("X-Repo-Commit", revision)
+        self.send_header("Accept-Ranges", "bytes")
+        if ranged:
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
+        self.end_headers()
+        if self.command != "HEAD":
+            self._stream(content, start, end)
+
+    def _stream(self, content: Content, start: int, end: int) -> None:
+        fault = self._fault
+        stop = end if fault is None or fault.after is None else min(end, start + fault.after)
+        for block in blocks(content, start, stop):
+            if fault and fault.garble:
+                block = bytes([block[0] ^ 255]) + block[1:]
+            self.wfile.write(block)
+        self.wfile.flush()
+        if stop < end:
+            raise _Dropped
+
+    def _json(self, value: Any, **headers: str) -> None:
+        self._send(200, json.dumps(value).encode(), **headers)
+
+    def _send(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def blocks(content: Content, start: int, end: int) -> Iterator[bytes]:
+    """Yield a part of a content in blocks."""
+    if isinstance(content, bytes):
+        for at in range(start, end, 1 << 16):
+            yield content[at : min(at + (1 << 16), end)]
+        return
+    with content.open("rb") as file:
+        file.seek(start)
+        while start < end and (block := file.read(min(1 << 20, end - start))):
+            start += len(block)
+            yield block
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    with Hub() as hub:
+        for repo in sorted(folder.glob("*/*")):
+            files: dict[str, Content] = {
+                file.relative_to(repo).as_posix(): file
+                for file in repo.rglob("*")
+                if file.is_file()
+            }
+            hub.add(repo.relative_to(folder).as_posix(), files)
+        print(hub.url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
