@@ -70,6 +70,10 @@ class Lower(torch.nn.Module):
         self.below.encoder.layer = self.below.encoder.layer[:LOWER]
         self.seen: dict[tuple[int, ...], torch.Tensor] = {}
 
+    def train(self, mode: bool = True) -> Lower:
+        """Stay as they are: what they compute is kept, so it must not depend on chance."""
+        return super().train(False)
+
     def forward(self, input_ids: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         """Return what the lower layers make of each token: texts, tokens, features."""
         lengths = (input_ids != 0).sum(dim=1).tolist()

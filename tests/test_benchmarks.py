@@ -36,10 +36,10 @@ def test_every_measurement_of_ours_runs(tmp_path: Path, monkeypatch: pytest.Monk
     run, text = load("run"), load("text")
     monkeypatch.setattr(run, "SECONDS", 0.1)
     monkeypatch.setattr(run.index_order, "SECONDS", 0.02)
-    text.write(tmp_path, 2_000)
+    text.write(tmp_path, 1_000)
     for name, measure in run.MEASUREMENTS.items():
         if "grain" not in name:
-            found = measure(tmp_path, 2_000)
+            found = measure(tmp_path, 1_000)
             assert all(value > 0 for value in found.values()), name
     assert run.MEASUREMENTS.keys() == load("report").TITLES.keys()
     assert str(FOLDER) not in sys.path

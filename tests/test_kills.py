@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import often
 
 import duckplets as dp
 from duckplets import doctor, sources, state
@@ -31,7 +32,7 @@ from duckplets.corpus import Corpus
 from duckplets.database import Database
 
 ROOT = Path(__file__).parent.parent
-ROUNDS = int(os.environ.get("DUCKPLETS_KILLS", "25"))  # 50 take a minute more
+ROUNDS = often(50, less=15)
 RECORDS = 1_500  # an ingest: of two sections, in three batches
 BATCH = 16  # samples a step
 CHUNKING = dp.Chunking(max_tokens=12, overlap=(2,), summary_tokens=6)

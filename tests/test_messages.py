@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from effort import often
 
 import duckplets as dp
 from duckplets.columns import MESSAGES
@@ -156,7 +157,7 @@ RUNS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
 def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, run: dict[str, Any]) -> None:
-    assert_resumes_everywhere(corpus.sampler("messages", **run, prefetch=0), steps=9)
+    assert_resumes_everywhere(corpus.sampler("messages", **run, prefetch=0), steps=often(9, less=6))
 
 
 def test_ranks_share_a_batch(corpus: dp.Corpus) -> None:

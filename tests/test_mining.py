@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from effort import often
 from mining_oracle import BOTH, Oracle, odd_corpus, records, sections
 
 import duckplets as dp
@@ -78,8 +78,7 @@ def test_negatives_are_the_best_legal_documents(
         assert compared == len(corpus.sql("FROM negatives")) > 200
 
 
-# Each anchor costs a match_bm25. A thousand of both: DUCKPLETS_ANCHORS=1000 pytest -k match_bm25
-ANCHORS = int(os.environ.get("DUCKPLETS_ANCHORS", "60"))
+ANCHORS = often(1000, less=60)  # each costs a match_bm25
 
 
 def test_scores_are_match_bm25s_on_an_odd_corpus(tmp_path: Path) -> None:

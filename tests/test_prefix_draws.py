@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from conftest import Golden
 from corpora import odd_corpus
+from effort import often
 
 import duckplets as dp
 from duckplets.prefix import Field, Prefix
@@ -174,7 +175,7 @@ RUNS: list[dict[str, Any]] = [
 def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, run: dict[str, Any]) -> None:
     set_source(corpus, NAMES)
     give(corpus, {"b/r3": VARIED, "b/r9": Prefix.from_columns("date", 1.0)})
-    assert_resumes_everywhere(corpus.sampler(**run, prefetch=0), steps=8)
+    assert_resumes_everywhere(corpus.sampler(**run, prefetch=0), steps=often(8, less=5))
 
 
 @pytest.mark.parametrize("run", RUNS, ids=str)

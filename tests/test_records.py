@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -456,7 +457,7 @@ rows_of = st.lists(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=often(15, less=7), deadline=None)
 @given(ingests=st.lists(rows_of, min_size=1, max_size=4), batch=st.sampled_from([1, 2, 3, 100]))
 def test_policies_are_those_of_the_reference(
     copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int
