@@ -40,7 +40,7 @@ clean:
 # The lock file pins what is installed; the package itself is installed in place.
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
