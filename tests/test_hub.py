@@ -41,7 +41,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 
 @pytest.fixture
 def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Marks every few rows, instead of every 60,000."""
+    """Marks every few rows, instead of every 40,000."""
     monkeypatch.setattr(feed, "MAX_ROWS", 37)
     monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
 

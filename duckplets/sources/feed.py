@@ -1,6 +1,6 @@
 """From pieces of input to rows: gather them into tables of bounded size, run the statement.
 
-One statement runs per table of at most 65,536 rows or 64 MB, not one over the whole input: what
+One statement runs per table of at most 40,000 rows or 40 MB, not one over the whole input: what
 DuckDB and Arrow hold at a time then does not depend on the sizes of texts (a thousand texts of a
 megabyte made a streamed statement exceed a memory limit of 1 GB), errors of reading are raised
 where the reading is done, and no open result occupies the reader. Planning the statement anew

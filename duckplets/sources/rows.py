@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-# A batch holds at most this much. 64 MB of text keeps reading a file of any size, hashing
+# A batch holds at most this much. 40 MB of text keeps reading a file of any size, hashing
 # included, within a reader of 1 GB.
-MAX_ROWS = 60_000
-MAX_BYTES = 64 << 20
+MAX_ROWS = 40_000
+MAX_BYTES = 40 << 20
 
 ROW_SCHEMA = pa.schema(
     [
