@@ -59,7 +59,9 @@ def ingest(
     request = Request(source, name, _checked_trust(trust), on_conflict, prefix)
     settings = _settings_of(source, request) if isinstance(source, ResumableSource) else None
     found = pending.find(database, name)
-    if found is not None and restart:
+    # One that was killed before it had stored a record stands in nobody's way.
+    empty = found is not None and not found.counts.get("added") and found.settings != settings
+    if found is not None and (restart or empty):
         pending.discard(database, found)
         found = None
     if found is not None:
@@ -100,7 +102,7 @@ class _InPieces:
                 under_way = self._begin()
             with closing(one_ahead(self.rows.batches)) as items:
                 return self._store(under_way, items, started, progress)
-        except Exception:
+        except BaseException:  # Ctrl-C too
             found = pending.find(self.database, self.request.name)
             if found is not None and not found.counts.get("added"):  # nothing to go on with
                 pending.discard(self.database, found)

@@ -108,7 +108,9 @@ def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) 
     database.run("ingest/save", parameters)
 
 
-def publish(database: Database, name: str, source_id: int, version: int, *, replace: bool) -> Any:
+def publish(
+    database: Database, name: str, source_id: int, version: int, *, replace: bool
+) -> tuple[int | None, int, int]:
     """Make the records of an ingest those of a version, inside its last transaction.
 
     Returns:

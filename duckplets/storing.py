@@ -204,13 +204,14 @@ class Storing:
     def _publish(self) -> None:
         """Find the version there is to make now, and give it what was stored."""
         self.version = current_version(self.database) + 1
-        self.first_record_key, overtaken, replaced = pending.publish(
+        first, overtaken, replaced = pending.publish(
             self.database,
             self.request.name,
             self.source_id,
             self.version,
             replace=self.request.on_conflict == "replace",
         )
+        self.first_record_key = self.record_key if first is None else first
         self.counts.added -= overtaken
         self.counts.reasons[OVERTAKEN] += overtaken
         self.counts.replaced += replaced

@@ -191,6 +191,12 @@ def test_a_file_of_data_sets_is_a_source() -> None:
 
 def test_texts_are_cleaned_from_the_command_line() -> None:
     Path("noise.jsonl").write_text(json.dumps({"text": NOISE}) + "\n")
+    noise = [{"text": NOISE, "more": "12 34"}]
+    Path("two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in noise))
+    said = ok(
+        "ingest", "two.duckdb", "two.jsonl", *["--text", "text", "--context", "more"], "--denoise"
+    )
+    assert "1 section dropped by denoiser" in said
     ok("ingest", "c.duckdb", "noise.jsonl", "--text", "text", "--denoise")
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         assert corpus.sql("SELECT text FROM section_texts")["text"].to_pylist() == [CLEAN]
@@ -235,7 +241,9 @@ def test_what_is_wrong_with_a_line_of_the_hub(hub: Hub) -> None:
     assert "did you mean 'text'?" in said
     assert "give a SOURCE, or a --list" in usage("ingest", "c.duckdb")
     assert "--format" in error("ingest", "c.duckdb", "hf://org/one", "--format", "csv")
-    assert "says itself" in usage("ingest", "c.duckdb", str(SETS), "--anchor", "q")
+    for given in (["--anchor", "q"], ["--name", "n"], ["--format", "csv"], ["--trust", "1"]):
+        assert "says itself" in usage("ingest", "c.duckdb", str(SETS), *given)
+        assert "says itself" in usage("ingest", "c.duckdb", "--list", "sources.txt", *given)
     assert files() == {"sources.txt"}
 
 

@@ -356,6 +356,26 @@ def test_an_ingest_that_stored_nothing_leaves_nothing(
     assert contents(corpus) == contents(opened("never.duckdb"))
 
 
+def test_control_c_before_the_first_mark_leaves_nothing(
+    opened: Callable[[str], dp.Corpus],
+) -> None:
+    corpus = opened("c.duckdb")
+    with pytest.raises(KeyboardInterrupt):
+        ingest(corpus, Pages(some(9), tears=0, error=KeyboardInterrupt()))
+    assert contents(corpus) == contents(opened("never.duckdb"))
+
+
+def test_one_killed_before_its_first_record_stands_in_nobodys_way(
+    opened: Callable[[str], dp.Corpus],
+) -> None:
+    corpus, unbroken = opened("c.duckdb"), opened("unbroken.duckdb")
+    with corpus._database.transaction():
+        pending.begin(corpus._database, "pages", 99, {"kind": "hub", "uri": "hf://a/b"})
+    ingest(corpus, Pages(some(9)))
+    ingest(unbroken, Pages(some(9)))
+    assert contents(corpus) == contents(unbroken)
+
+
 def test_settings_that_are_no_json_are_refused(opened: Callable[[str], dp.Corpus]) -> None:
     with pytest.raises(dp.SourceError, match=r"its settings\(\) are not plain JSON values"):
         ingest(opened("c.duckdb"), Pages(some(3), version={1}))  # type: ignore[arg-type]

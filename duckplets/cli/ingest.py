@@ -140,8 +140,10 @@ def ingest(
     others = [given for given in sources or [] if not is_data_sets(given)]
     if not (files or others or hub_list):
         raise typer.BadParameter("give a SOURCE, or a --list of them")
-    if files and (name or any(options.mapping().values())):
-        raise typer.BadParameter(f"{files[0]} says itself what its data sets are named and hold")
+    said = name or format or delimiter or any(options.mapping().values())
+    for file in [*files, *(hub_list or [])]:
+        if said:
+            raise typer.BadParameter(f"{file} says itself what its data sets are named and hold")
     inputs = Inputs(others, form=format, name=name, options=options)
     found = [*inputs.sources(), *_listed(hub_list or [])]
     reports: list[tuple[str, IngestReport]] = []
@@ -184,7 +186,11 @@ def _print(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
     elif reports:
         counts = ("read", "added", "replaced", "skipped", "failed", "seconds")
         rows = [
-            (name, *(getattr(r, c) for c in counts), tables.counts(r.reasons) or "-")
+            (
+                name,
+                *(getattr(r, c) for c in counts),
+                tables.counts(r.reasons | r.dropped_sections) or "-",
+            )
             for name, r in reports
         ]
         tables.show(("source", *counts, "reasons"), rows)
