@@ -14,6 +14,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,6 @@ from duckplets.sources.resumable import Resumable, Whole
 from duckplets.sources.text_lines import TextLinesSource
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from duckplets.sources import Source
 
 __all__ = ["DataSet", "load_data_sets"]
@@ -112,6 +111,8 @@ def load_data_sets(path: str | PathLike[str]) -> list[DataSet]:
         SourceError: The file cannot be read, or something in it is wrong: all of it, a line each,
             as ``FILE: data set 'NAME': what is wrong``, with key and value.
     """
+    if not isinstance(path, str | PathLike):
+        raise SourceError(f"path={path!r}: give the path of a file of data sets")
     file = Path(path).expanduser()
     problems: list[str] = []
     found = []

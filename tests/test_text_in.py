@@ -120,6 +120,12 @@ def test_nothing_is_read_where_a_file_of_data_sets_is_wrong(corpus: dp.Corpus) -
     assert corpus.version == 0
 
 
+@pytest.mark.parametrize("read", [dp.load_data_sets, dp.read_hub_list])
+def test_what_is_no_path_is_refused(read: Any) -> None:
+    with pytest.raises(dp.SourceError, match="path=None: give the path"):
+        read(None)
+
+
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
 def test_a_weight_that_is_none_is_refused(corpus: dp.Corpus, weight: float) -> None:
     corpus.ingest(faq(), progress=False)

@@ -150,6 +150,8 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
     Raises:
         SourceError: The file cannot be read, or is not text.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise SourceError(f"path={path!r}: give the path of a list of data sets")
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
