@@ -94,14 +94,14 @@ def python_parquet(folder: Path) -> int:
 def function_jsonl(folder: Path) -> int:
     """The same function, registered as a converter of one's own."""
     import duckplets as dp
-    from duckplets.converters import register_converter
+    from duckplets.sources.converters import register_converter
 
     register_converter("plain", _convert)
     return _read(dp.JsonSource(folder / "alpaca.jsonl", converter="plain"))
 
 
 def _read(source: Any) -> int:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
     reader = Database.reader()
     try:

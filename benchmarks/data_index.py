@@ -30,7 +30,7 @@ def ours(entries: int) -> dict[str, float]:
     """Two data sets as one index: all rows, half of them, and one and a half of each."""
     import numpy as np
 
-    from duckplets.data_index import DataIndex
+    from duckplets.records.data_index import DataIndex
 
     before = _peak_mb()
     sizes = {"large": entries * 4 // 5, "small": entries - entries * 4 // 5}

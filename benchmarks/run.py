@@ -253,9 +253,9 @@ def ten_million_anchors(folder: Path, records: int) -> dict[str, float]:
     """
     import numpy as np
 
-    from duckplets.mixture import Mixture, Phase
-    from duckplets.order import key, ranks
-    from duckplets.schedule import Schedule
+    from duckplets.order.mixture import Mixture, Phase
+    from duckplets.order.permute import key, ranks
+    from duckplets.order.schedule import Schedule
 
     def block(start: int) -> int:
         total = 0

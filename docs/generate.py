@@ -18,7 +18,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import duckplets as dp
-from duckplets import columns, condition_rules, errors, recipe_files, run_settings, testing
+from duckplets import errors, testing
+from duckplets.recipes import condition_rules
+from duckplets.recipes import files as recipe_files
+from duckplets.sampling import columns
+from duckplets.sampling import settings as run_settings
 
 ROOT = Path(__file__).parent.parent
 WIDTH = 80

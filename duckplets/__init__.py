@@ -14,13 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from duckplets.batch import Batch
-    from duckplets.chunking import Chunking
-    from duckplets.converters import converter_names, register_converter
     from duckplets.corpus import Corpus
-    from duckplets.data_index import DataIndex
-    from duckplets.data_sets import DataSet, load_data_sets
-    from duckplets.denoiser import Denoiser
     from duckplets.errors import (
         ChunkingError,
         CorpusLockedError,
@@ -37,24 +31,13 @@ if TYPE_CHECKING:
         StateMismatchError,
     )
     from duckplets.export import ExportReport
-    from duckplets.given import GivenReport
-    from duckplets.hub import HubSource, read_hub_list
-    from duckplets.index import IndexReport
-    from duckplets.index_controls import IndexControls
-    from duckplets.index_order import (
-        IndexOrder,
-        IndexSampler,
-        SequentialSampler,
-        ShardOptions,
-    )
-    from duckplets.knobs import Bm25, bm25
-    from duckplets.metrics import lexical_similarity, source_skew
-    from duckplets.mining_report import MiningReport, PairReport
-    from duckplets.mixture import Anneal, Mixture, Phase
-    from duckplets.prefix import Field, Prefix
-    from duckplets.preprocessors import Preprocessor, register_preprocessor
-    from duckplets.recipe_files import load_recipes
-    from duckplets.recipes import (
+    from duckplets.ingest.records import IngestReport
+    from duckplets.mining.external import GivenReport
+    from duckplets.mining.report import MiningReport, PairReport
+    from duckplets.order.mixture import Anneal, Mixture, Phase
+    from duckplets.recipes.bm25 import Bm25, bm25
+    from duckplets.recipes.files import load_recipes
+    from duckplets.recipes.recipes import (
         TextRecipe,
         TripletRecipe,
         any_section,
@@ -63,10 +46,22 @@ if TYPE_CHECKING:
         role,
         sql,
     )
-    from duckplets.record_metadata import RecordMetadata
-    from duckplets.records import IngestReport
+    from duckplets.records.controls import IndexControls
+    from duckplets.records.data_index import DataIndex
+    from duckplets.records.data_sets import DataSet, load_data_sets
+    from duckplets.records.metadata import RecordMetadata
+    from duckplets.records.order import (
+        IndexOrder,
+        IndexSampler,
+        SequentialSampler,
+        ShardOptions,
+    )
     from duckplets.reopen import resume
-    from duckplets.sampler import Sampler
+    from duckplets.sampling.batch import Batch
+    from duckplets.sampling.metrics import lexical_similarity, source_skew
+    from duckplets.sampling.sampler import Sampler
+    from duckplets.search.index import IndexReport
+    from duckplets.search.terms import Terms
     from duckplets.sources import (
         ArrowSource,
         CsvSource,
@@ -82,7 +77,12 @@ if TYPE_CHECKING:
         TextFileSource,
         TextLinesSource,
     )
-    from duckplets.terms import Terms
+    from duckplets.sources.converters import converter_names, register_converter
+    from duckplets.sources.hub import HubSource, read_hub_list
+    from duckplets.text.chunking import Chunking
+    from duckplets.text.denoiser import Denoiser
+    from duckplets.text.prefix import Field, Prefix
+    from duckplets.text.preprocessors import Preprocessor, register_preprocessor
 
 __version__ = "0.1.0"
 
@@ -161,39 +161,39 @@ __all__ = [
 ]
 
 _HOMES = {
-    "batch": ("Batch",),
-    "chunking": ("Chunking",),
-    "converters": ("converter_names", "register_converter"),
+    "sampling.batch": ("Batch",),
+    "text.chunking": ("Chunking",),
+    "sources.converters": ("converter_names", "register_converter"),
     "corpus": ("Corpus",),
-    "data_index": ("DataIndex",),
-    "data_sets": ("DataSet", "load_data_sets"),
-    "denoiser": ("Denoiser",),
+    "records.data_index": ("DataIndex",),
+    "records.data_sets": ("DataSet", "load_data_sets"),
+    "text.denoiser": ("Denoiser",),
     "export": ("ExportReport",),
-    "given": ("GivenReport",),
-    "hub": ("HubSource", "read_hub_list"),
-    "index": ("IndexReport",),
-    "index_controls": ("IndexControls",),
-    "index_order": ("IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"),
-    "knobs": ("Bm25", "bm25"),
-    "metrics": ("lexical_similarity", "source_skew"),
-    "mining_report": ("MiningReport", "PairReport"),
-    "mixture": ("Anneal", "Mixture", "Phase"),
-    "prefix": ("Field", "Prefix"),
-    "preprocessors": ("Preprocessor", "register_preprocessor"),
-    "recipe_files": ("load_recipes",),
-    "recipes": (
+    "mining.external": ("GivenReport",),
+    "sources.hub": ("HubSource", "read_hub_list"),
+    "search.index": ("IndexReport",),
+    "records.controls": ("IndexControls",),
+    "records.order": ("IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"),
+    "recipes.bm25": ("Bm25", "bm25"),
+    "sampling.metrics": ("lexical_similarity", "source_skew"),
+    "mining.report": ("MiningReport", "PairReport"),
+    "order.mixture": ("Anneal", "Mixture", "Phase"),
+    "text.prefix": ("Field", "Prefix"),
+    "text.preprocessors": ("Preprocessor", "register_preprocessor"),
+    "recipes.files": ("load_recipes",),
+    "recipes.recipes": (
         *("TextRecipe", "TripletRecipe", "any_section", "near_date", "position", "role", "sql"),
     ),
-    "record_metadata": ("RecordMetadata",),
-    "records": ("IngestReport",),
+    "records.metadata": ("RecordMetadata",),
+    "ingest.records": ("IngestReport",),
     "reopen": ("resume",),
-    "sampler": ("Sampler",),
+    "sampling.sampler": ("Sampler",),
     "sources": (
         *("ArrowSource", "CsvSource", "CustomSource", "DatasetSource", "IndexedSource"),
         *("JsonSource", "MemorySource", "PagedSource", "ParquetSource", "Resumable", "SqlSource"),
         *("TextFileSource", "TextLinesSource"),
     ),
-    "terms": ("Terms",),
+    "search.terms": ("Terms",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

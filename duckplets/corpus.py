@@ -14,23 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from duckplets import (
-    chunks,
-    migrate,
-    reading,
-    recipe_store,
-    records,
-    runs,
-    splits,
-    state,
-    status,
-)
-from duckplets.chunking import Chunking
-from duckplets.compile import CompiledPool
-from duckplets.database import Database
+from duckplets import status
+from duckplets.db import migrate
+from duckplets.db.database import Database
 from duckplets.errors import QueryError, SamplerError
 from duckplets.hard_negatives import HardNegatives
-from duckplets.named_pools import named_pool
+from duckplets.ingest import chunks, records, splits
+from duckplets.mining.named_pools import named_pool
+from duckplets.pools.compile import CompiledPool
+from duckplets.recipes import store as recipe_store
+from duckplets.records import read as reading
+from duckplets.sampling import runs, state
+from duckplets.text.chunking import Chunking
 from duckplets.text_in import TextIn
 
 if TYPE_CHECKING:
@@ -38,11 +33,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from duckplets.batch import Batch
-    from duckplets.elements import Order
-    from duckplets.mixture import Mixture
-    from duckplets.run_settings import Kind, Remainder
-    from duckplets.sampler import Sampler
+    from duckplets.order.mixture import Mixture
+    from duckplets.records.elements import Order
+    from duckplets.sampling.batch import Batch
+    from duckplets.sampling.sampler import Sampler
+    from duckplets.sampling.settings import Kind, Remainder
 
 Recipe = recipe_store.Recipe
 
@@ -117,7 +112,7 @@ class Corpus(TextIn, HardNegatives):
         self._refuse_read_only("split")
         settings = splits.SplitSettings(train=train, validation=validation, test=test, seed=seed)
         splits.split(self._database, settings, reassign=reassign)
-        return {row[0]: row[1] for row in self._database.run("splits/counts")}
+        return {row[0]: row[1] for row in self._database.run("ingest/splits/counts")}
 
     def chunk(self, chunking: Chunking | None = None) -> int:
         """Chunk the corpus with other settings; returns how many sections were done again.

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from duckplets.errors import ExtensionError, SourceError
 
 if TYPE_CHECKING:
-    from duckplets.batch import Batch
     from duckplets.corpus import Corpus
-    from duckplets.mining_report import MiningReport
-    from duckplets.records import IngestReport
+    from duckplets.ingest.records import IngestReport
+    from duckplets.mining.report import MiningReport
+    from duckplets.sampling.batch import Batch
 
 BATCH_SIZE = 32
 COLUMNS = ("anchor", "positive", "negative", "source", "recipe", "negative_by", "negative_score")
@@ -166,8 +166,8 @@ def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestRepo
 
 def _mine(corpus: Corpus, tell: Callable[[str], None]) -> MiningReport:
     """Store the default recipes, one of them with hard negatives, and mine those."""
-    from duckplets.recipes import default_recipes
-    from duckplets.terms import Terms
+    from duckplets.recipes.recipes import default_recipes
+    from duckplets.search.terms import Terms
 
     to_context, to_anchor = default_recipes("roles")
     corpus.add_recipe(replace(to_context, by="bm25"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 _REQUIRED = ("duckdb", "pyarrow", "numpy", "sqlglot", "typer", "rich")
 # Package: the extra that installs it, and what it is for.
@@ -68,15 +68,17 @@ def environment() -> Iterator[Check]:
         hint = f"not installed; for {purpose}: pip install 'duckplets[{extra}]'"
         yield Check(True, f"{package} {found or hint}")
     if _installed("duckdb") is not None:
-        from duckplets import extension
+        from duckplets.db import fts as extension
 
         yield Check(True, f"DuckDB's extension fts: {extension.found()}")
 
 
 def corpus(path: Path) -> Iterator[Check]:
     """Yield the checks of a corpus file and its state file."""
-    from duckplets import migrate, pending, records, state
-    from duckplets.database import Database
+    from duckplets.db import migrate
+    from duckplets.db.database import Database
+    from duckplets.ingest import pending, records
+    from duckplets.sampling import state
 
     try:
         database = Database.open(path, read_only=True)
@@ -106,7 +108,7 @@ def _promises(database: Database) -> Iterator[Check]:
 
 
 def _state(path: Path, corpus_version: int) -> Iterator[Check]:
-    from duckplets import state
+    from duckplets.sampling import state
 
     if not path.exists():
         yield Check(True, f"{path}: not there yet, no run was saved")

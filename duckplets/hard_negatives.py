@@ -7,21 +7,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from duckplets import recipe_store, records
+from duckplets.base.progress import bar
 from duckplets.errors import MigrationError, RecipeError
-from duckplets.knobs import Knobs, bm25_from
-from duckplets.progress import bar
-from duckplets.recipes import TripletRecipe
+from duckplets.ingest import records
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.bm25 import Knobs, bm25_from
+from duckplets.recipes.recipes import TripletRecipe
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.database import Database
+    from duckplets.db.database import Database
     from duckplets.export import ExportReport, Format, Shape
-    from duckplets.given import GivenReport
-    from duckplets.index import IndexReport
-    from duckplets.mining_report import MiningReport
-    from duckplets.terms import Terms
+    from duckplets.mining.external import GivenReport
+    from duckplets.mining.report import MiningReport
+    from duckplets.search.index import IndexReport
+    from duckplets.search.terms import Terms
 
 Progress = Callable[[int, int | None], None]
 
@@ -62,7 +63,7 @@ class HardNegatives:
             ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
             RecipeError, SplitError: An argument is wrong, or there are no splits yet.
         """
-        from duckplets import index
+        from duckplets.search import index
 
         self._refuse_read_only("index")
         with bar(progress, sys.stderr, "documents") as advance:
@@ -88,7 +89,7 @@ class HardNegatives:
         Raises:
             QueryError: An index is missing or stale and the corpus is open read-only.
         """
-        from duckplets import search
+        from duckplets.search import search
 
         return search.search(self._database, text, k, source=source, split=split)
 
@@ -118,7 +119,7 @@ class HardNegatives:
             ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
             RecipeError, SplitError: An argument is wrong, or there are no splits yet.
         """
-        from duckplets import mining
+        from duckplets.mining import mine as mining
 
         self._refuse_read_only("mine negatives in")
         with bar(progress, sys.stderr, "anchors") as advance:
@@ -153,7 +154,7 @@ class HardNegatives:
         Raises:
             RecipeError: The table or an argument is wrong.
         """
-        from duckplets import given
+        from duckplets.mining import external as given
 
         self._refuse_read_only("add negatives to")
         recipe = self._triplet_recipe(name) if isinstance(name, str) else name

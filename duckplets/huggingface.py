@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
-from duckplets.arguments import integer
-from duckplets.columns import MESSAGES, slot_names
+from duckplets.base.checks import integer
 from duckplets.errors import ExtensionError, SamplerError
+from duckplets.sampling.columns import MESSAGES, slot_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duckplets.sampler import Sampler
+    from duckplets.sampling.sampler import Sampler
 
 
 def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.corpus import Corpus
 
 if TYPE_CHECKING:
-    from duckplets.sampler import Sampler
+    from duckplets.sampling.sampler import Sampler
 
 
 def resume(

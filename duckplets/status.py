@@ -6,13 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets import minings, pending, recipe_store, records, splits, state
-from duckplets.chunks import cleaned
-from duckplets.chunks import fingerprint as chunking_of
-from duckplets.compile import CompiledPool, compile_pool
-from duckplets.database import Database
-from duckplets.pools import PoolReader
-from duckplets.recipes import TripletRecipe
+from duckplets.db.database import Database
+from duckplets.ingest import pending, records, splits
+from duckplets.ingest.chunks import cleaned
+from duckplets.ingest.chunks import fingerprint as chunking_of
+from duckplets.mining import minings
+from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.read import PoolReader
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.recipes import TripletRecipe
+from duckplets.sampling import state
 
 if TYPE_CHECKING:
     import pyarrow as pa

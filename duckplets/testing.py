@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from duckplets.batch import Batch
 from duckplets.corpus import Corpus
-from duckplets.sampler import Sampler
+from duckplets.sampling.batch import Batch
+from duckplets.sampling.sampler import Sampler
 from duckplets.sources import MemorySource
 
 _WORDS = [

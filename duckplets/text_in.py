@@ -8,19 +8,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets import chunks, index_controls, ingest, pending, records
-from duckplets.database import Database
-from duckplets.prefix import prefix_of
-from duckplets.prefixes import store as prefix_store
-from duckplets.progress import Progress, bar
+from duckplets.base.progress import Progress, bar
+from duckplets.db.database import Database
+from duckplets.ingest import chunks, ingest, pending, records
+from duckplets.ingest import prefixes as prefix_store
+from duckplets.records import controls as index_controls
 from duckplets.sources.custom import adapted
+from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
-    from duckplets.data_index import DataIndex, SizeMode
-    from duckplets.denoiser import Denoiser
-    from duckplets.prefix import Prefix
-    from duckplets.records import IngestReport
-    from duckplets.storing import OnConflict
+    from duckplets.ingest.records import IngestReport
+    from duckplets.ingest.store import OnConflict
+    from duckplets.records.data_index import DataIndex, SizeMode
+    from duckplets.text.denoiser import Denoiser
+    from duckplets.text.prefix import Prefix
 
 
 class TextIn:
@@ -130,7 +131,7 @@ class TextIn:
             SourceError: The file is wrong, and then nothing is read; or as for ``ingest``.
         """
         self._refuse_read_only("ingest")
-        from duckplets.data_sets import load_data_sets
+        from duckplets.records.data_sets import load_data_sets
 
         reports = {}
         for data_set in load_data_sets(path):
@@ -192,7 +193,7 @@ class TextIn:
             denoiser: How; by default ``Denoiser()``.
         """
         self._refuse_read_only("denoise")
-        from duckplets.denoiser import Denoiser
+        from duckplets.text.denoiser import Denoiser
 
         before = chunks.current_chunking(self._database)
         others = [p for p in before.preprocessors if not isinstance(p, Denoiser)]
@@ -214,5 +215,5 @@ class TextIn:
         if found is None:
             return records.remove(self._database, name)
         discarded = pending.discard(self._database, found)
-        live = {row[1] for row in self._database.run("records/live_sources")}
+        live = {row[1] for row in self._database.run("ingest/records/live_sources")}
         return discarded + (records.remove(self._database, name) if name in live else 0)

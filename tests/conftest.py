@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from duckplets import migrate
+from duckplets.db import migrate
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from hub_server import Hub
 
-from duckplets.database import Database
-from duckplets.hub import HubSource
+from duckplets.db.database import Database
 from duckplets.sources import Mark, Rows, Source
+from duckplets.sources.hub import HubSource
 
 MOODS = ("neutral", "bullish", "bearish")
 

@@ -18,9 +18,9 @@ import huggingface_hub
 import yaml
 
 import duckplets
-from duckplets import ingest
-from duckplets.hub import read_hub_list
+from duckplets.ingest import ingest
 from duckplets.sources import feed
+from duckplets.sources.hub import read_hub_list
 
 assert huggingface_hub.__version__
 assert yaml.__version__

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import duckplets as dp
-from duckplets import minings
+from duckplets.mining import minings
 
 RECIPE = dp.TripletRecipe(
     "title_body", dp.role("anchor"), dp.role("context"), dp.role("context"), by="bm25"

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 import duckplets as dp
-from duckplets.knobs import Bm25
-from duckplets.minings import content_of, definition_of
+from duckplets.mining.minings import content_of, definition_of
+from duckplets.recipes.bm25 import Bm25
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -305,7 +305,7 @@ def write_mining(
 
 def hash_texts(corpus: dp.Corpus, *, share: int = 1) -> None:
     """Fill ``text_hashes`` as mining does, or for every ``share``-th section only."""
-    corpus._database.run("mining/hash_texts")
+    corpus._database.run("mining/mine/hash_texts")
     corpus._database.rows(f"DELETE FROM text_hashes WHERE section_key % {share} <> 0")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import duckplets as dp
-from duckplets.extension import stemming
+from duckplets.db.fts import stemming
 
 ODD = [
     "日本語 テスト",

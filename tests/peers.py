@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets import extension
-from duckplets.database import Database
-from duckplets.terms import Terms
+from duckplets.db import fts as extension
+from duckplets.db.database import Database
+from duckplets.search.terms import Terms
 
 ODD_WORDS = [
     *("fox", "Foxes", "FOXING", "running", "runs", "ran", "café", "cafe", "CAFÉ", "cafe\u0301"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import duckplets as dp
-from duckplets.knobs import Bm25
+from duckplets.recipes.bm25 import Bm25
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 RECIPE = dp.TripletRecipe("asked", ANCHOR, CONTEXT, CONTEXT, by="bm25")

@@ -17,7 +17,7 @@ import pytest
 from sqlglot import exp, parse
 
 import duckplets
-from duckplets.queries import SQL
+from duckplets.db.queries import SQL
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "duckplets"
@@ -375,11 +375,11 @@ from pathlib import Path
 
 import duckplets
 from duckplets import migrate
-from duckplets.database import Database
-from duckplets.queries import query
+from duckplets.db.database import Database
+from duckplets.db.queries import query
 
 assert Path(duckplets.__file__).is_relative_to(sys.prefix), duckplets.__file__
-assert "duckdb_tables" in query("migrate/tables")
+assert "duckdb_tables" in query("db/migrate/tables")
 for kind in ("corpus", "state"):
     migrate.create(Path(kind), kind)
     migrate.check(Database.open(Path(kind), read_only=True), kind)

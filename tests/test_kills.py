@@ -26,10 +26,11 @@ import pytest
 from effort import often
 
 import duckplets as dp
-from duckplets import doctor, sources, state
-from duckplets.compile import compile_pool
+from duckplets import doctor, sources
 from duckplets.corpus import Corpus
-from duckplets.database import Database
+from duckplets.db.database import Database
+from duckplets.pools.compile import compile_pool
+from duckplets.sampling import state
 
 ROOT = Path(__file__).parent.parent
 ROUNDS = often(50, less=15)
@@ -417,7 +418,7 @@ def test_a_save_waits_for_who_looks_at_the_state_file(
         assert child.first() == "ready"
         assert state.load(path, "default")[1].position == 0  # looking goes on meanwhile
         with monkeypatch.context() as patch:
-            patch.setattr("duckplets.database._LOCK_PATIENCE", 0.1)
+            patch.setattr("duckplets.db.database._LOCK_PATIENCE", 0.1)
             with pytest.raises(dp.CorpusLockedError, match=f"process {child.pid}"):
                 sampler.save()
         assert state.load(path, "default")[1].position == 0

@@ -37,7 +37,7 @@ from duckplets.errors import SamplerError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.sampler import Sampler
+    from duckplets.sampling.sampler import Sampler
 
 _PIECE = 1 << 16  # positions worked out at once, however long the stretch
 

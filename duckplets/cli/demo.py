@@ -12,7 +12,7 @@ from duckplets.cli.app import say
 from duckplets.errors import MigrationError
 
 if TYPE_CHECKING:
-    from duckplets.batch import Batch
+    from duckplets.sampling.batch import Batch
 
 _SHOWN = 3
 _WIDTH = 88

@@ -16,7 +16,7 @@ from duckplets.cli.inputs import names as columns
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
-    from duckplets.records import IngestReport
+    from duckplets.ingest.records import IngestReport
     from duckplets.sources import Source
 
 _COLUMNS = "Repeat it, or separate by commas."
@@ -167,7 +167,7 @@ def _listed(lists: Sequence[Path]) -> list[tuple[str, Source]]:
     """Return the sources that lists of data sets on the Hub name."""
     if not lists:
         return []
-    from duckplets.hub import read_hub_list
+    from duckplets.sources.hub import read_hub_list
 
     return [(s.default_name(), s) for file in lists for s in read_hub_list(file)]
 

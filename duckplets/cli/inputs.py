@@ -157,7 +157,7 @@ def _source(form: str, given: list[str], options: Options) -> Source:
     if form == _TEXT:
         return _text_source(given[0], options)
     if form == _HUB:
-        from duckplets.hub import HubSource
+        from duckplets.sources.hub import HubSource
 
         return HubSource(given[0], **options.mapping())
     if form in ("csv", "tsv"):

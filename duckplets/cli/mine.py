@@ -11,7 +11,7 @@ from duckplets.cli import jsonlines, tables
 from duckplets.cli.app import CORPUS, JSON, existing, say
 
 if TYPE_CHECKING:
-    from duckplets.mining_report import MiningReport, PairReport
+    from duckplets.mining.report import MiningReport, PairReport
 
 Split = Literal["train", "validation", "test"]
 

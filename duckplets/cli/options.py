@@ -15,8 +15,8 @@ from duckplets.cli.inputs import names
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus, Recipe
-    from duckplets.mixture import Mixture
-    from duckplets.sampler import Sampler
+    from duckplets.order.mixture import Mixture
+    from duckplets.sampling.sampler import Sampler
 
 # -- what a new run draws -------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class Opening:
 
     def state_path(self, corpus: Path) -> Path:
         """Return the state file of a corpus."""
-        from duckplets import state
+        from duckplets.sampling import state
 
         return self.state or state.state_path(corpus)
 
@@ -169,7 +169,7 @@ def command(*words: str | Path, **options: str | Path | None) -> str:
 
 def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
     """Return names as they are, and the recipes of files."""
-    from duckplets.recipe_files import load_recipes
+    from duckplets.recipes.files import load_recipes
 
     found: list[Recipe | str] = []
     for value in names(values) or []:
@@ -180,7 +180,7 @@ def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
 
 def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture | None:
     """Return the mixture of a file, or of weights and a temperature."""
-    from duckplets.mixture import Mixture
+    from duckplets.order.mixture import Mixture
 
     parts = names(values) or []
     if not any(part.lower().endswith(".toml") for part in parts):

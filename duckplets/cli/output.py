@@ -64,7 +64,7 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
 
 
 def _put_into(tables: Iterator[pa.Table], out: Path) -> int:
-    from duckplets.progress import bar
+    from duckplets.base.progress import bar
 
     rows = 0
     with tables_to(out) as write, bar(None, sys.stderr) as advance:

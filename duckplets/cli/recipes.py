@@ -33,7 +33,7 @@ def add_recipes(
         duckplets recipe add faq.duckdb recipes.toml
     """
     from duckplets.corpus import Corpus
-    from duckplets.recipe_files import load_recipes
+    from duckplets.recipes.files import load_recipes
 
     recipes = load_recipes(file)
     with Corpus(existing(corpus)) as opened:
@@ -56,7 +56,7 @@ def list_recipes(corpus: CORPUS) -> None:
         duckplets recipe list faq.duckdb
     """
     from duckplets.corpus import Corpus
-    from duckplets.recipe_files import to_dict
+    from duckplets.recipes.files import to_dict
 
     with Corpus(corpus, read_only=True) as opened:
         stored = [(recipe, "stored") for recipe in opened.recipes()]
@@ -72,7 +72,7 @@ def show(corpus: CORPUS, name: RECIPE) -> None:
         duckplets recipe show faq.duckdb anchor_context > recipes.toml
     """
     from duckplets.corpus import Corpus
-    from duckplets.recipe_files import to_dict
+    from duckplets.recipes.files import to_dict
 
     with Corpus(corpus, read_only=True) as opened:
         known = {r.name: r for r, _ in _defaults(opened)} | {r.name: r for r in opened.recipes()}
@@ -143,7 +143,7 @@ def pool(
 
 def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:
     """Return the default recipes of the sources, once each, with where they come from."""
-    from duckplets.recipes import default_recipes, long_section_recipe
+    from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
     found: dict[str, tuple[Recipe, list[str]]] = {}
     for source in corpus.sources().to_pylist():

@@ -40,8 +40,8 @@ from duckplets.cli.options import (
 from duckplets.errors import StateMismatchError
 
 if TYPE_CHECKING:
-    from duckplets.batch import Batch
-    from duckplets.sampler import Sampler
+    from duckplets.sampling.batch import Batch
+    from duckplets.sampling.sampler import Sampler
 
 
 def sample(
@@ -159,7 +159,7 @@ def _check(how: Opening, *, save: bool, metrics: Path | None, out: Path | None) 
 
 def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
     """Refuse a name or a tag that is taken now, not after hours of writing."""
-    from duckplets import state
+    from duckplets.sampling import state
 
     path, settings = how.state_path(corpus), sampler.settings
     tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]

@@ -83,7 +83,7 @@ def index(
         duckplets index faq.duckdb --stemmer english --stop-words english
     """
     from duckplets.corpus import Corpus
-    from duckplets.terms import Terms
+    from duckplets.search.terms import Terms
 
     terms = None
     if stemmer is not None or stop_words is not None:
@@ -103,8 +103,9 @@ def index(
 
 def _fits(corpus: Path, source: str | None, split: str | None) -> bool:
     """Whether a corpus can be searched as it is."""
-    from duckplets import index, migrate
-    from duckplets.database import Database
+    from duckplets.db import migrate
+    from duckplets.db.database import Database
+    from duckplets.search import index
 
     database = Database.open(corpus, read_only=True)
     try:

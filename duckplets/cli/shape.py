@@ -11,7 +11,7 @@ from duckplets.cli.app import CORPUS, existing, say
 from duckplets.cli.inputs import names
 
 if TYPE_CHECKING:
-    from duckplets.denoiser import Denoiser
+    from duckplets.text.denoiser import Denoiser
 
 _SHARE = "from 0 to 1; the three add up to 1."
 
@@ -87,8 +87,8 @@ def chunk(
         duckplets chunk faq.duckdb --max-tokens 256 --overlap 32,64
         duckplets chunk faq.duckdb --denoise --max-digit-ratio 0.25
     """
-    from duckplets.chunking import Chunking
     from duckplets.corpus import Corpus
+    from duckplets.text.chunking import Chunking
 
     given: dict[str, Any] = {
         "max_tokens": max_tokens,
@@ -113,7 +113,7 @@ def _denoiser(
         if max_digit_ratio is not None or keep_tables:
             raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
         return None
-    from duckplets.denoiser import Denoiser
+    from duckplets.text.denoiser import Denoiser
 
     ratio = {} if max_digit_ratio is None else {"max_digit_ratio": max_digit_ratio}
     return (Denoiser(strip_markdown=not keep_tables, **ratio),)

@@ -13,8 +13,8 @@ from duckplets.cli.options import STATE
 from duckplets.errors import QueryError, StateMismatchError
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
-    from duckplets.migrate import Kind
+    from duckplets.db.database import Database
+    from duckplets.db.migrate import Kind
 
 
 FILE = Annotated[
@@ -28,7 +28,7 @@ def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
     Example:
         duckplets cursor list faq.duckdb
     """
-    from duckplets.state import cursors
+    from duckplets.sampling.state import cursors
 
     columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
     tables.show_dicts(columns, cursors(_state_path(corpus, state)))
@@ -44,7 +44,7 @@ def reset(
     Example:
         duckplets cursor reset faq.duckdb --run default
     """
-    from duckplets.state import reset as forget
+    from duckplets.sampling.state import reset as forget
 
     removed = forget(_state_path(corpus, state), run)
     say(f"forgot run {run} and its {removed:,} cursor{'' if removed == 1 else 's'}")
@@ -56,14 +56,14 @@ def migrate(file: FILE) -> None:
     Example:
         duckplets migrate faq.duckdb
     """
-    from duckplets.state import state_path
+    from duckplets.sampling.state import state_path
 
     if _migrate(existing(file)) == "corpus" and state_path(file).exists():
         _migrate(state_path(file))
 
 
 def _state_path(corpus: Path, given: Path | None) -> Path:
-    from duckplets.state import state_path
+    from duckplets.sampling.state import state_path
 
     beside = state_path(existing(corpus))
     if given is not None and not given.exists():
@@ -72,8 +72,8 @@ def _state_path(corpus: Path, given: Path | None) -> Path:
 
 
 def _migrate(path: Path) -> Kind:
-    from duckplets.database import Database
-    from duckplets.migrate import migrate as apply
+    from duckplets.db.database import Database
+    from duckplets.db.migrate import migrate as apply
 
     database = Database.open(path)
     try:
@@ -87,10 +87,10 @@ def _migrate(path: Path) -> Kind:
 
 def _kind(database: Database) -> Kind:
     """Return what a file says it is; one that is none of ours is refused as no corpus."""
-    if ("schema_migrations",) not in database.run("migrate/tables"):
+    if ("schema_migrations",) not in database.run("db/migrate/tables"):
         return "corpus"
     try:
-        kinds = {row[2] for row in database.run("migrate/applied")}
+        kinds = {row[2] for row in database.run("db/migrate/applied")}
     except QueryError:
         return "corpus"
     return "state" if kinds == {"state"} else "corpus"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from duckplets.arguments import integer
-from duckplets.database import Database
+from duckplets.base.checks import integer
+from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, nearest
 from duckplets.export import beir, flagembedding, sentence_transformers, tevatron
 from duckplets.export.form import Form, Progress
@@ -22,7 +22,7 @@ from duckplets.export.reader import Reader
 from duckplets.export.subject import Subject, mined, pooled
 from duckplets.export.wanted import Tally, Wanted
 from duckplets.export.whole import appearing, check
-from duckplets.recipes import TripletRecipe
+from duckplets.recipes.recipes import TripletRecipe
 
 __all__ = ["ExportReport", "Format", "Shape", "export"]
 

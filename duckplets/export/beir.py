@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from duckplets.db.queries import query
 from duckplets.errors import SamplerError
 from duckplets.export.form import Form, Progress
 from duckplets.export.reader import Reader
 from duckplets.export.sinks import json_lines
 from duckplets.export.wanted import Tally, Wanted
 from duckplets.export.whole import Place
-from duckplets.queries import query
 
 _CORPUS, _QUERIES = "corpus.jsonl", "queries.jsonl"
 _FILES = (_CORPUS, _QUERIES, "qrels/*.tsv")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import cast
 
-from duckplets import minings, recipe_store
-from duckplets.compile import CompiledPool, compile_pool
-from duckplets.database import Database
+from duckplets.db.database import Database
 from duckplets.errors import RecipeError, SplitError, StateMismatchError
-from duckplets.minings import Mining
-from duckplets.recipe_files import from_dict, to_dict
-from duckplets.recipes import TextRecipe, TripletRecipe
-from duckplets.records import current_version
-from duckplets.splits import checked_split, current_splits
+from duckplets.ingest.records import current_version
+from duckplets.ingest.splits import checked_split, current_splits
+from duckplets.mining import minings
+from duckplets.mining.minings import Mining
+from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def _suited(
             limits = ", ".join(recipe.sources)
             raise RecipeError(f"recipe {recipe.name!r} is limited to {limits}, not {source!r}")
         return [source]
-    every = dict(database.run("recipes/sources", {"version": version}))
+    every = dict(database.run("recipes/store/sources", {"version": version}))
     return sorted(name for name in every if recipe.sources is None or name in recipe.sources)
 
 

@@ -23,7 +23,7 @@ from duckplets.sources.text_folder import TextFileSource
 from duckplets.sources.text_lines import TextLinesSource
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 __all__ = [
     "ROW_SCHEMA",

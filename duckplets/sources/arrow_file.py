@@ -16,7 +16,7 @@ from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from duckplets.converters.call import called
-from duckplets.converters.compose import Given, conversion, document, parameters
-from duckplets.converters.registry import Converter, converter_of
 from duckplets.errors import SourceError
+from duckplets.sources.converters.call import called
+from duckplets.sources.converters.compose import Given, conversion, document, parameters
+from duckplets.sources.converters.registry import Converter, converter_of
 from duckplets.sources.expressions import Parts, call, each, section
 from duckplets.sources.mapping import NAME, Mapped, match
 from duckplets.sources.statement import Cells, Made, composed

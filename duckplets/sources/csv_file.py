@@ -26,7 +26,7 @@ from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import MAX_BYTES, Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 _DELIMITERS = (",", "\t", ";", "|")
 _LONGEST_FIELD = 2**31 - 1  # csv's own default of 128 KiB is shorter than a chapter

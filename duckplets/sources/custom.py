@@ -16,7 +16,7 @@ from duckplets.sources.record_feed import not_plain
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 
 @runtime_checkable

@@ -21,7 +21,7 @@ from duckplets.sources.mapping import Columns, Mapped, OnError, require_texts, r
 from duckplets.sources.rows import MAX_BYTES, Mark, Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 _ROWS = 1_000  # of a batch at first; later as many as make a few megabytes
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp, parse_one
 
-from duckplets.queries import query
+from duckplets.db.queries import query
 
 Parts = tuple[tuple[str, tuple[str, ...]], ...]
 """For every part of a mapping its columns."""

@@ -19,7 +19,7 @@ from duckplets.sources.mapping import NAME, Mapped
 from duckplets.sources.rows import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, ROW_SCHEMA
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 # A table goes to DuckDB in chunks of this many rows, so that several threads find work.
 _CHUNK_ROWS = 8_192

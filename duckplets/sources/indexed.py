@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from duckplets.errors import SourceError
-from duckplets.order import key, ranks
+from duckplets.order.permute import key, ranks
 from duckplets.sources.custom import settings_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.marked_rows import opened
@@ -22,7 +22,7 @@ from duckplets.sources.named_keys import RefusedError
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 _MOST_THREADS = 256
 _BLOCK = 4_096  # numbers that are put in order at once

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
-from duckplets.queries import query
 from duckplets.sources import paths
 from duckplets.sources.lines import json_rows, line_batch, line_pieces
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 # read_json_objects sets aside twice this much; a .json file's values are at most this long.
 _LARGEST_VALUE = 128 << 20

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from duckplets.db.queries import query
 from duckplets.errors import SourceError
-from duckplets.queries import query
 from duckplets.sources.feed import gather, result_of, run, table_bytes
 from duckplets.sources.mapping import PARTS, TEXTS, Mapped, match, require_texts, unknown
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 _BLOCK = 16 << 20
 _BOM = b"\xef\xbb\xbf"

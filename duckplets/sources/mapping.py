@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from duckplets.converters.registry import Converter, converter_of
 from duckplets.errors import SourceError, nearest
+from duckplets.sources.converters.registry import Converter, converter_of
 
 Columns = str | Sequence[str] | None
 OnError = Literal["raise", "skip", "quarantine"]

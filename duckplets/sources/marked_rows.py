@@ -25,7 +25,7 @@ from duckplets.sources.record_feed import Batches, Piece, Place, RecordFeed, wei
 from duckplets.sources.rows import Mark, Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 # A statement runs over about so much, and a mark follows it. A slow source gets its marks in
 # time: what was read since the last one is read again after a kill.

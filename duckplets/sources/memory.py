@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.prefix import Prefix
 from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.lines import json_rows, line_batch
 from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import Rows
+from duckplets.text.prefix import Prefix
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 _SLICE = 1_024
 _WHERE = "records"

@@ -14,7 +14,7 @@ from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.memory import json_line
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 DROPPED = "dropped by the source"
 _KIND = "CustomSource"

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from duckplets.errors import SourceError, nearest
-from duckplets.prefix import prefix_of
 from duckplets.sources.feed import gather, in_shape, pick, result_of
 from duckplets.sources.lines import judged
 from duckplets.sources.memory import json_line
 from duckplets.sources.named_keys import DROPPED, Line, RefusedError, line_piece, numbered
 from duckplets.sources.rows import MAX_ROWS
+from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 _CELLS = (
     *("anchor", "positive", "context", "text"),

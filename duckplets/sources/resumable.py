@@ -22,7 +22,7 @@ from duckplets.sources.rows import Mark, Rows
 from duckplets.sources.text_folder import TextFileSource
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
     from duckplets.sources import Source
 
 _PLACES = ("path", "folder")

@@ -11,14 +11,14 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
-from duckplets.queries import query
 from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 _STREAM_ROWS = 512
 

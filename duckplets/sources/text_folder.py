@@ -19,7 +19,7 @@ from duckplets.sources.mapping import Mapped, check_trust
 from duckplets.sources.rows import MAX_BYTES, Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 _MOST_FILES = 1_024
 _MAPPING = Mapped(

@@ -18,7 +18,7 @@ from duckplets.sources.mapping import Mapped
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
-    from duckplets.database import Database
+    from duckplets.db.database import Database
 
 
 @dataclass(frozen=True, slots=True)

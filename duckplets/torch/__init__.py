@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from duckplets.corpus import Corpus
 from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
-from duckplets.sampler import Sampler
+from duckplets.sampling.sampler import Sampler
 
 try:
     import torch

@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import distributed
 
-from duckplets.arguments import integer
+from duckplets.base.checks import integer
 from duckplets.corpus import Corpus
 from duckplets.errors import CorpusLockedError
-from duckplets.sampler import Sampler
+from duckplets.sampling.sampler import Sampler
 from duckplets.torch.start import State, standing
 
 _MEMORY = 1024  # MB of DuckDB's for all workers of a machine together: what one process has

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from duckplets.errors import SamplerError, StateMismatchError
-from duckplets.sampler import Sampler
+from duckplets.sampling.sampler import Sampler
 
 State = dict[str, Any]
 

@@ -1,0 +1,90 @@
+"""DuckDB's fts extension, which has the stemmers: where it is found.
+
+Loaded if it is installed; else from the wheel of the extra ``fts``, which works without a
+network; else installed from DuckDB's repository. It is loaded into an instance in memory: files
+are sealed, and a sealed instance loads nothing.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from duckplets.db.database import Database, engine_version
+from duckplets.errors import ExtensionError, QueryError
+
+_NAME = "fts"
+_WHEEL = "duckdb-extension-fts"
+_WAYS = "pip install 'duckplets[fts]', or, with a network: duckdb -c 'INSTALL fts'"
+
+
+def stemming() -> Database:
+    """Open an instance in memory that can stem.
+
+    Raises:
+        ExtensionError: The extension is not there, and could not be downloaded.
+    """
+    database = Database.scratch()
+    try:
+        _, reasons = _load(database)
+        if reasons:
+            _install(database, reasons)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def found() -> str:
+    """Return which way the extension is found, in a few words; nothing is downloaded."""
+    database = Database.scratch()
+    try:
+        way, reasons = _load(database)
+    finally:
+        database.close()
+    return f"not installed; for stemming and BM25: {_WAYS}" if reasons else way
+
+
+def _load(database: Database) -> tuple[str, list[str]]:
+    """Load what is on this machine; return the way, and why each way failed if all did."""
+    try:
+        database.load_extension(_NAME)
+    except QueryError as error:
+        reasons = [f"it is not installed ({error})"]
+    else:
+        return "installed", []
+    try:
+        database.load_extension(str(_wheel_file()))
+    except (QueryError, FileNotFoundError) as error:
+        return "", [*reasons, f"the wheel {_WHEEL}: {error}"]
+    return f"from the wheel {_WHEEL} {engine_version()}", []
+
+
+def _install(database: Database, reasons: list[str]) -> None:
+    try:
+        database.install_extension(_NAME)
+        database.load_extension(_NAME)
+    except QueryError as error:
+        why = "; ".join([*reasons, f"it could not be installed ({error})"])
+        raise ExtensionError(f"DuckDB's extension {_NAME} is missing: {_WAYS} — {why}") from error
+
+
+def _wheel_file() -> Path:
+    """Return the extension's file in the wheel, which holds it for one version of DuckDB.
+
+    Raises:
+        FileNotFoundError: There is no wheel, or it is for another version.
+    """
+    spec = find_spec(_WHEEL.replace("-", "_"))  # does not import it
+    folders = [
+        Path(place) / "extensions" for place in (spec and spec.submodule_search_locations) or []
+    ]
+    if not folders:
+        raise FileNotFoundError("not installed")
+    version = f"v{engine_version()}"
+    for folder in folders:
+        file = folder / version / f"{_NAME}.duckdb_extension"
+        if file.is_file():
+            return file
+    others = sorted(place.name for folder in folders for place in folder.glob("v*"))
+    raise FileNotFoundError(f"it is for DuckDB {', '.join(others) or '(none)'}, this is {version}")

@@ -1,0 +1,280 @@
+"""Chunks: windows onto every section, kept as spans with the hash of their text.
+
+The arithmetic of tokens and windows is in ``windows``; this stage turns it into rows. Ingest
+chunks what it appends; ``chunk`` with other settings does the whole corpus again, section
+batch by section batch, in one transaction. With other preprocessors the sections themselves are
+stored anew, from their original texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.db.database import Database
+from duckplets.errors import ChunkingError
+from duckplets.ingest import pending
+from duckplets.ingest.preprocess import clean
+from duckplets.text.chunking import Chunking
+from duckplets.text.preprocessors import Preprocessor, registered
+from duckplets.text.windows import Windows, windows
+
+_SECTIONS = 16_384  # sections a batch
+_RECORDS = 4_096  # records a batch, where sections are stored anew
+_STEP = 16_384  # rows an Arrow slice: DuckDB scans the slices of a table in parallel
+_KINDS = pa.array(["window", "summary"])
+
+
+def current_chunking(database: Database) -> Chunking:
+    """Return the settings the corpus is chunked with; the defaults before the first ``chunk``."""
+    rows = database.run("ingest/chunks/get_settings")
+    settings = json.loads(rows[0][0]) if rows else {}
+    settings.pop("fingerprint", None)
+    return Chunking.from_json(settings)
+
+
+def fingerprint(database: Database) -> dict[str, Any]:
+    """Return what identifies the stored chunks: settings and the tokenizer's checksum then."""
+    rows = database.run("ingest/chunks/get_settings")
+    if not rows:
+        return Chunking().fingerprint()
+    found: dict[str, Any] = json.loads(rows[0][0])["fingerprint"]
+    return found
+
+
+def cleaning(database: Database) -> str:
+    """Return what identifies the preprocessors that texts went through; nothing without any."""
+    found = fingerprint(database).get("preprocessors")
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] if found else ""
+
+
+def cleaned(database: Database) -> dict[str, int]:
+    """Return counts of what preprocessors did to the records of the newest version."""
+    changed, dropped, emptied = database.run("ingest/sections/cleaned")[0]
+    return {
+        "sections changed": changed,
+        "sections dropped": dropped,
+        "records without sections": emptied,
+    }
+
+
+def next_key(database: Database, table: Literal["record", "section", "chunk"]) -> int:
+    """Return the first unused key of a table."""
+    keys = database.table("ingest/chunks/next_keys")
+    return int(keys[table][0].as_py())
+
+
+def chunk(database: Database, chunking: Chunking) -> int:
+    """Chunk the corpus with these settings; returns how many sections were done again.
+
+    Nothing is done when they are the current ones: then every section has its chunks. Other
+    preprocessors begin with the texts as they came: what the old ones dropped comes back, and a
+    record of which the new ones leave nothing stays, without sections.
+
+    Raises:
+        ChunkingError: A preprocessor is not registered, or failed, or texts would be cleaned
+            otherwise while an ingest is unfinished; nothing is changed then.
+    """
+    # Not current_chunking: that refuses a tokenizer file that has changed, or is gone.
+    before, after = fingerprint(database), chunking.fingerprint()
+    if before == after and chunking.tokenizer is None:
+        return 0
+    anew = before.get("preprocessors") != after.get("preprocessors")
+    if anew:
+        _refuse_unregistered(chunking)
+        _refuse_unfinished(database)
+    recount = chunking.tokenizer is not None or before["tokenizer"] is not None
+    with database.transaction():
+        settings = chunking.to_json() | {"fingerprint": after}
+        database.run("ingest/chunks/set_settings", {"value": json.dumps(settings)})
+        if before == after:
+            return 0  # the tokenizer file may have moved
+        if anew:
+            return _store_anew(database, chunking)
+        first_key = next_key(database, "chunk")
+        database.run("ingest/chunks/clear")
+        done = last = 0
+        while True:
+            sections = database.table("ingest/chunks/sections", {"after": last, "limit": _SECTIONS})
+            if sections.num_rows == 0:
+                return done
+            last = int(sections["section_key"][-1].as_py())
+            first_key = _append(database, sections, chunking, first_key, recount=recount)
+            done += sections.num_rows
+
+
+def _refuse_unfinished(database: Database) -> None:
+    """Refuse to clean otherwise what is half there: its other half would be judged otherwise."""
+    for found in pending.unfinished(database):
+        raise ChunkingError(
+            f"source {found.name!r} has an unfinished ingest; finish it, or discard it by "
+            f"removing the source, before texts are cleaned otherwise"
+        )
+
+
+def append_sections(database: Database, chunking: Chunking, rows: pa.Table, first_key: int) -> int:
+    """Store sections with their chunks; returns the next unused key of a chunk.
+
+    Args:
+        database: The corpus, inside a transaction.
+        chunking: How sections are cut.
+        rows: Columns ``section_key``, ``record_key``, ``position``, ``role``, ``heading``,
+            ``text``, and perhaps ``original``. A null text is that of a dropped section, of which
+            the original alone is stored.
+        first_key: The first chunk's key.
+    """
+    originals = None
+    if "original" in rows.column_names:
+        originals = rows.filter(pc.is_valid(rows["original"])).drop_columns("text")
+        rows = rows.drop_columns("original")
+        if rows["text"].null_count:
+            rows = rows.filter(pc.is_valid(rows["text"]))
+    keys, owners = (rows[name].to_numpy() for name in ("section_key", "record_key"))
+    tokens, chunks = chunk_table(
+        rows["text"].combine_chunks(), keys, owners, chunking=chunking, first_key=first_key
+    )
+    rows = rows.append_column("token_count", pa.array(tokens))
+    with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
+        database.run("ingest/records/append_sections")
+        database.run("ingest/chunks/append")
+    if originals is not None and originals.num_rows:
+        with database.registered(new_originals=sliced(originals)):
+            database.run("ingest/sections/append_originals")
+    return first_key + int(chunks.num_rows)
+
+
+def sliced(table: pa.Table) -> pa.Table:
+    """Return a table in slices that several threads can scan."""
+    return pa.Table.from_batches(table.to_batches(max_chunksize=_STEP), schema=table.schema)
+
+
+def chunk_table(
+    texts: pa.Array, section_keys: Any, record_keys: Any, *, chunking: Chunking, first_key: int
+) -> tuple[Any, pa.Table]:
+    """Return the token count of every text and its chunks as rows, with their own texts."""
+    tokens, found = windows(texts, chunking)
+    columns = {
+        "chunk_key": np.arange(first_key, first_key + len(found.section), dtype=np.int64),
+        "section_key": section_keys[found.section],
+        "record_key": record_keys[found.section],
+        "kind": _KINDS.take(pa.array(found.summary.astype(np.int8))),
+        "window_index": found.window_index,
+        "overlap": found.overlap,
+        "start": found.start,
+        "length": found.length,
+        "start_token": found.start_token,
+        "token_count": found.token_count,
+        "text": _texts(texts, found),
+    }
+    return tokens, pa.table(columns)
+
+
+def _append(
+    database: Database,
+    sections: pa.Table,
+    chunking: Chunking,
+    first_key: int,
+    *,
+    recount: bool,
+) -> int:
+    """Chunk a batch of stored sections; returns the next unused key."""
+    keys = sections["section_key"].to_numpy()
+    tokens, chunks = chunk_table(
+        sections["text"].combine_chunks(),
+        keys,
+        sections["record_key"].to_numpy(),
+        chunking=chunking,
+        first_key=first_key,
+    )
+    counted = pa.table({"section_key": keys, "token_count": tokens})
+    with database.registered(new_chunks=chunks, counted=counted):
+        database.run("ingest/chunks/append")
+        if recount:
+            database.run("ingest/chunks/set_token_counts")
+    return first_key + int(chunks.num_rows)
+
+
+def _refuse_unregistered(chunking: Chunking) -> None:
+    for preprocessor in chunking.preprocessors:
+        if isinstance(preprocessor, Preprocessor):
+            registered(preprocessor)
+
+
+def _store_anew(database: Database, chunking: Chunking) -> int:
+    """Clean all sections as they came, and store them with their chunks; returns their number."""
+    done, first_key = 0, next_key(database, "chunk")
+    last_record = next_key(database, "record") - 1
+    reader = database.cursor()  # not of this transaction: it sees what was there before
+    try:
+        database.run("ingest/chunks/clear")
+        database.run("ingest/sections/clear")
+        for rows in _as_they_came(reader, last_record):
+            found = clean(rows["text"], chunking.preprocessors, _label(database, rows))
+            columns = {name: rows[name] for name in rows.schema.names}
+            columns |= {"text": found.text, "original": found.original}
+            first_key = append_sections(database, chunking, pa.table(columns), first_key)
+            done += rows.num_rows
+    finally:
+        reader.close()
+    return done
+
+
+def _as_they_came(reader: Database, last_record: int) -> Iterator[pa.RecordBatch]:
+    """Yield all sections by record and position, each with the key it has or had."""
+    key = 0
+    for low in range(1, last_record + 1, _RECORDS):
+        span = {"low": low, "high": low + _RECORDS - 1}
+        table = reader.table("ingest/sections/originals", span).combine_chunks()
+        if table.num_rows:
+            keys = _keys(table["section_key"].fill_null(0).to_numpy(), key)
+            key = int(keys[-1])
+            yield table.set_column(0, "section_key", pa.array(keys)).to_batches()[0]
+
+
+def _keys(keys: Any, before: int) -> Any:
+    """Return the keys of sections, those of dropped ones, 0 so far, counted on from the last."""
+    index = np.arange(len(keys))
+    known = np.maximum.accumulate(np.where(keys > 0, index, -1))
+    return np.where(known < 0, before, keys[known]) + index - known
+
+
+def _label(database: Database, rows: pa.RecordBatch) -> Callable[[int], str]:
+    def label(at: int) -> str:
+        key = rows["record_key"][at].as_py()
+        record_id = database.run("ingest/sections/record_id", {"record_key": key})[0][0]
+        return f"record {record_id}, section {rows['position'][at]}"
+
+    return label
+
+
+def _texts(texts: pa.Array, found: Windows) -> pa.Array:
+    """Return the text of every chunk.
+
+    Sections of one window, nearly all as a rule, are taken as they are. The others are sliced
+    as Python strings, one section at a time, so that long sections are not copied per window.
+    """
+    texts = texts.fill_null("")
+    sections, first, count = np.unique(found.section, return_index=True, return_counts=True)
+    several = np.repeat(count > 1, count)
+    short = texts.take(pa.array(found.section[~several]))
+    if not several.any():
+        return short
+    slices: list[str] = []
+    for section, low, windows_of in zip(
+        sections[count > 1].tolist(), first[count > 1], count[count > 1], strict=True
+    ):
+        text = texts[section].as_py()
+        spans = slice(low, low + windows_of)
+        starts, lengths = found.start[spans].tolist(), found.length[spans].tolist()
+        slices += [text[s : s + n] for s, n in zip(starts, lengths, strict=True)]
+    both = pa.concat_arrays([short, pa.array(slices, short.type)])
+    place = np.empty(len(several), dtype=np.int64)
+    place[~several] = np.arange(len(short))
+    place[several] = len(short) + np.arange(len(slices))
+    return both.take(pa.array(place))

@@ -1,0 +1,207 @@
+"""Ingest: a source is read to its end, and its records are stored whole or not at all.
+
+As a rule that is one transaction, so a failure or a kill leaves the corpus as it was. A resumable
+source puts marks between its batches; then what comes before a mark is committed with it,
+unpublished, and the last transaction publishes the whole (see ``pending``): an ingest that stops
+half-way goes on at the last mark, and nobody sees any of it before it is complete. In every
+report ``read == added + skipped + failed``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, get_args
+
+import pyarrow as pa
+
+from duckplets.base.lookahead import one_ahead, stop
+from duckplets.base.progress import Progress
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.ingest import pending
+from duckplets.ingest.pending import UNPUBLISHED, Unfinished
+from duckplets.ingest.records import IngestReport, current_version
+from duckplets.ingest.store import Counts, OnConflict, Request, Storing
+from duckplets.sources import Mark, ResumableSource, Rows, Source
+
+if TYPE_CHECKING:
+    from duckplets.text.prefix import Prefix
+
+# Marks that follow each other closely are passed by: a commit takes some ten milliseconds.
+_ROWS_A_COMMIT = 16_384
+_SECONDS_A_COMMIT = 2.0
+# What is appended is not read again soon: a million rows came in as fast as with 1 GB, and the
+# peak of the process fell from 1.6 to 1.0 GB.
+_MEMORY = "300MB"
+
+
+def ingest(
+    database: Database,
+    source: Source,
+    *,
+    name: str | None = None,
+    trust: float | None = None,
+    on_conflict: OnConflict = "error",
+    prefix: Prefix | None = None,
+    restart: bool = False,
+    progress: Progress | None = None,
+) -> IngestReport:
+    """Read a source to its end and store its records; see ``Corpus.ingest``."""
+    name = _checked_name(source.default_name() if name is None else name)
+    if on_conflict not in get_args(OnConflict):
+        choices = ", ".join(get_args(OnConflict))
+        raise SourceError(f"on_conflict={on_conflict!r}: give one of {choices}")
+    if trust is None and not isinstance(source.trust, str):
+        trust = source.trust  # a column of trusts is in the rows; the source has the default
+    request = Request(source, name, _checked_trust(trust), on_conflict, prefix)
+    settings = _settings_of(source, request) if isinstance(source, ResumableSource) else None
+    found = pending.find(database, name)
+    # One that was killed before it had stored a record stands in nobody's way.
+    empty = found is not None and not found.counts.get("added") and found.settings != settings
+    if found is not None and (restart or empty):
+        pending.discard(database, found)
+        found = None
+    if found is not None:
+        _refuse_another(found, settings)
+    started = time.monotonic()
+    with database.frugal(_MEMORY), closing(Database.reader()) as reader:
+        if isinstance(source, ResumableSource) and settings is not None:
+            rows = source.open_at(reader, found.cursor if found else None)
+            return _InPieces(database, request, rows, settings, found).run(started, progress)
+        rows = source.open(reader)
+        with database.transaction():
+            under_way = Storing(database, request, rows, current_version(database) + 1)
+            under_way.store_all(one_ahead(rows.batches), progress)
+            return under_way.finish(started)
+
+
+class _InPieces:
+    """An ingest that is committed at marks, and published by its last transaction."""
+
+    def __init__(
+        self,
+        database: Database,
+        request: Request,
+        rows: Rows,
+        settings: dict[str, Any],
+        found: Unfinished | None,
+    ) -> None:
+        self.database = database
+        self.request = request
+        self.rows = rows
+        self.settings = settings
+        self.found = found
+
+    def run(self, started: float, progress: Progress | None) -> IngestReport:
+        """Store all there is; returns the report of the whole."""
+        try:
+            with self.database.transaction():
+                under_way = self._begin()
+            with closing(one_ahead(self.rows.batches)) as items:
+                return self._store(under_way, items, started, progress)
+        except BaseException:  # Ctrl-C too
+            found = pending.find(self.database, self.request.name)
+            if found is not None and not found.counts.get("added"):  # nothing to go on with
+                pending.discard(self.database, found)
+            raise
+        finally:
+            stop(self.rows.batches)
+
+    def _store(
+        self,
+        under_way: Storing,
+        items: Iterator[pa.RecordBatch | Mark],
+        started: float,
+        progress: Progress | None,
+    ) -> IngestReport:
+        while True:
+            with self.database.transaction():
+                mark = self._store_until_mark(under_way, items, progress)
+                if mark is None:  # the rows since the last mark, published with the others
+                    return under_way.finish(started)
+                counts = under_way.counts.to_json()
+                pending.save(self.database, self.request.name, mark.cursor, counts)
+
+    def _begin(self) -> Storing:
+        """Return an ingest that goes on where the last one stopped, or a new one."""
+        if self.found is None:
+            under_way = Storing(self.database, self.request, self.rows, UNPUBLISHED)
+            pending.begin(self.database, self.request.name, under_way.source_id, self.settings)
+            return under_way
+        trust = self.database.run("ingest/pending/trust", {"source_id": self.found.source_id})[0][0]
+        given = self.request.trust
+        return Storing(
+            self.database,
+            self.request,
+            self.rows,
+            UNPUBLISHED,
+            source=(self.found.source_id, trust if given is None else given),
+            counts=Counts.from_json(dict(self.found.counts)),
+        )
+
+    def _store_until_mark(
+        self,
+        under_way: Storing,
+        items: Iterator[pa.RecordBatch | Mark],
+        progress: Progress | None,
+    ) -> Mark | None:
+        """Store batches up to a mark that is worth a commit; None at the end of the source."""
+        before, started = under_way.counts.read, time.monotonic()
+        for item in items:
+            if not isinstance(item, Mark):
+                under_way.store(item, progress)
+                continue
+            long_ago = time.monotonic() - started >= _SECONDS_A_COMMIT
+            if long_ago or under_way.counts.read - before >= _ROWS_A_COMMIT:
+                return item
+        return None
+
+
+def _settings_of(source: ResumableSource, request: Request) -> dict[str, Any]:
+    """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
+    found = {
+        "kind": source.kind,
+        "uri": source.uri,
+        "trust": request.trust,
+        "source": source.settings(),
+    }
+    try:
+        return dict(json.loads(json.dumps(found)))
+    except (TypeError, ValueError) as error:
+        raise SourceError(
+            f"source {request.name!r}: its settings() are not plain JSON values: {error}"
+        ) from error
+
+
+def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
+    """Refuse to begin an ingest where another one of that name has not ended."""
+    if settings == found.settings:
+        return
+    where = found.settings["uri"] or f"a source of kind {found.settings['kind']}"
+    differ = ""
+    if settings is not None and settings["uri"] == found.settings["uri"]:
+        names = sorted(n for n in settings if settings[n] != found.settings.get(n))
+        differ = f" with another {' and '.join(names)}"
+    raise SourceError(
+        f"source {found.name!r} has an unfinished ingest from {where}{differ}, stopped at "
+        f"{found.saved_at} UTC after {found.counts.get('read', 0)} rows; run that one again to go "
+        f"on, or discard it with restart=True (--restart)"
+    )
+
+
+def _checked_name(name: Any) -> str:
+    fits = isinstance(name, str) and 0 < len(name) <= 200
+    if not fits or "/" in name or not name.isprintable():
+        raise SourceError(f"source name {name!r}: give up to 200 printable characters without '/'")
+    return str(name)
+
+
+def _checked_trust(trust: Any) -> float | None:
+    if trust is None:
+        return None
+    if isinstance(trust, bool) or not isinstance(trust, int | float) or not 0 <= trust <= 1:
+        raise SourceError(f"trust={trust!r}: give a number from 0 to 1")
+    return float(trust)

@@ -1,0 +1,149 @@
+"""Ingests that stop half-way: stored up to a cursor, seen by nobody until they are whole.
+
+    begin ─save (with the rows, in one transaction)→ … ─publish→ a version
+                                                       └discard→ as if it had never been
+
+The decision that matters: unpublished records lie in the tables they will stay in, marked by a
+version no run can be pinned to. So nothing is copied at the end, every statement that looks at a
+version passes them by, and what an interrupted ingest leaves is the same as what an unbroken one
+leaves, whatever the places where it was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from duckplets.db.database import Database
+
+UNPUBLISHED = 2**63 - 1
+"""Stands for the versions that add and remove an unpublished record."""
+
+_DISCARD = (
+    "ingest/pending/discard_chunks",
+    "ingest/pending/discard_sections",
+    "ingest/pending/discard_section_originals",
+    "ingest/pending/discard_splits",
+    "ingest/pending/discard_conversations",
+    "ingest/pending/discard_record_prefixes",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An ingest that stopped half-way.
+
+    Attributes:
+        name: Of the source.
+        source_id: What its records belong to.
+        settings: What is read and how, as plain values.
+        cursor: Where its source goes on.
+        counts: What was read so far.
+        started_at: When it began, as ISO text, UTC.
+        saved_at: When the cursor was saved.
+    """
+
+    name: str
+    source_id: int
+    settings: dict[str, Any]
+    cursor: Any
+    counts: dict[str, Any]
+    started_at: str
+    saved_at: str
+
+
+def unfinished(database: Database) -> list[Unfinished]:
+    """Return the ingests that can go on, by name."""
+    return [
+        Unfinished(
+            name,
+            int(source_id),
+            json.loads(settings),
+            json.loads(cursor),
+            json.loads(counts),
+            started_at.isoformat(timespec="seconds"),
+            saved_at.isoformat(timespec="seconds"),
+        )
+        for name, source_id, settings, cursor, counts, started_at, saved_at in database.run(
+            "ingest/pending/unfinished"
+        )
+    ]
+
+
+def overview(database: Database) -> list[dict[str, Any]]:
+    """Return source, uri, rows read so far and time of the last save of each."""
+    return [
+        {
+            "source": found.name,
+            "uri": found.settings["uri"],
+            "rows": found.counts.get("read", 0),
+            "saved_at": found.saved_at,
+        }
+        for found in unfinished(database)
+    ]
+
+
+def find(database: Database, name: str) -> Unfinished | None:
+    """Return the unfinished ingest of a source, if there is one."""
+    return next((found for found in unfinished(database) if found.name == name), None)
+
+
+def begin(database: Database, name: str, source_id: int, settings: Mapping[str, Any]) -> None:
+    """Note that an ingest has begun, inside its first transaction."""
+    parameters = {
+        "name": name,
+        "source_id": source_id,
+        "settings": json.dumps(settings),
+        "cursor": "null",
+        "counts": "{}",
+    }
+    database.run("ingest/pending/begin", parameters)
+
+
+def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) -> None:
+    """Note where an ingest goes on, inside the transaction that stores what comes before."""
+    parameters = {"name": name, "cursor": json.dumps(cursor), "counts": json.dumps(counts)}
+    database.run("ingest/pending/save", parameters)
+
+
+def publish(
+    database: Database, name: str, source_id: int, version: int, *, replace: bool
+) -> tuple[int | None, int, int]:
+    """Make the records of an ingest those of a version, inside its last transaction.
+
+    Returns:
+        The first record's key (None without records), and with ``replace`` how many of them were
+        overtaken by later ones, and how many stored records they replace; else zeros.
+    """
+    of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
+    first = database.run("ingest/pending/first_record", of_source)[0][0]
+    of_source["version"] = version
+    overtaken = replaced = 0
+    if replace:
+        overtaken = int(database.run("ingest/pending/overtake", of_source)[0][0])
+        replaced = int(database.run("ingest/pending/replace", of_source)[0][0])
+    database.run("ingest/pending/publish", of_source)
+    database.run("ingest/pending/publish_source", of_source)
+    database.run(
+        "ingest/pending/publish_quarantine",
+        {"name": name, "unpublished": UNPUBLISHED, "version": version},
+    )
+    database.run("ingest/pending/forget", {"name": name})
+    return first, overtaken, replaced
+
+
+def discard(database: Database, found: Unfinished) -> int:
+    """Delete what an unfinished ingest has stored; returns how many records that was."""
+    of_source = {"source_id": found.source_id, "unpublished": UNPUBLISHED}
+    with database.transaction():
+        for statement in _DISCARD:
+            database.run(statement, of_source)
+        records = int(database.run("ingest/pending/discard_records", of_source)[0][0])
+        database.run("ingest/pending/discard_source", of_source)
+        database.run(
+            "ingest/pending/discard_quarantine", {"name": found.name, "unpublished": UNPUBLISHED}
+        )
+        database.run("ingest/pending/forget", {"name": found.name})
+    return records

@@ -1,0 +1,112 @@
+"""Metadata prefixes in a corpus: those of records and those of sources.
+
+A record's own prefix comes with it and never changes. A source's holds for all its records that
+have none of their own, from the version on at which it was set, so a run that is pinned to an
+earlier version keeps what held then.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from duckplets.errors import SourceError, nearest
+from duckplets.text.prefix import COLUMNS, Prefix, meta_key
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+    from duckplets.order.permute import Integers
+
+__all__ = ["append", "check_columns", "digest", "of_sources", "set_source", "source_prefix"]
+
+
+def append(database: Database, record_keys: Integers, definitions: pa.Array) -> None:
+    """Store the prefixes that records bring along.
+
+    Args:
+        database: The corpus, within the transaction of its ingest.
+        record_keys: Of the records, int64[n].
+        definitions: JSON of ``Prefix.to_dict`` for each of them, null for none.
+
+    Raises:
+        SourceError: A definition is wrong.
+    """
+    coded = definitions.dictionary_encode()  # as a rule many records have the same
+    checked = pa.array([_checked(text) for text in coded.dictionary.to_pylist()], pa.string())
+    rows = pa.table({"record_key": record_keys, "definition": checked.take(coded.indices)})
+    with database.registered(new_prefixes=rows.filter(rows["definition"].is_valid())):
+        database.run("sampling/prefixes/append")
+
+
+def set_source(database: Database, source_id: int, version: int, prefix: Prefix | None) -> None:
+    """Set the prefix of a source from a version on; None for no prefix any more."""
+    definition = None if prefix is None else _json(prefix)
+    where = {"source_id": source_id, "version": version}
+    database.run("sampling/prefixes/clear_source", where)
+    database.run("sampling/prefixes/set_source", where | {"definition": definition})
+
+
+def source_prefix(database: Database, source_id: int, version: int) -> Prefix | None:
+    """Return the prefix of a source as of a version."""
+    rows = database.run("sampling/prefixes/of_source", {"source_id": source_id, "version": version})
+    return Prefix.from_dict(json.loads(rows[0][0])) if rows and rows[0][0] is not None else None
+
+
+def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
+    """Return the id, name and prefix, as JSON, of every source of a version that has one."""
+    return [
+        (row[0], row[1], row[2])
+        for row in database.run("sampling/prefixes/of_sources", {"version": version})
+    ]
+
+
+def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
+    """Refuse a prefix with a column that no record of a source has.
+
+    Raises:
+        SourceError: With the name of the column, and the nearest one there is.
+    """
+    names = prefix.columns
+    if not names:
+        return
+    row = database.table("sampling/prefixes/filled", {"source_id": source_id}).to_pylist()[0]
+    columns = [name for name in COLUMNS if row[name]]
+    keys: list[str] = []
+    if any(meta_key(name) is not None for name in names):
+        keys = [
+            key for (key,) in database.run("sampling/prefixes/meta_keys", {"source_id": source_id})
+        ]
+    for name in names:
+        key = meta_key(name)
+        if name not in columns if key is None else key not in keys:
+            known = list(dict.fromkeys(columns + keys))
+            raise SourceError(
+                f"prefix: no record of the source has a {name!r}{nearest(name, known)}; there "
+                f"are {', '.join(known)}"
+            )
+
+
+def digest(database: Database, version: int) -> dict[str, Any]:
+    """Return what identifies the prefixes of a version: nothing if there are none."""
+    found: dict[str, Any] = {}
+    sources = {name: definition for _, name, definition in of_sources(database, version)}
+    if sources:
+        found["sources"] = sources
+    records, *lengths = database.run("sampling/prefixes/of_records", {"version": version})[0]
+    if records:  # they came with their records, which a run compares by content besides
+        found["records"] = [records, *lengths]
+    return found
+
+
+def _json(prefix: Prefix) -> str:
+    return json.dumps(prefix.to_dict(), ensure_ascii=False)
+
+
+def _checked(text: str) -> str:
+    try:
+        parts = json.loads(text)
+    except ValueError as error:
+        raise SourceError(f"prefix: {text[:200]!r} is no JSON: {error}") from None
+    return _json(Prefix.from_dict(parts))

@@ -1,0 +1,171 @@
+"""Preprocessing: sections of new records are cleaned before they are stored.
+
+    sections (role, heading, text) ─clean→ (role, heading, text or null, original where changed)
+
+The decision that matters: a dropped section stays in the list of its record, with a null text. So
+the others keep their positions, position 0 is the anchor whatever else goes, and the original can
+be stored: a corpus can be cleaned anew by other settings without reading its sources again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.errors import ChunkingError
+from duckplets.text.chunking import Chunking
+from duckplets.text.denoiser import Denoiser
+from duckplets.text.preprocessors import Cleaner, Preprocessor, name_of, registered
+
+__all__ = ["NOTHING_LEFT", "Cleaned", "clean", "preprocess"]
+
+NOTHING_LEFT = "nothing left after preprocessing"
+
+
+class Cleaned(NamedTuple):
+    """Texts after preprocessing.
+
+    Attributes:
+        text: Strings, shape (n,), null where nothing is left.
+        original: Strings, shape (n,): what came, where that is not the text; else null.
+        dropped: How many became null, by a reason that names the preprocessor.
+    """
+
+    text: pa.Array
+    original: pa.Array
+    dropped: dict[str, int]
+
+
+def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatch, dict[str, int]]:
+    """Clean the sections of rows; ids and hashes stay those of the original content.
+
+    Args:
+        batch: Rows of ``ROW_SCHEMA``.
+        chunking: Its preprocessors are called in order; without any nothing is done.
+
+    Returns:
+        The rows. The structs of ``sections`` have a further field ``original``, the text that came
+        where it was changed or dropped; a dropped section has a null text. A row of which nothing
+        is left has a ``skip``. Then the number of dropped sections, by reason.
+
+    Raises:
+        ChunkingError: A function is not registered, raised an error, or did not return text.
+    """
+    if not chunking.preprocessors:
+        return batch, {}
+    sections = batch["sections"]
+    row = pc.list_parent_indices(sections).to_numpy(zero_copy_only=False)
+    flat = sections.flatten()
+    usable = pc.is_null(batch["skip"]).to_numpy(zero_copy_only=False)[row]
+    texts = flat.field("text")
+    places = np.flatnonzero(usable)
+
+    def label(at: int) -> str:
+        place = int(places[at])
+        position = place - int(np.searchsorted(row, row[place]))
+        of = batch.slice(int(row[place]), 1)
+        return f"record {of['key'][0]} (row {of['row'][0]}), section {position}"
+
+    if usable.all():
+        found = clean(texts, chunking.preprocessors, label)
+    else:
+        mask = pa.array(usable)
+        found = clean(texts.filter(mask), chunking.preprocessors, label)
+        nothing = pa.nulls(len(texts), texts.type)
+        original = pc.replace_with_mask(nothing, mask, found.original)
+        found = Cleaned(pc.replace_with_mask(texts, mask, found.text), original, found.dropped)
+    fields = {name: flat.field(name) for name in ("role", "heading")}
+    fields |= {"text": found.text, "original": found.original}
+    left = np.bincount(row, fields["text"].is_valid(), minlength=batch.num_rows)
+    sections = _lists(sections, fields)
+    empty = pa.array((left == 0) & (np.bincount(row, usable, minlength=batch.num_rows) > 0))
+    skip = pc.if_else(empty, pa.scalar(NOTHING_LEFT), batch["skip"])
+    names = batch.schema.names
+    batch = batch.set_column(names.index("sections"), "sections", sections)
+    return batch.set_column(names.index("skip"), "skip", skip), found.dropped
+
+
+def clean(
+    texts: pa.Array,
+    preprocessors: Sequence[Denoiser | Preprocessor],
+    label: Callable[[int], str],
+) -> Cleaned:
+    """Call preprocessors in order on texts.
+
+    Args:
+        texts: Strings, shape (n,).
+        preprocessors: What to call.
+        label: Names a text by its index, for errors.
+
+    Raises:
+        ChunkingError: As for ``preprocess``.
+    """
+    dropped: Counter[str] = Counter()
+    cleaned = texts
+    for preprocessor in preprocessors:
+        before = cleaned.null_count
+        if isinstance(preprocessor, Denoiser):
+            cleaned = preprocessor.apply(cleaned)
+        else:
+            cleaned = _called(cleaned, preprocessor, label)
+        dropped[f"section dropped by {name_of(preprocessor)}"] += cleaned.null_count - before
+    same = pc.fill_null(pc.equal(cleaned, texts), False).to_numpy(zero_copy_only=False)
+    original = texts.take(pa.array(np.arange(len(texts)), mask=same))
+    return Cleaned(cleaned, original, {reason: n for reason, n in dropped.items() if n})
+
+
+def _called(texts: pa.Array, preprocessor: Preprocessor, label: Callable[[int], str]) -> pa.Array:
+    """Call a function on every text; what is blank after that is dropped."""
+    function, name = registered(preprocessor), preprocessor.name
+    given = texts.to_pylist()
+    cleaned = [
+        None if text is None else _call(function, text, name, label, at)
+        for at, text in enumerate(given)
+    ]
+    try:
+        return pa.array(cleaned, texts.type)
+    except UnicodeEncodeError:
+        at = next(i for i, text in enumerate(cleaned) if text and not _is_unicode(text))
+        raise ChunkingError(
+            f"preprocessor {name!r} returned half a surrogate pair for {label(at)}: {cleaned[at]!r}"
+        ) from None
+
+
+def _call(
+    function: Cleaner, text: str, name: str, label: Callable[[int], str], at: int
+) -> str | None:
+    try:
+        cleaned = function(text)
+    except Exception as error:
+        raise ChunkingError(
+            f"preprocessor {name!r} failed on {label(at)}: {type(error).__name__}: {error}; "
+            f"nothing was stored"
+        ) from error
+    if cleaned is not None and not isinstance(cleaned, str):
+        raise ChunkingError(
+            f"preprocessor {name!r} returned {type(cleaned).__name__} for {label(at)}: expected "
+            f"a text or None"
+        )
+    return cleaned if cleaned and not cleaned.isspace() else None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _lists(like: pa.ListArray, fields: dict[str, pa.Array]) -> pa.ListArray:
+    """Return structs in lists as long as others."""
+    lengths = pc.fill_null(pc.list_value_length(like), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(like) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    values = pa.StructArray.from_arrays(list(fields.values()), list(fields))
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pc.is_null(like))

@@ -1,0 +1,268 @@
+"""Given negatives: candidates and scores from elsewhere, under the same guards and knobs.
+
+    table ─batches→ given_scores ─judge, for each source and split→ candidates by anchor
+          ─Guards, knobs→ mined_negatives
+
+Rows are staged in a temporary table of keys, which DuckDB moves to disk when they are many; from
+there on a block of anchors is all that is in memory. What a row names and the recipe or a guard
+refuses is counted, by reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.db.database import Database
+from duckplets.errors import RecipeError, SplitError
+from duckplets.ingest import records, splits
+from duckplets.mining import external_rows as given_rows
+from duckplets.mining.external_candidates import as_found
+from duckplets.mining.guards import Guards
+from duckplets.mining.report import MiningReport, PairReport
+from duckplets.mining.rows import Rows
+from duckplets.mining.store import OpenMining, Target
+from duckplets.pools.compile import compile_pool
+from duckplets.pools.read import PoolReader
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.recipes import TripletRecipe
+
+Progress = Callable[[int, int | None], None]
+
+_BLOCK_ROWS = 1 << 20
+_BLOCK_ANCHORS = 2048
+_SEARCHING = ("query_tokens", "scope", "shard_documents")
+_STAGED = (
+    "mining/external/drop_scores",
+    "mining/external/drop_entries",
+    "mining/external/drop_ranked",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenReport(MiningReport):
+    """What ``Corpus.add_negatives`` did.
+
+    Attributes:
+        rows: Rows of the table.
+        refused: Rows of no pair that was mined, by reason.
+    """
+
+    rows: int
+    refused: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What became of every row.
+
+        Where a row names records of which the recipe knows several sections, it counts once for
+        each pair of these.
+        """
+        counts = Counter(self.refused)
+        for pair in self.pairs:
+            counts.update(pair.counts)
+        return dict(counts)
+
+
+def add(
+    database: Database,
+    table: Any,
+    *,
+    recipe: TripletRecipe,
+    source: str | None = None,
+    split: str | None = None,
+    settings: Bm25,
+    progress: Progress | None = None,
+) -> GivenReport:
+    """Keep the best of given candidates as the negatives of a recipe.
+
+    They take the place of what was mined for the recipe before, in the sources and splits that
+    rows are of.
+
+    Args:
+        database: The corpus, open for writing.
+        table: Anything that speaks Arrow's stream protocol, or an iterable of dicts. Columns
+            ``anchor_id`` and ``negative_id``, ids of records, or ``anchor_section_key`` and
+            ``negative_section_key``; and ``score``, the higher the harder. Rows of an anchor and
+            a positive of it say what the margins refer to; they are never candidates.
+        recipe: Whose negatives they are.
+        source: Take rows of this source only.
+        split: Take rows of this split only.
+        settings: The knobs, but for those of searching.
+        progress: Called with anchors done, and how many there are.
+
+    Raises:
+        RecipeError: A column or a knob is wrong, or no row names an anchor and a negative.
+        SplitError: The corpus has no splits.
+    """
+    started = time.monotonic()
+    _refuse_searching(settings)
+    if splits.current_splits(database) is None:
+        raise SplitError(
+            f"the corpus has no splits yet; call corpus.split(…), or run: "
+            f"duckplets split {database.path}"
+        )
+    version = records.current_version(database)
+    if source is not None:
+        recipe_store.check_source(database, source, version)
+    mined = recipe if recipe.mined else replace(recipe, by="bm25")
+    given = _Given(database, mined, settings, version, progress)
+    try:
+        rows = given.stage(table)
+        pairs = given.keep(source, None if split is None else splits.checked_split(split))
+    finally:
+        for statement in _STAGED:
+            database.run(statement)
+    seconds = round(time.monotonic() - started, 3)
+    return GivenReport(pairs=pairs, seconds=seconds, rows=rows, refused=dict(given.refused))
+
+
+class _Given:
+    """Scores of one recipe on their way from a table to negatives."""
+
+    def __init__(
+        self,
+        database: Database,
+        recipe: TripletRecipe,
+        settings: Bm25,
+        version: int,
+        progress: Progress | None,
+    ) -> None:
+        self.database, self.recipe, self.settings = database, recipe, settings
+        self.version, self.progress = version, progress
+        self.refused: Counter[str] = Counter()
+        self.by_section = (False, False)
+
+    def stage(self, table: Any) -> int:
+        """Read the table, and look up what its rows name; returns how many they are."""
+        self.database.run("mining/external/create")
+        rows = 0
+        for batch in given_rows.batches(table):
+            if not rows:
+                names = (given_rows.ANCHORS[1], given_rows.NEGATIVES[1])
+                self.by_section = (not batch[names[0]].null_count, not batch[names[1]].null_count)
+            with self.database.registered(given_rows=batch):
+                self.database.run("mining/external/stage", {"version": self.version})
+            rows += batch.num_rows
+        return rows
+
+    def keep(self, source: str | None, split: str | None) -> tuple[PairReport, ...]:
+        """Store the negatives of every source and split; all take effect together."""
+        with self.database.transaction():
+            self.database.run("mining/mine/hash_texts")
+        limits = self.recipe.sources
+        done = []
+        for of_source, of_split, rows in self.database.run("mining/external/pairs"):
+            asked = source in (None, of_source) and split in (None, of_split)
+            if of_source is None:
+                self.refused["unknown anchor"] += rows
+            elif of_split is None or not asked or (limits and of_source not in limits):
+                self.refused["other source or split"] += rows
+            elif (pair := _Pair(self, of_source, of_split)).is_of_use:
+                done.append((pair, pair.store()))
+            else:
+                self.refused.update(pair.fates)
+        if not done:
+            raise self._useless()
+        return tuple(pair.finish(mining) for pair, mining in done)
+
+    def _useless(self) -> RecipeError:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in self.refused.most_common())
+        return RecipeError(
+            f"recipe {self.recipe.name!r}: no row names an anchor and a negative of it: {reasons}. "
+            f"The id of a record is 'source/key', as in the table records"
+        )
+
+
+class _Pair:
+    """One source and split of them."""
+
+    def __init__(self, given: _Given, source: str, split: str) -> None:
+        self._started = time.monotonic()
+        self._given = given
+        self._database, self._settings = given.database, given.settings
+        where: dict[str, Any] = {"source": source, "split": split, "version": given.version}
+        compiled = compile_pool(given.recipe, **where)
+        with PoolReader(self._database, [compiled]) as reader:
+            self._guards = Guards(self._database, reader, compiled)
+        self._target = Target(
+            recipe=given.recipe,
+            method="given",
+            settings={"bm25": self._settings.to_dict()},
+            anchors=len(self._guards.anchors),
+            **where,
+        )
+        with self._database.registered(**self._numbers()):
+            self._database.run("mining/external/judge", {"source": source, "split": split})
+        self.fates = Counter(dict(self._database.run("mining/external/fates")))
+
+    @property
+    def is_of_use(self) -> bool:
+        """Whether there is any candidate."""
+        return self.fates["candidate"] > 0
+
+    def store(self) -> OpenMining:
+        """Write down what is kept of the candidates, block by block."""
+        database = self._database
+        positives = np.full(len(self._guards.anchors), np.nan)
+        scores = database.table("mining/external/positives")
+        positives[scores["anchor"].to_numpy()] = scores["score"].to_numpy()
+        database.run("mining/external/rank")
+        mining = OpenMining(database, self._target, fresh=True)
+        candidates = self.fates.pop("candidate")  # they are counted by what becomes of them
+        mining.counts.update(self.fates)
+        most = max(1, _BLOCK_ROWS * len(positives) // candidates)
+        for block in self._guards.blocks(most=min(most, _BLOCK_ANCHORS)):
+            excluded = self._guards.exclude(block)
+            given = database.table(
+                "mining/external/block", {"start": block.start, "stop": block.stop}
+            )
+            found = as_found(given, self._settings, block, excluded, positives[block])
+            repeated = pc.sum(given["given"]).as_py() or 0
+            rows = Rows(self._settings, self._guards, block, excluded, found)
+            mining.seconds = time.monotonic() - self._started
+            mining.append(
+                *rows.tables(), rows.counts() | {"duplicate row": repeated - given.num_rows}
+            )
+            if self._given.progress:
+                self._given.progress(block.stop, len(self._guards.anchors))
+        return mining
+
+    def finish(self, mining: OpenMining) -> PairReport:
+        """Let it take the place of what was mined before."""
+        report = mining.finish(searched=len(self._guards.documents))
+        outcomes = dict(self._database.run("mining/minings/outcomes", {"mining": mining.key}))
+        return PairReport.of(self._target, mining.key, report, outcomes, 0)
+
+    def _numbers(self) -> dict[str, pa.Table]:
+        """Return the number of every anchor and document, and the positives of every record."""
+        guards, sections = self._guards, self._guards.sections
+        of_record = sections.record_keys[sections.records]
+        anchors, others = (sections.keys if by else of_record for by in self._given.by_section)
+        owners = sections.record_keys[guards.positives.owners()]
+        targets = others[guards.positives.values]
+        owners, targets = np.unique(np.stack([owners, targets]), axis=1)
+        return {
+            "given_anchors": pa.table(
+                {"target": anchors[guards.anchors], "anchor": np.arange(len(guards.anchors))}
+            ),
+            "given_documents": pa.table(
+                {"target": others[guards.documents], "document": guards.documents}
+            ),
+            "given_positives": pa.table({"record_key": owners, "target": targets}),
+        }
+
+
+def _refuse_searching(settings: Bm25) -> None:
+    default = Bm25()
+    for name in _SEARCHING:
+        if getattr(settings, name) != getattr(default, name):
+            raise RecipeError(f"{name}={getattr(settings, name)!r}: given scores are not searched")

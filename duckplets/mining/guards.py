@@ -1,0 +1,229 @@
+"""Guards: which documents must not be an anchor's negatives, whatever they score.
+
+    anchors, positives, documents of a recipe ─codes→ Guards ─a block of anchors→ excluded, allowed
+
+A negative is of another record and another group; its text is, but for case, accents, composition
+and white space, none of the anchor's record and no positive of any record with the same anchor
+text; and the recipe's strategy allows it. Documents that a guard excludes are named one by one
+for each anchor, through lookups in flat lists: the pairs of a block are made when it is due, so
+that a text found ten thousand times costs its square for one block only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Lists, merged
+from duckplets.db.database import Database
+from duckplets.order.permute import Integers
+from duckplets.pools.compile import CompiledPool
+from duckplets.pools.read import PoolReader
+
+REASONS = ("same record", "same group", "same text", "strategy")
+
+BLOCK_ANCHORS = 2048
+_BLOCK_PAIRS = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """Sections by number, in the order of their record ids.
+
+    Attributes:
+        keys: Section key of every number.
+        records: Code of its record.
+        families: Code of its family: its group, or else its record.
+        texts: Code of its normalised text.
+        record_keys: Record key of every record code, ascending.
+    """
+
+    keys: Integers
+    records: Integers
+    families: Integers
+    texts: Integers
+    record_keys: Integers
+
+    @classmethod
+    def read(cls, database: Database, keys: Integers) -> Sections:
+        """Read some sections."""
+        with database.registered(wanted=pa.table({"section_key": np.unique(keys)})):
+            rows = database.table("mining/mine/sections")
+        record_keys, records = np.unique(_integers(rows, "record_key"), return_inverse=True)
+        codes = [np.unique(rows[c].to_numpy(), return_inverse=True)[1] for c in _CODED]
+        return cls(_integers(rows, "section_key"), records, codes[0], codes[1], record_keys)
+
+    def numbers(self, keys: Integers) -> Integers:
+        """Return the number of each section key; all of them must be there."""
+        order = np.argsort(self.keys, kind="stable")
+        return order[np.searchsorted(self.keys[order], keys)]
+
+
+_CODED = ("family", "text_hash")
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """What a block of anchors must not find.
+
+    Attributes:
+        documents: Numbers of excluded sections for every anchor, ascending.
+        reasons: Of every one of them the first reason there is, as an index in ``REASONS``.
+        allowed: If the strategy names what may be found, the numbers of that, ascending.
+    """
+
+    documents: Lists
+    reasons: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
+    allowed: Lists | None
+
+
+class Guards:
+    """The guards of one recipe, source and split.
+
+    Args:
+        database: The corpus, with text hashes of all its sections.
+        reader: Of pools.
+        compiled: The pool, of a mined recipe.
+        order: Section keys in the order in which anchors are gone through, those that are not
+            among them last; by default that of section keys.
+
+    Attributes:
+        sections: Everything that is looked at: documents, anchors, positives.
+        anchors: Number of every anchor section, in that order.
+        documents: Numbers of the sections that may be negatives, ascending.
+        positives: Numbers of the positives of every record, by its code.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        reader: PoolReader,
+        compiled: CompiledPool,
+        order: Integers | None = None,
+    ) -> None:
+        anchors = reader.list(compiled, "mined_anchors")
+        if order is not None:
+            anchors = anchors.take(_ranks(order, _integers(anchors, "section_key")))
+        documents = reader.list(compiled, "mined_documents")
+        positives = reader.list(compiled, "mined_positives")
+        askers = reader.list(compiled, "mined_askers")
+        tables = (anchors, documents, positives, askers)
+        keys = [_integers(table, "section_key") for table in tables]
+        self.sections = Sections.read(database, np.concatenate(keys))
+        anchor, document, positive, asker = (self.sections.numbers(k) for k in keys)
+        self.anchors = anchor[np.sort(np.unique(anchor, return_index=True)[1])]
+        self.documents = np.unique(document)
+        count = len(self.sections.record_keys)
+        owners = np.searchsorted(self.sections.record_keys, _integers(positives, "record_key"))
+        # A record whose only sections here are other records' positives has no code, nor anchors.
+        known = np.isin(_integers(positives, "record_key"), self.sections.record_keys)
+        self.positives = Lists.of(owners[known], positive[known], count)
+        self._find_texts(asker, count)
+        self._find_strategy(
+            compiled.forbids,
+            (anchor, anchors["class"].to_numpy()),
+            (document, documents["class_group"].to_numpy()),
+            reader.list(compiled, "pairs"),
+        )
+
+    def blocks(self, start: int = 0, most: int | None = None) -> Iterator[slice]:
+        """Yield which anchors to go through together, from one on: bounded by their pairs."""
+        costs, most = np.cumsum(self._costs), most or BLOCK_ANCHORS
+        while start < len(self.anchors):
+            base = costs[start - 1] if start else 0
+            stop = int(np.searchsorted(costs, base + _BLOCK_PAIRS, side="right"))
+            stop = max(start + 1, min(stop, start + most, len(self.anchors)))
+            yield slice(start, stop)
+            start = stop
+
+    def exclude(self, block: slice) -> Excluded:
+        """Return what a block of anchors must not find."""
+        anchors = self.anchors[block]
+        records = self.sections.records[anchors]
+        parts = [
+            self._of_record.take(records),
+            self._of_family.take(self.sections.families[anchors]),
+            self._forbidden_texts(records).then(self._of_text),
+        ]
+        classes = self._classes.take(np.arange(block.start, block.stop))
+        strategy = classes.then(self._paired).then(self._groups)
+        if self._forbids:
+            documents, reasons = merged([*parts, strategy])
+            return Excluded(documents, reasons.astype(np.uint8), None)
+        documents, reasons = merged(parts)
+        return Excluded(documents, reasons.astype(np.uint8), self._allowed(strategy, block))
+
+    def _find_texts(self, askers: Integers, count: int) -> None:
+        """Index documents by record, family and text, and texts by those they go with."""
+        sections, documents = self.sections, self.documents
+        self._of_record = Lists.of(sections.records[documents], documents, count)
+        families, texts = _size(sections.families), _size(sections.texts)
+        self._of_family = Lists.of(sections.families[documents], documents, families)
+        self._of_text = Lists.of(sections.texts[documents], documents, texts)
+        self._anchor_texts = Lists.of(sections.records[askers], sections.texts[askers], count)
+        # Of every text that an anchor has: the texts of all positives of all records that ask it.
+        asked = self._anchor_texts
+        answers = Lists(self.positives.starts, sections.texts[self.positives.values])
+        pairs = answers.take(asked.owners())
+        self._answers = Lists.of(np.repeat(asked.values, pairs.lengths), pairs.values, texts)
+
+    def _forbidden_texts(self, records: Integers) -> Lists:
+        asked = self._anchor_texts.take(records)
+        return merged([asked, asked.then(self._answers)])[0]
+
+    def _find_strategy(
+        self,
+        forbids: bool,
+        anchors: tuple[Integers, np.ndarray],
+        documents: tuple[Integers, np.ndarray],
+        pairs: pa.Table,
+    ) -> None:
+        """List the classes of every anchor, and the documents that pair with a class."""
+        self._forbids = forbids
+        classes, class_of = np.unique(anchors[1], return_inverse=True)
+        groups, group_of = np.unique(documents[1], return_inverse=True)
+        mine, theirs = pairs["class"].to_numpy(), pairs["class_group"].to_numpy()
+        known = np.isin(mine, classes) & np.isin(theirs, groups)
+        self._paired = paired = Lists.of(
+            np.searchsorted(classes, mine[known]),
+            np.searchsorted(groups, theirs[known]),
+            len(classes),
+        )
+        self._groups = Lists.of(group_of, documents[0], len(groups))
+        self._group_count = np.bincount(documents[0], minlength=len(self.sections.keys))
+        row = np.empty(len(self.sections.keys), np.int64)
+        row[self.anchors] = np.arange(len(self.anchors))
+        self._classes = Lists.of(row[anchors[0]], class_of, len(self.anchors))
+        sizes = np.zeros(len(classes), np.int64)
+        np.add.at(sizes, paired.owners(), self._groups.lengths[paired.values])
+        self._costs = np.ones(len(self.anchors), np.int64)
+        np.add.at(self._costs, self._classes.owners(), sizes[self._classes.values])
+
+    def _allowed(self, found: Lists, block: slice) -> Lists:
+        """Keep the documents whose every window may go with every window of the anchor."""
+        owners, documents = found.owners(), found.values
+        cells, counts = np.unique(owners * len(self.sections.keys) + documents, return_counts=True)
+        owners, documents = np.divmod(cells, max(len(self.sections.keys), 1))
+        classes = self._classes.lengths[block]
+        whole = counts == self._group_count[documents] * classes[owners]
+        return Lists.of(owners[whole], documents[whole], len(found))
+
+
+def _ranks(order: Integers, keys: Integers) -> Integers:
+    """Return where in ``keys`` to find them in the order given, others last."""
+    by_key = np.argsort(order, kind="stable")
+    at = np.minimum(np.searchsorted(order[by_key], keys), max(len(order) - 1, 0))
+    place = by_key[at] if len(order) else np.zeros(len(keys), np.int64)
+    known = order[place] == keys if len(order) else np.zeros(len(keys), bool)
+    return np.argsort(np.where(known, place, len(order)), kind="stable")
+
+
+def _size(codes: Integers) -> int:
+    return int(codes.max(initial=-1)) + 1
+
+
+def _integers(table: pa.Table, column: str) -> Integers:
+    return np.asarray(table[column].to_numpy(), dtype=np.int64)

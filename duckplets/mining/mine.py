@@ -1,0 +1,301 @@
+"""Mining: the documents that score highest for an anchor and are not its positives.
+
+    recipe's pool ─Guards→ who may not be found ─┐
+    index ─shards→ impacts ─scored, by blocks────┴→ candidates ─knobs→ mined_negatives
+
+Exact over the whole (source, split): the guards and the recipe's strategy act before the top k,
+so a small split still gets its full k. A block of anchors is one transaction; a mining that is
+interrupted goes on at the next block. Blocks, shards and processes change no result.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Lists
+from duckplets.db.database import Database
+from duckplets.errors import QueryError, RecipeError, SplitError
+from duckplets.ingest import records, splits
+from duckplets.ingest.chunks import fingerprint as chunking_of
+from duckplets.mining import minings
+from duckplets.mining.guards import REASONS, Excluded, Guards
+from duckplets.mining.kernel import Queries
+from duckplets.mining.report import MiningReport, PairReport
+from duckplets.mining.rows import Rows
+from duckplets.mining.shards import Prepared, prepare
+from duckplets.mining.store import OpenMining, Target
+from duckplets.mining.workers import scored
+from duckplets.pools.compile import compile_pool
+from duckplets.pools.read import PoolReader
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.bm25 import Bm25, bm25_from
+from duckplets.recipes.recipes import TripletRecipe
+from duckplets.search import index
+from duckplets.search.index import Analyser, Index
+
+Progress = Callable[[int, int | None], None]
+
+_CHARACTERS = 1000  # of an anchor for each token that is looked for
+_WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
+
+
+def mine(
+    database: Database,
+    recipes: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
+    knobs: Mapping[str, Any],
+    *,
+    source: str | None = None,
+    split: str | None = None,
+    progress: Progress | None = None,
+) -> MiningReport:
+    """Mine what is missing or stale; see ``Corpus.mine``."""
+    started = time.monotonic()
+    if splits.current_splits(database) is None:
+        raise SplitError(
+            f"the corpus has no splits yet; call corpus.split(…), or run: "
+            f"duckplets split {database.path}"
+        )
+    asked = bm25_from(knobs)
+    jobs = _jobs(database, recipes, asked if knobs else None, source, split)
+    if jobs:
+        with database.transaction():
+            database.run("mining/mine/hash_texts")
+    pairs = []
+    for recipe, settings, of_source, of_split in jobs:
+        job = _Job(database, recipe, settings, of_source, of_split)
+        pairs.append(job.run(progress))
+    return MiningReport(pairs=tuple(pairs), seconds=round(time.monotonic() - started, 3))
+
+
+def _jobs(
+    database: Database,
+    given: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
+    asked: Bm25 | None,
+    source: str | None,
+    split: str | None,
+) -> list[tuple[TripletRecipe, Bm25, str, str]]:
+    """Return recipe, settings, source and split of everything that is to be mined."""
+    version = records.current_version(database)
+    if source is not None:
+        recipe_store.check_source(database, source, version)
+    chosen = [given] if isinstance(given, str | TripletRecipe) else given
+    jobs = []
+    for of_split in splits.SPLITS if split is None else [splits.checked_split(split)]:
+        for found in recipe_store.resolve(
+            database,
+            chosen,
+            kind="triplets",
+            split=of_split,
+            version=version,
+            max_tokens=chunking_of(database)["max_tokens"],
+        ):
+            for recipe in found.recipes:
+                if not isinstance(recipe, TripletRecipe) or source not in (None, found.source):
+                    continue
+                if not (recipe.mined or chosen):
+                    continue
+                settings = _settings(recipe, asked)
+                mined = recipe if recipe.mined else replace(recipe, by="bm25")
+                if _is_due(database, mined, settings, asked, found.source, of_split, version):
+                    jobs.append((mined, settings, found.source, of_split))
+    return jobs
+
+
+def _settings(recipe: TripletRecipe, asked: Bm25 | None) -> Bm25:
+    """Return what a recipe is mined with."""
+    if isinstance(recipe.by, Bm25):
+        if asked is not None and asked != recipe.by:
+            raise RecipeError(
+                f"recipe {recipe.name!r} says itself how it is mined, {recipe.by.to_dict()}, not "
+                f"{asked.to_dict()}; change the recipe, or give it by='bm25'"
+            )
+        return recipe.by
+    return asked or Bm25()
+
+
+def _is_due(
+    database: Database,
+    recipe: TripletRecipe,
+    settings: Bm25,
+    asked: Bm25 | None,
+    source: str,
+    split: str,
+    version: int,
+) -> bool:
+    found = minings.found(database, recipe.name, source=source, split=split)
+    if not found or minings.stale(database, found[-1], recipe, version=version):
+        return True
+    index.refresh(database, source=source, split=split)
+    of = index.current(database, source, split)
+    if found[-1].method == "bm25" and of is not None and found[-1].terms != of.terms.to_dict():
+        return True
+    return asked is not None and (found[-1].method, found[-1].settings) != ("bm25", settings)
+
+
+class _Job:
+    """One recipe, source and split to mine."""
+
+    def __init__(
+        self,
+        database: Database,
+        recipe: TripletRecipe,
+        settings: Bm25,
+        source: str,
+        split: str,
+    ) -> None:
+        self.database = database
+        self.recipe, self.settings, self.source, self.split = recipe, settings, source, split
+        self.version = records.current_version(database)
+
+    def run(self, progress: Progress | None) -> PairReport:
+        """Mine it, or what an interrupted mining left."""
+        started = time.monotonic()
+        index.refresh(self.database, source=self.source, split=self.split)
+        of = index.current(self.database, self.source, self.split)
+        guards = self._guards(of)
+        count = len(guards.anchors) if of is not None else 0
+        made_with = {"bm25": self.settings.to_dict()}
+        made_with |= {"terms": of.terms.to_dict()} if of is not None else {}
+        target = Target(
+            recipe=self.recipe,
+            source=self.source,
+            split=self.split,
+            version=self.version,
+            method="bm25",
+            settings=made_with,
+            anchors=count,
+        )
+        mining = OpenMining(self.database, target)
+        before = mining.done
+        if of is not None and before < count:
+            with _folder(self.database) as folder:
+                self._search(mining, guards, of, folder, started, progress)
+        mining.seconds += 0 if before < count else time.monotonic() - started
+        report = mining.finish(searched=len(guards.documents))
+        return PairReport.of(target, mining.key, report, self.outcomes(mining.key), before)
+
+    def outcomes(self, key: int) -> dict[str, int]:
+        """Count the anchors by what became of them."""
+        return dict(self.database.run("mining/minings/outcomes", {"mining": key}))
+
+    def _guards(self, of: Index | None) -> Guards:
+        order = None
+        if of is not None and self.settings.scope == "shard":
+            # Neighbours share a shard, so that a block reads one or two of them.
+            order = index.documents(self.database, of)["section_key"].to_numpy()
+        compiled = compile_pool(
+            self.recipe, source=self.source, split=self.split, version=self.version
+        )
+        with PoolReader(self.database, [compiled]) as reader:
+            return Guards(self.database, reader, compiled, order)
+
+    def _search(
+        self,
+        mining: OpenMining,
+        guards: Guards,
+        of: Index,
+        folder: Path,
+        started: float,
+        progress: Progress | None,
+    ) -> None:
+        count = len(guards.sections.keys)
+        eligible = np.zeros(count, dtype=bool)
+        eligible[guards.documents] = True
+        looked_at = eligible.copy()
+        looked_at[guards.positives.values] = True
+        prepared = prepare(
+            self.database,
+            of,
+            guards.sections.keys,
+            eligible,
+            looked_at,
+            shard_documents=self.settings.shard_documents,
+            folder=folder,
+        )
+        workers = _workers(self.database, (len(guards.anchors) - mining.done) * eligible.sum())
+        asked: list[tuple[slice, Excluded]] = []
+        with Analyser(self.database, of) as analyser:
+            blocks = self._blocks(guards, mining.done, prepared, analyser, asked)
+            for found in scored(
+                prepared.files, blocks, self.settings, guards=len(REASONS), workers=workers
+            ):
+                block, excluded = asked.pop(0)
+                rows = Rows(self.settings, guards, block, excluded, found)
+                mining.seconds, started = (
+                    mining.seconds + time.monotonic() - started,
+                    time.monotonic(),
+                )
+                mining.append(*rows.tables(), rows.counts())
+                if progress:
+                    progress(block.stop, len(guards.anchors))
+
+    def _blocks(
+        self,
+        guards: Guards,
+        done: int,
+        prepared: Prepared,
+        analyser: Analyser,
+        asked: list[tuple[slice, Excluded]],
+    ) -> Iterator[Queries]:
+        """Yield the queries of every block, noting in ``asked`` what they are."""
+        for block in guards.blocks(done):
+            anchors = guards.anchors[block]
+            excluded = guards.exclude(block)
+            asked.append((block, excluded))
+            rows = pa.table(
+                {"row": np.arange(len(anchors)), "section_key": guards.sections.keys[anchors]}
+            )
+            most = self.settings.query_tokens
+            with self.database.registered(asked=rows):
+                texts = self.database.table(
+                    "mining/mine/anchor_texts", {"characters": most * _CHARACTERS}
+                )
+            starts, terms = analyser.analyse(texts["text"], limit=most, like_match_bm25=True)
+            yield Queries(
+                terms=Lists(starts, terms.astype(np.int64)),
+                positives=guards.positives.take(guards.sections.records[anchors]),
+                excluded=excluded.documents,
+                reasons=excluded.reasons,
+                allowed=excluded.allowed,
+                shards=prepared.homes[anchors] if self.settings.scope == "shard" else None,
+            )
+
+
+def _workers(database: Database, pairs: int) -> int:
+    """Return how many processes are worth their start."""
+    threads = int(database.run("mining/mine/threads")[0][0])
+    return threads if pairs > _WORTH_PROCESSES else 1
+
+
+@contextmanager
+def _folder(database: Database) -> Iterator[Path]:
+    """Make a folder beside the corpus for the time being; remove what killed ones left."""
+    if database.path is None:
+        raise QueryError("mining needs a corpus in a file")
+    beside = database.path.parent
+    mark = f".{database.path.name}.mining-"
+    for left in beside.glob(f"{mark}*"):  # nobody else can be mining here: the file is ours
+        shutil.rmtree(left, ignore_errors=True)
+    folder = beside / f"{mark}{os.getpid()}"
+    try:
+        folder.mkdir()
+        yield folder
+    except OSError as error:
+        where = error.filename or folder
+        raise QueryError(
+            f"mining writes its postings to {folder}: {where}: {error.strerror}; what was mined "
+            f"so far is kept, and mining again goes on from there"
+        ) from error
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(folder)

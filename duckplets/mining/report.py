@@ -1,0 +1,124 @@
+"""What mining did: counts that add up, quantiles, speed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from duckplets.mining.store import Target
+
+_SHORT = ("backfilled", "random", "dropped", "short", "none")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairReport:
+    """What mining did for one recipe, source and split.
+
+    Attributes:
+        recipe: Name of the recipe.
+        source: Name of the source.
+        split: The split.
+        mining: Number of the mining, as in the table ``minings``.
+        anchors: Sections that negatives were looked for.
+        candidates: Negatives that were kept.
+        outcomes: Anchors by what became of them: ``full``, or for those left short
+            ``backfilled``, ``random``, ``dropped``, ``short``, ``none``.
+        counts: Documents that share a term with an anchor, by what became of them: excluded by
+            a guard, removed by a filter, out of range, not needed, kept.
+        quantiles: Of ``negative_score``, ``positive_score`` and ``positive_rank``.
+        searched: Documents that could be negatives.
+        resumed: Anchors that an interrupted mining had done before.
+        seconds: Time it took, that of the interrupted one included.
+    """
+
+    recipe: str
+    source: str
+    split: str
+    mining: int
+    anchors: int
+    candidates: int
+    outcomes: dict[str, int]
+    counts: dict[str, int]
+    quantiles: dict[str, dict[str, float]]
+    searched: int
+    resumed: int
+    seconds: float
+
+    @classmethod
+    def of(
+        cls,
+        target: Target,
+        key: int,
+        report: Mapping[str, Any],
+        outcomes: Mapping[str, int],
+        resumed: int,
+    ) -> PairReport:
+        """Return the report of a mining that was finished with that of its store."""
+        return cls(
+            recipe=target.recipe.name,
+            source=target.source,
+            split=target.split,
+            mining=key,
+            anchors=target.anchors,
+            candidates=report["candidates"],
+            outcomes=dict(outcomes),
+            counts=report["counts"],
+            quantiles=report["quantiles"],
+            searched=report["searched"],
+            resumed=resumed,
+            seconds=report["seconds"],
+        )
+
+    @property
+    def short(self) -> int:
+        """Anchors with fewer negatives than were asked for, before anything was done about it."""
+        return sum(self.outcomes.get(outcome, 0) for outcome in _SHORT)
+
+    @property
+    def examined(self) -> int:
+        """Pairs of an anchor and a document that share a term: the sum of ``counts``."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MiningReport:
+    """What ``Corpus.mine`` did.
+
+    Attributes:
+        pairs: One for every recipe, source and split that was mined; none if all were current.
+        seconds: Wall time of all.
+    """
+
+    pairs: tuple[PairReport, ...] = field(default=())
+    seconds: float
+
+    @property
+    def anchors(self) -> int:
+        """Sections that negatives were looked for."""
+        return sum(pair.anchors for pair in self.pairs)
+
+    @property
+    def candidates(self) -> int:
+        """Negatives that were kept."""
+        return sum(pair.candidates for pair in self.pairs)
+
+    @property
+    def short(self) -> int:
+        """Anchors with fewer negatives than were asked for, before anything was done about it."""
+        return sum(pair.short for pair in self.pairs)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Documents that share a term with an anchor, by what became of them."""
+        counts: Counter[str] = Counter()
+        for pair in self.pairs:
+            counts.update(pair.counts)
+        return dict(counts)
+
+    @property
+    def queries_per_second(self) -> float:
+        """Anchors done in this call, a second."""
+        done = sum(pair.anchors - pair.resumed for pair in self.pairs)
+        return done / self.seconds if self.seconds else 0.0

@@ -1,0 +1,211 @@
+"""Scoring on all cores: processes that search blocks of queries for whoever mines.
+
+    blocks of queries ─files→ python -m duckplets.mining.workers FOLDER ─files→ what was found, in order
+
+NumPy holds Python's lock between its many short calls, so that two threads scored no more than
+one. Processes share the shards, which each of them maps from the files of one folder; queries
+and findings travel as arrays in files too, so that nothing is unpickled. Which process scores
+what changes no result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from duckplets.base.arrays import Lists
+from duckplets.errors import QueryError
+from duckplets.mining.impacts import Shard
+from duckplets.mining.kernel import Found, Queries, search
+from duckplets.recipes.bm25 import Bm25, bm25_from
+
+_AHEAD = 2  # blocks for each process: one it works at, one that waits
+
+
+@dataclass(frozen=True)
+class ShardFiles:
+    """The shards in a folder, mapped one after the other each time they are gone through.
+
+    Attributes:
+        folder: Where ``Shard.save`` wrote them, by number.
+        count: How many there are.
+    """
+
+    folder: Path
+    count: int
+
+    def __iter__(self) -> Iterator[Shard]:
+        for number in range(self.count):
+            yield Shard.load(self.folder, str(number))
+
+
+class _Kept:
+    """A single shard, which need not be mapped anew for every block."""
+
+    def __init__(self, shards: ShardFiles) -> None:
+        self._shards = list(shards)
+
+    def __iter__(self) -> Iterator[Shard]:
+        return iter(self._shards)
+
+
+def _opened(shards: ShardFiles) -> Iterable[Shard]:
+    return _Kept(shards) if shards.count == 1 else shards
+
+
+def scored(
+    shards: ShardFiles, blocks: Iterable[Queries], settings: Bm25, *, guards: int, workers: int
+) -> Iterator[Found]:
+    """Yield what is found for every block of queries, in order.
+
+    Args:
+        shards: What is searched.
+        blocks: Taken as they are needed: a few more than there are processes.
+        settings: Of the search.
+        guards: How many different reasons the queries have.
+        workers: How many processes; 1 for none besides this one.
+
+    Raises:
+        QueryError: A process ended before its work was done.
+    """
+    if workers == 1:
+        mapped = _opened(shards)
+        for queries in blocks:
+            yield search(mapped, queries, settings, guards=guards)
+        return
+    job = {"shards": shards.count, "settings": settings.to_dict(), "guards": guards}
+    (shards.folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    crew = _Crew(shards.folder, workers)
+    try:
+        yield from crew.work(blocks)
+    finally:
+        crew.dismiss()
+
+
+class _Crew:
+    """Processes, each with a thread that hands it blocks."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self._folder = folder
+        self._threads = ThreadPoolExecutor(workers, "duckplets-scoring")
+        self._idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+        self._processes = [self._started(number) for number in range(workers)]
+        for process in self._processes:
+            self._idle.put(process)
+
+    def work(self, blocks: Iterable[Queries]) -> Iterator[Found]:
+        waiting: deque[Future[Found]] = deque()
+        for number, queries in enumerate(blocks):
+            if len(waiting) >= _AHEAD * len(self._processes):
+                yield waiting.popleft().result()
+            waiting.append(self._threads.submit(self._one, number, queries))
+        while waiting:
+            yield waiting.popleft().result()
+
+    def dismiss(self) -> None:
+        """Stop all processes, whatever they are at."""
+        for process in self._processes:
+            process.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for process in self._processes:
+            for pipe in (process.stdin, process.stdout):
+                with suppress(OSError):
+                    if pipe is not None:
+                        pipe.close()
+            process.wait()
+
+    def _started(self, number: int) -> subprocess.Popen[str]:
+        home = str(Path(__file__).parent.parent.parent)
+        paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
+        with (self._folder / f"{number}.err").open("w") as talk:
+            return subprocess.Popen(
+                [sys.executable, "-m", "duckplets.mining.workers", str(self._folder), str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=talk,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            )
+
+    def _one(self, number: int, queries: Queries) -> Found:
+        asked, answer = self._folder / f"{number}.queries.npz", _answer(self._folder, number)
+        _save(asked, queries)
+        process = self._idle.get()
+        try:
+            with suppress(BrokenPipeError):
+                print(number, file=process.stdin, flush=True)
+            if process.stdout is None or not process.stdout.readline():
+                raise self._died(process)
+        finally:
+            self._idle.put(process)
+        with np.load(answer) as arrays:
+            found = Found(**arrays)
+        asked.unlink()
+        answer.unlink()
+        return found
+
+    def _died(self, process: subprocess.Popen[str]) -> QueryError:
+        talk = self._folder / f"{self._processes.index(process)}.err"
+        said = talk.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return QueryError(
+            f"a scoring process ended with code {process.wait()} ({said[-1] if said else 'silent'}"
+            f"); if memory is short, open the corpus with threads=1. What was mined so far is "
+            f"kept, and mining again goes on from there"
+        )
+
+
+# -- files ------------------------------------------------------------------------------------
+
+
+def _answer(folder: Path, number: int) -> Path:
+    return folder / f"{number}.found.npz"
+
+
+def _save(path: Path, queries: Queries) -> None:
+    arrays: dict[str, Any] = {}
+    for field in fields(Queries):
+        value = getattr(queries, field.name)
+        if isinstance(value, Lists):
+            arrays[f"{field.name}.starts"] = value.starts
+            arrays[f"{field.name}.values"] = value.values
+        elif value is not None:
+            arrays[field.name] = value
+    np.savez(path, **arrays)
+
+
+def _load(path: Path) -> Queries:
+    with np.load(path) as arrays:
+        found: dict[str, Any] = {name: arrays[name] for name in arrays.files if "." not in name}
+        for name in {n.split(".")[0] for n in arrays.files if "." in n}:
+            found[name] = Lists(arrays[f"{name}.starts"], arrays[f"{name}.values"])
+    return Queries(**found)
+
+
+def main(folder: Path) -> None:
+    """Search the blocks whose numbers come in on stdin, and answer each with its number."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever mines
+    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    mapped, settings = _opened(ShardFiles(folder, job["shards"])), bm25_from(job["settings"])
+    for line in sys.stdin:
+        number = int(line)
+        queries = _load(folder / f"{number}.queries.npz")
+        found = search(mapped, queries, settings, guards=job["guards"])
+        np.savez(_answer(folder, number), **{f.name: getattr(found, f.name) for f in fields(Found)})
+        print(number, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,292 @@
+"""Mixtures: how much of each source, at which temperature, and how that changes with the steps.
+
+``Mixture``, ``Phase`` and ``Anneal`` are what a user writes. Each is checked as it is made;
+which sources there are is known later, so ``Mixture.check`` looks at the names. Nothing here
+touches a database, and nothing is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from duckplets.errors import MixtureError, nearest
+from duckplets.order.mixture_toml import read_mixture
+from duckplets.order.weights import Weights, checked_positive, checked_step, exact_shares
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["Anneal", "Mixture", "Phase", "exact_shares", "mixture_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Other weights from a step on.
+
+    Attributes:
+        start_step: The first step, from 0, whose samples are drawn by it.
+        weights: Override the *declared* weights of the mixture for the names given, not those
+            of the phase before.
+        lr_scale: Factor for the learning rate while the phase is in force; more than 0.
+    """
+
+    start_step: int
+    weights: Mapping[str, float]
+    lr_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        step = checked_step("phase", "start_step", self.start_step)
+        _set(self, start_step=step, weights=Weights(self.weights, f"phase at step {step}"))
+        _set(self, lr_scale=checked_positive(f"phase at step {step}", "lr_scale", self.lr_scale))
+
+
+@dataclass(frozen=True, slots=True)
+class Anneal:
+    """One late change of the mix, at once or step by step.
+
+    Attributes:
+        start_step: The step, from 0, at which the change begins.
+        weights: The target: overrides the declared weights for the names given.
+        end_step: None for a change at once. Else the shares go in a line, step by step, from
+            those of the declared weights, at ``start_step``, to those of the target, reached at
+            ``end_step``.
+        lr_scale: Factor for the learning rate, in full from ``start_step`` on; more than 0.
+    """
+
+    start_step: int
+    weights: Mapping[str, float]
+    end_step: int | None = None
+    lr_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        start = checked_step("anneal", "start_step", self.start_step)
+        _set(self, start_step=start, weights=Weights(self.weights, "anneal"))
+        _set(self, lr_scale=checked_positive("anneal", "lr_scale", self.lr_scale))
+        if self.end_step is None:
+            return
+        end = checked_step("anneal", "end_step", self.end_step)
+        if end <= start:
+            raise MixtureError(
+                f"anneal: end_step={end} must be more than start_step={start}; leave it out to "
+                f"change the weights at once"
+            )
+        _set(self, end_step=end)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """How much of each source is drawn, and how that changes during a run.
+
+    Attributes:
+        weights: Relative weight of each source; 0 means never.
+        temperature: Shares go as ``weight ** (1 / temperature)``: more than 1 flattens, less
+            sharpens, 1 leaves the weights as they are. A weight of 0 stays 0.
+        phases: ``Phase``s by rising ``start_step``.
+        anneal: One ``Anneal`` instead of phases.
+        omitted: Weight of each source that ``weights`` does not name.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    temperature: float = 1.0
+    phases: Sequence[Phase] = ()
+    anneal: Anneal | None = None
+    omitted: float = 1.0
+
+    def __post_init__(self) -> None:
+        _set(self, weights=Weights(self.weights, "mixture"))
+        _set(self, omitted=Weights({"omitted": self.omitted}, "mixture")["omitted"])
+        _set(self, temperature=checked_positive("mixture", "temperature", self.temperature))
+        _set(self, phases=_phases(self.phases))
+        if not (self.anneal is None or isinstance(self.anneal, Anneal)):
+            raise MixtureError(f"mixture: anneal={self.anneal!r}: give an Anneal(…) or None")
+        if self.phases and self.anneal is not None:
+            raise MixtureError(
+                "mixture: phases and anneal together; give one of them (an anneal at once is the "
+                "same as one phase)"
+            )
+
+    @classmethod
+    def from_toml(cls, path: str | PathLike[str]) -> Mixture:
+        """Read a mixture from the ``[data]`` table of a TOML file.
+
+        ``mix_temperature`` is the temperature; ``anneal_start_step`` and ``anneal_weights``
+        stand for one phase; other tables of a training configuration are left alone. The
+        datasets that are listed are the mixture: other sources of the corpus weigh 0, unless a
+        phase names them; where none is listed, all weigh 1. A dataset without a name is called
+        by the last part of its ``path`` or ``hf_name``.
+
+            [data]
+            mix_temperature = 1.5
+
+            [[data.datasets]]
+            name = "web"
+            weight = 0.7
+
+            [[data.datasets]]
+            name = "code"
+            weight = 0.3
+
+            [[data.phases]]
+            start_step = 10_000
+            dataset_weights = { web = 0.3, code = 0.7 }
+            lr_scale = 0.5
+
+        Raises:
+            MixtureError: The file is missing, unreadable or wrong; the message names the file
+                and, for everything wrong in it, table and key.
+        """
+        return cls.from_dict(read_mixture(path))
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Mixture:
+        """Return the mixture of a dict that ``to_dict`` made.
+
+        Raises:
+            MixtureError: A key is unknown or missing, or a value is wrong.
+        """
+        values = dict(_table("mixture", d, _KEYS))
+        phases = values.get("phases", [])
+        if not isinstance(phases, list | tuple):
+            raise MixtureError(f"mixture: phases={phases!r}: give a list")
+        values["phases"] = [_change(Phase, f"phases[{i}]", d) for i, d in enumerate(phases)]
+        if values.get("anneal") is not None:
+            values["anneal"] = _change(Anneal, "anneal", values["anneal"])
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values fit for JSON, from which ``from_dict`` makes an equal mixture."""
+        return {
+            "weights": dict(self.weights),
+            "temperature": self.temperature,
+            "phases": [_plain(phase) for phase in self.phases],
+            "anneal": None if self.anneal is None else _plain(self.anneal),
+            "omitted": self.omitted,
+        }
+
+    def check(self, sources: Sequence[str]) -> None:
+        """Check the names and the weights of every phase against the sources of a run.
+
+        Raises:
+            MixtureError: A name is no source, or every source would weigh 0.
+        """
+        self.changed(sources, self.weights)
+        for phase in self.phases:
+            self.changed(sources, phase.weights, f"phase at step {phase.start_step}")
+        if self.anneal is not None:
+            self.changed(sources, self.anneal.weights, "anneal")
+
+    def declared(self, sources: Sequence[str]) -> dict[str, float]:
+        """Return the weight of every source before any phase."""
+        return {name: self.weights.get(name, self.omitted) for name in sources}
+
+    def changed(
+        self, sources: Sequence[str], weights: Mapping[str, float], what: str = "mixture"
+    ) -> dict[str, float]:
+        """Return the declared weights of all sources, overridden for the names given.
+
+        Args:
+            sources: Names of the sources of a run.
+            weights: Of a phase, an anneal's target, or ``set_weights``.
+            what: Where they stand, for messages.
+
+        Raises:
+            MixtureError: A name is no source, a weight is wrong, or every source would weigh 0.
+        """
+        given = Weights(weights, what)
+        for name in given:
+            if name not in sources:
+                raise MixtureError(
+                    f"{what}: no source {name!r}{nearest(name, sources)}; there are: "
+                    f"{', '.join(sources)}"
+                )
+        merged = self.declared(sources) | dict(given)
+        if not any(merged.values()):
+            raise MixtureError(
+                f"{what}: every source has weight 0; give at least one more than that"
+            )
+        return merged
+
+    def phase(self, step: int) -> int:
+        """Return which phase is in force: 0 before the first, then 1, 2, …; an anneal is 1."""
+        return sum(change.start_step <= step for change in self._changes())
+
+    def lr_scale(self, step: int) -> float:
+        """Return the factor for the learning rate at a step: 1 before the first phase."""
+        phase = self.phase(step)
+        return self._changes()[phase - 1].lr_scale if phase else 1.0
+
+    def _changes(self) -> tuple[Phase | Anneal, ...]:
+        return tuple(self.phases) if self.anneal is None else (self.anneal,)
+
+
+_KEYS = dict.fromkeys(("weights", "temperature", "phases", "anneal", "omitted"), False)
+_CHANGE_KEYS = {"start_step": True, "weights": True, "lr_scale": False}
+
+
+def mixture_of(value: Mixture | Mapping[str, float] | None) -> Mixture:
+    """Return the mixture a caller means: None is all sources alike, a mapping their weights.
+
+    Raises:
+        MixtureError: It is none of these, or a name or a weight is wrong.
+    """
+    if isinstance(value, Mixture):
+        return value
+    if value is not None and not isinstance(value, Mapping):
+        raise MixtureError(
+            f"mixture={value!r}: give a weight for each name, as in {{'web': 0.7}}, or a "
+            f"Mixture(…), or Mixture.from_toml(path)"
+        )
+    return Mixture(value or {})
+
+
+# -- checks -----------------------------------------------------------------------------------
+
+
+def _set(made: Phase | Anneal | Mixture, **values: Any) -> None:
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+
+
+def _phases(phases: Any) -> tuple[Phase, ...]:
+    is_list = isinstance(phases, Sequence) and not isinstance(phases, str)
+    if not is_list or not all(isinstance(phase, Phase) for phase in phases):
+        raise MixtureError(f"mixture: phases={phases!r}: give a list of Phase(…)")
+    for before, after in pairwise(phases):
+        if after.start_step <= before.start_step:
+            raise MixtureError(
+                f"mixture: a phase at step {after.start_step} after one at step "
+                f"{before.start_step}; start_step must rise from phase to phase"
+            )
+    return tuple(phases)
+
+
+# -- plain values -----------------------------------------------------------------------------
+
+
+def _plain(change: Phase | Anneal) -> dict[str, Any]:
+    plain = {"start_step": change.start_step, "weights": dict(change.weights)}
+    if isinstance(change, Anneal):
+        plain["end_step"] = change.end_step
+    return plain | {"lr_scale": change.lr_scale}
+
+
+def _change(made: type[Any], what: str, d: Any) -> Any:
+    keys = _CHANGE_KEYS | ({"end_step": False} if made is Anneal else {})
+    return made(**_table(f"mixture: {what}", d, keys))
+
+
+def _table(what: str, d: Any, keys: Mapping[str, bool]) -> Mapping[str, Any]:
+    """Check the keys of a dict against ``{key: whether it is required}``."""
+    if not isinstance(d, Mapping):
+        raise MixtureError(f"{what}: give a dict of {', '.join(keys)}, not {d!r}")
+    for key in d:
+        if key not in keys:
+            hint = nearest(str(key), keys)
+            raise MixtureError(f"{what}: unknown key {key!r}{hint}; keys: {', '.join(keys)}")
+    for key, required in keys.items():
+        if required and key not in d:
+            raise MixtureError(f"{what}: {key} is missing")
+    return d

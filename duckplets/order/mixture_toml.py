@@ -1,0 +1,261 @@
+"""The ``[data]`` table of a TOML file, in the form of KempnerForge's training configs.
+
+A file reads::
+
+    [data]
+    mix_temperature = 1.5
+
+    [[data.datasets]]                            # one for each source
+    name = "web"                                 # of the source in the corpus
+    weight = 0.7                                 # 1 if left out, 0 is never
+
+    [[data.datasets]]
+    hf_name = "bigcode/the-stack-dedup"          # no name: the last part of path or hf_name
+    weight = 0.3
+
+    [[data.phases]]
+    start_step = 10_000
+    dataset_weights = { web = 0.3 }              # the others keep the weight above
+    lr_scale = 0.5
+
+Instead of phases there may be ``anneal_start_step`` and ``anneal_weights`` in ``[data]``. The text
+is ingested already, so ``path``, ``hf_name`` and ``hf_config`` only serve to name a dataset that
+has no name; as there, a phase may then call it by the whole of ``path`` or ``hf_name``. Tables
+besides ``[data]`` are none of ours. Everything wrong in a file is reported at once.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets.errors import MixtureError, nearest
+from duckplets.order.weights import Weights, checked_positive, checked_step
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["read_mixture"]
+
+_DATA = ("mix_temperature", "datasets", "phases", "anneal_start_step", "anneal_weights")
+_DATASET = ("name", "path", "hf_name", "hf_config", "weight")
+_PHASE = ("start_step", "dataset_weights", "lr_scale")
+
+# What else that framework keeps in [data]; it would have no effect here, so it may not stand here.
+_ONE = ("dataset_path", "hf_dataset_name", "hf_dataset_config")
+_READING = (
+    *("file_pattern", "tokenizer_path", "num_workers", "pin_memory", "prefetch_factor"),
+    *("hf_dataset_split", "hf_dataset_text_field", "hf_streaming", "pack_sequences"),
+    *("hf_dataset_image_field", "hf_dataset_prompt_field", "hf_image_size"),
+)
+_ENDING = re.compile(r"\.(npy|bin|parquet|jsonl?|csv|tsv|txt|arrow)(\.(gz|zst))?$", re.IGNORECASE)
+
+
+def read_mixture(path: str | PathLike[str]) -> dict[str, Any]:
+    """Read a file into what ``Mixture.from_dict`` takes.
+
+    Raises:
+        MixtureError: The file is missing, unreadable or wrong; the message names the file and,
+            for everything wrong in it, table and key.
+    """
+    file = Path(path)
+    reader = _Reader()
+    mixture = reader.mixture(_parsed(file))
+    if len(reader.problems) == 1:
+        raise MixtureError(f"{file}: {reader.problems[0]}")
+    if reader.problems:
+        listed = "".join(f"\n  {problem}" for problem in reader.problems)
+        raise MixtureError(f"{file}: {len(reader.problems)} mistakes{listed}")
+    return mixture
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise MixtureError(f"{file}: there is no such file") from error
+    except OSError as error:
+        raise MixtureError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise MixtureError(f"{file}: not UTF-8: byte {error.start}") from error
+    except RecursionError as error:
+        raise MixtureError(f"{file}: nested too deeply") from error
+    except ValueError as error:  # the parser's own errors, and numbers too long for Python
+        raise MixtureError(f"{file}: not TOML: {error}") from error
+
+
+class _Reader:
+    """Reads tables and collects what is wrong with them.
+
+    Attributes:
+        problems: One line each.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._weights: dict[str, float] = {}
+        self._whole: dict[str, str] = {}  # path or hf_name -> the name filled in from it
+        self._all_named = True
+
+    def mixture(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the whole of a file."""
+        self._check_top(content)
+        data = content.get("data", {})
+        if not isinstance(data, Mapping):
+            self.problems.append(f"data={data!r}: write a table, [data]")
+            data = {}
+        self._check_keys("data", data, _DATA)
+        temperature = data.get("mix_temperature", 1.0)
+        temperature = self._try(checked_positive, "data", "mix_temperature", temperature)
+        for i, table in enumerate(self._tables(data, "datasets")):
+            self._dataset(f"data.datasets[{i}]", table)
+        phases = [
+            self._phase(f"data.phases[{i}]", table)
+            for i, table in enumerate(self._tables(data, "phases"))
+        ]
+        self._check_rising([phase["start_step"] for phase in phases])
+        return {
+            "weights": self._weights,
+            "temperature": temperature,
+            "phases": phases,
+            "anneal": self._anneal(data, bool(phases)),
+            "omitted": 0.0 if self._weights else 1.0,
+        }
+
+    def _check_top(self, content: Mapping[str, Any]) -> None:
+        """Let other tables be, unless they are meant to be ours."""
+        for key, value in content.items():
+            if key in _DATA:
+                self.problems.append(f"{key} stands outside of [data]; move it there")
+            elif key != "data" and isinstance(value, Mapping) and value.keys() & set(_DATA):
+                hint = nearest(key, ["data"])
+                if hint and len(key) <= len("data") + 1:  # not metadata
+                    self.problems.append(f"unknown table [{key}]{hint}")
+        if "data" not in content and not self.problems:
+            self.problems.append(
+                "there is no [data] table; write [[data.datasets]] tables with name and weight"
+            )
+
+    def _dataset(self, what: str, table: Mapping[str, Any]) -> None:
+        """Read ``[[data.datasets]]``: a name and its weight."""
+        self._check_keys(what, table, _DATASET)
+        name = self._dataset_name(what, table)
+        weights = self._given(what, {name or "(no name)": table.get("weight", 1.0)})
+        if name in self._weights:
+            self.problems.append(f"{what}: a second dataset {name!r}; give each a name of its own")
+        elif name:
+            self._weights[name] = weights.get(name, 1.0)
+        self._all_named &= bool(name)
+
+    def _dataset_name(self, what: str, table: Mapping[str, Any]) -> str:
+        """Return the name, or one from ``path``, else ``hf_name``; empty if there is none."""
+        texts = {key: table.get(key, "") for key in ("name", "path", "hf_name", "hf_config")}
+        wrong = {key: text for key, text in texts.items() if not isinstance(text, str)}
+        self.problems += [f"{what}: {key}={text!r}; give text" for key, text in wrong.items()]
+        if wrong or texts["name"]:
+            return "" if "name" in wrong else texts["name"]
+        whole = texts["path"] or texts["hf_name"]
+        name = re.split(r"[/\\]", whole.rstrip("/\\"))[-1]
+        if texts["path"]:
+            name = _ENDING.sub("", name)
+        if not name or re.search(r"[*?\[]", name):
+            why = f"none can be made of {whole!r}" if whole else "no path or hf_name to make one of"
+            self.problems.append(f"{what}: no name, and {why}; give the name of a source")
+            return ""
+        self._whole[whole] = name
+        return name
+
+    def _phase(self, what: str, table: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_keys(what, table, _PHASE)
+        start_step = None
+        if "start_step" in table:
+            start_step = self._try(checked_step, what, "start_step", table["start_step"])
+        else:
+            self.problems.append(f"{what}: start_step is missing")
+        lr_scale = table.get("lr_scale", 1.0)
+        weights = table.get("dataset_weights", {})
+        return {
+            "start_step": start_step,
+            "weights": self._override(f"{what}: dataset_weights", weights),
+            "lr_scale": self._try(checked_positive, what, "lr_scale", lr_scale),
+        }
+
+    def _anneal(self, data: Mapping[str, Any], phases: bool) -> dict[str, Any] | None:
+        """Read the shortcut. Step 0 and no weights, that framework's defaults, are none."""
+        step, given = data.get("anneal_start_step"), data.get("anneal_weights")
+        if (step is None or (type(step) is int and step == 0)) and (given is None or given == {}):
+            return None
+        if phases:
+            self.problems.append(
+                "data: phases and anneal_start_step or anneal_weights; give one of the two"
+            )
+        elif not given:
+            self.problems.append("data: anneal_start_step without anneal_weights; give both")
+        elif step is None:
+            self.problems.append("data: anneal_weights without anneal_start_step; give both")
+        weights = self._override("data: anneal_weights", {} if given is None else given)
+        start = self._try(checked_step, "data", "anneal_start_step", 0 if step is None else step)
+        return {"start_step": start, "weights": weights}
+
+    def _override(self, what: str, table: Any) -> dict[str, float]:
+        """Read weights by the names of datasets; any will do where the file lists none."""
+        weights = {}
+        for called, weight in self._given(what, table).items():
+            name = called if called in self._weights else self._whole.get(called, called)
+            if self._weights and self._all_named and name not in self._weights:
+                self.problems.append(
+                    f"{what}: no dataset {called!r}{nearest(called, self._weights)}; there are: "
+                    f"{', '.join(self._weights)}"
+                )
+            if name in weights:
+                self.problems.append(f"{what}: {name!r} is there twice, also as {called!r}")
+            weights[name] = weight
+        return weights
+
+    def _given(self, what: str, table: Any) -> dict[str, float]:
+        """Return the weights of a table that are right."""
+        entries = [{key: w} for key, w in table.items()] if isinstance(table, Mapping) else [table]
+        right: dict[str, float] = {}
+        for entry in entries:
+            right |= self._try(Weights, entry, what) or {}
+        return right
+
+    def _tables(self, data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+        tables = data.get(key, [])
+        if isinstance(tables, list) and all(isinstance(table, Mapping) for table in tables):
+            return tables
+        self.problems.append(f"data.{key}: a list of tables is wanted; write [[data.{key}]]")
+        return []
+
+    def _check_keys(self, what: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        for key in table:
+            if key in known:
+                continue
+            if what == "data" and key in _ONE:
+                told = "; give each dataset as [[data.datasets]], with the name of its source"
+            elif what == "data" and key in _READING:
+                told = "; leave it out: text is read when it is ingested, not by a mixture"
+            else:
+                told = f"{nearest(key, known)}; keys: {', '.join(known)}"
+            self.problems.append(f"{what}: unknown key {key!r}{told}")
+
+    def _check_rising(self, steps: list[int | None]) -> None:
+        before = -1
+        for i, step in enumerate(steps):
+            if step is not None and step <= before:
+                self.problems.append(
+                    f"data.phases[{i}]: start_step={step} after one of {before}; start_step must "
+                    f"rise from phase to phase"
+                )
+            before = before if step is None else step
+
+    def _try(self, check: Any, *arguments: Any) -> Any:
+        """Return what a check returns, or None and one more problem."""
+        try:
+            return check(*arguments)
+        except MixtureError as error:
+            self.problems.append(str(error))
+            return None

@@ -1,0 +1,95 @@
+"""Portions: which samples of every global batch one reader takes, a rank or a worker of it.
+
+The batch at position p is ``p … p+G-1``, G being the batch size of all ranks together. Rank r of
+w takes the r-th of w contiguous slices, so the ranks' slices laid end to end are the batch,
+however many ranks there are. The last batch of a bounded run may be short; its slices then differ
+by one sample at most, so that all ranks see the same number of batches. Workers of a rank take
+its batches in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from duckplets.errors import SamplerError
+from duckplets.order.permute import Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What one reader takes.
+
+    Attributes:
+        batch_size: Samples a batch of a rank.
+        rank: From 0.
+        world_size: Number of ranks.
+        workers: Number of readers that take the rank's batches in turn.
+    """
+
+    batch_size: int
+    rank: int = 0
+    world_size: int = 1
+    workers: int = 1
+
+    @property
+    def batch(self) -> int:
+        """Samples of a batch of all ranks."""
+        return self.batch_size * self.world_size
+
+    @property
+    def stride(self) -> int:
+        """Positions from one batch of this reader to its next."""
+        return self.batch * self.workers
+
+    def slice(self, start: int, stop: int) -> tuple[int, int]:
+        """Return this rank's positions of the global batch ``start … stop-1``."""
+        size = stop - start
+        low, high = (size * rank // self.world_size for rank in (self.rank, self.rank + 1))
+        return start + low, start + high
+
+    def batches(self, start: int, stop: int) -> Integers:
+        """Return where this reader's batches begin in a block that starts with one of them."""
+        return np.arange(start, stop, self.stride, dtype=np.int64)
+
+    def own(self, start: int, stop: int) -> Integers:
+        """Return all positions of this reader in such a block."""
+        return self._positions(start, stop, *self._full_slice())
+
+    def shared(self, start: int, stop: int) -> Integers:
+        """Return all positions of all ranks in the batches of this reader."""
+        return self._positions(start, stop, 0, self.batch)
+
+    def _full_slice(self) -> tuple[int, int]:
+        return self.rank * self.batch_size, (self.rank + 1) * self.batch_size
+
+    def _positions(self, start: int, stop: int, low: int, high: int) -> Integers:
+        begins = self.batches(start, stop)
+        short = len(begins) and int(begins[-1]) + self.batch > stop
+        full = begins[:-1] if short else begins
+        found = (full[:, None] + np.arange(low, high)).reshape(-1)
+        if not short:
+            return found
+        last = int(begins[-1])
+        ends = self.slice(last, stop) if (low, high) == self._full_slice() else (last, stop)
+        return np.concatenate([found, np.arange(*ends)])
+
+
+def batch_size_of(total: int, world_size: int) -> int:
+    """Return the batch size of each of so many ranks.
+
+    Raises:
+        SamplerError: The batch of all ranks cannot be divided among them; names what would do.
+    """
+    if total % world_size:
+        raise SamplerError(
+            f"world_size={world_size}: {total} samples a batch of all ranks cannot be divided "
+            f"among them; world sizes that would do: {world_sizes(total)}"
+        )
+    return total // world_size
+
+
+def world_sizes(total: int) -> str:
+    """Return the numbers of ranks that a batch of all ranks can be divided among."""
+    return ", ".join(str(size) for size in range(1, total + 1) if total % size == 0)

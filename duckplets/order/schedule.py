@@ -1,0 +1,239 @@
+"""Schedules: which source every position of a run is dealt to, through all changes of weights.
+
+A schedule is a list of segments, each from the first draw of a step on: constant weights
+(``Apportionment``) or shares that change linearly (``Ramp``). Segments begin where the mixture
+says, and where ``set_weights`` was called. A segment counts afresh, but every source goes on in
+its own order: what it has got in all segments before is added to its indexes. So nothing is
+repeated and nothing skipped at a change, and any position can be dealt without walking there.
+
+Draws are what is dealt: positions, or for pairs the several positions of one draw. A draw belongs
+to the step in which it begins.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+
+from duckplets.order.mixture import Mixture, exact_shares
+from duckplets.order.permute import Apportionment, Integers, Share, key
+from duckplets.order.ramp import Ramp
+
+Events = Mapping[int, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """From ``step`` on the weights are these, or on their way to those of ``until``."""
+
+    step: int
+    weights: Mapping[str, float]
+    until: int = 0
+    target: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    step: int
+    start: int
+    deal: Apportionment | Ramp
+
+
+class Schedule:
+    """Deals the draws of a run to its sources.
+
+    Args:
+        mixture: Checked against the sources.
+        sources: Names of all sources of the run.
+        seed: Of the run.
+        batch: Positions a step, of all ranks together.
+        samples_per_draw: Positions a draw.
+        events: Weights set during the run, by the step from which on. Each overrides the declared
+            weights until the mixture's next change.
+
+    Attributes:
+        planned: Names of the sources that the mixture draws from at some step.
+    """
+
+    def __init__(
+        self,
+        mixture: Mixture,
+        sources: Sequence[str],
+        *,
+        seed: int,
+        batch: int,
+        samples_per_draw: int = 1,
+        events: Events | None = None,
+    ) -> None:
+        self.mixture = mixture
+        self.sources = sorted(sources)
+        self.events: dict[int, dict[str, float]] = {}
+        self._seed = seed
+        self._batch = batch
+        self._per_draw = samples_per_draw
+        self._planned = list(self._changes())
+        self.planned = {
+            name
+            for change in self._planned
+            for name in self.sources
+            if change.weights[name] > 0 or (change.target or {}).get(name, 0) > 0
+        }
+        self._segments = [self._segment(change) for change in self._planned]
+        self._bases = {0: [0] * len(self.sources)}
+        for step, weights in sorted((events or {}).items()):
+            self._set(step, weights)
+
+    @property
+    def drawn(self) -> set[str]:
+        """Names of the sources that something is drawn from, with those that events brought in."""
+        told = {n for weights in self.events.values() for n, w in weights.items() if w > 0}
+        return self.planned | told
+
+    def with_event(self, step: int, weights: Mapping[str, float]) -> Schedule:
+        """Return the schedule with other weights from a step on, and without later events.
+
+        Raises:
+            MixtureError: The weights do not fit the sources.
+        """
+        changed = copy(self)
+        changed.events = {at: given for at, given in self.events.items() if at < step}
+        changed._segments = list(self._segments)
+        changed._set(step, weights)
+        return changed
+
+    def with_events(self, events: Events) -> Schedule:
+        """Return the schedule with these events instead of its own."""
+        return Schedule(
+            self.mixture,
+            self.sources,
+            seed=self._seed,
+            batch=self._batch,
+            samples_per_draw=self._per_draw,
+            events=events,
+        )
+
+    def shares(self, start: int, stop: int) -> Iterator[Share]:
+        """Yield shares of draws ``start … stop-1``; a leaf is the number of a source."""
+        for number in range(self._number_at(start), len(self._segments)):
+            segment = self._segments[number]
+            low, high = max(start, segment.start), min(stop, self._end(number, stop))
+            if segment.start >= stop:
+                return
+            if low >= high:
+                continue
+            base = self._base(number)
+            for share in segment.deal.shares(low - segment.start, high - segment.start):
+                offsets = share.offsets + (low - start)
+                yield Share(share.leaf, offsets, base[share.leaf] + share.start)
+
+    def count(self, source: str, draws: int) -> int:
+        """Return how many of the first ``draws`` go to a source."""
+        leaf, number = self.sources.index(source), self._number_at(draws)
+        segment = self._segments[number]
+        return self._base(number)[leaf] + segment.deal.count(leaf, draws - segment.start)
+
+    def stretch(self, position: int, length: int, end: int | None = None) -> tuple[int, int]:
+        """Return the stretch that holds a position: fixed ones, none of which crosses a change.
+
+        From every change of the mixture on stretches follow of so many positions. Where what is
+        left before the next change is less, it and the last whole one are two halves instead:
+        a short stretch would leave little room to change places in.
+
+        Args:
+            position: Which one.
+            length: Positions of a stretch; a multiple of the batch.
+            end: The position at which a run ends, after which nothing is to be mixed in.
+        """
+        edges = {change.step * self._batch for change in self._planned} | {end or 0}
+        begin = max(edge for edge in edges if edge <= position)
+        stop = min((edge for edge in edges if edge > position), default=None)
+        low, high = self._piece(position - begin, length, stop and stop - begin)
+        low, high = low + begin, high + begin
+        for segment in self._segments:  # those that events begin lie between, if not off by drift
+            at = segment.step * self._batch
+            low, high = (max(low, at), high) if at <= position else (low, min(high, at))
+        return low, high
+
+    def _piece(self, place: int, length: int, whole: int | None) -> tuple[int, int]:
+        """Return the piece that holds a place, of those that 0 … whole-1 is cut into."""
+        low = place // length * length
+        if whole is None:
+            return low, low + length
+        last = max(0, (whole // length - 1) * length)  # the last whole one, and what is left
+        if low < last or whole % length == 0 or whole < length:
+            return low, min(low + length, whole)
+        half = last + -(-(whole - last) // (2 * self._batch)) * self._batch
+        return (last, half) if place < half else (half, whole)
+
+    def _changes(self) -> Iterator[_Change]:
+        """Yield the mixture's changes in order."""
+        mixture = self.mixture
+        phases = [(p.start_step, mixture.changed(self.sources, p.weights)) for p in mixture.phases]
+        if mixture.anneal is None:
+            declared = {0: mixture.declared(self.sources)}
+            for step, weights in (declared | dict(phases)).items():
+                yield _Change(step, weights)
+            return
+        target = mixture.changed(self.sources, mixture.anneal.weights)
+        start, end = mixture.anneal.start_step, mixture.anneal.end_step
+        if start > 0:
+            yield _Change(0, mixture.declared(self.sources))
+        if end is not None:
+            yield _Change(start, mixture.declared(self.sources), end, target)
+        yield _Change(start if end is None else end, target)
+
+    def _set(self, step: int, weights: Mapping[str, float]) -> None:
+        told = _Change(step, self.mixture.changed(self.sources, weights, "set_weights"))
+        later = [change for change in self._planned if change.step > step]
+        kept = bisect_left([segment.step for segment in self._segments], step)
+        self._segments[kept:] = [self._segment(change) for change in (told, *later)]
+        # A copy, which is made at once: another thread may be adding to it.
+        known = self._bases.copy().items()
+        self._bases = {number: base for number, base in known if number < max(1, kept)}
+        self.events[step] = dict(weights)
+
+    def _segment(self, change: _Change) -> _Segment:
+        step, start = change.step, self._first_draw(change.step)
+        purpose = key(self._seed, "sources", *([step] if step else []))
+        shares = self._shares_of(change.weights)
+        if change.target is None:
+            return _Segment(step, start, Apportionment(shares, purpose))
+
+        def edges(steps: Integers) -> Integers:
+            return -(-((steps + step) * self._batch) // self._per_draw) - start
+
+        def step_of(draws: Integers) -> Integers:
+            return (draws + start) * self._per_draw // self._batch - step
+
+        target = self._shares_of(change.target)
+        length = change.until - step
+        ramp = Ramp(shares, target, length, edges=edges, step_of=step_of, purpose=purpose)
+        return _Segment(step, start, ramp)
+
+    def _shares_of(self, weights: Mapping[str, float]) -> tuple[int, ...]:
+        return exact_shares([weights[name] for name in self.sources], self.mixture.temperature)
+
+    def _first_draw(self, step: int) -> int:
+        return -(-(step * self._batch) // self._per_draw)
+
+    def _number_at(self, draw: int) -> int:
+        """Return the number of the last segment that starts at a draw or before."""
+        return bisect_right(self._segments, draw, key=lambda segment: segment.start) - 1
+
+    def _end(self, number: int, stop: int) -> int:
+        following = number + 1
+        return self._segments[following].start if following < len(self._segments) else stop
+
+    def _base(self, number: int) -> list[int]:
+        """Return what each source has got in all segments before one."""
+        # Two threads may fill this at once: each writes the same.
+        for i in range(number):
+            if i + 1 not in self._bases:
+                segment = self._segments[i]
+                length = self._segments[i + 1].start - segment.start
+                counts = [segment.deal.count(leaf, length) for leaf in range(len(self.sources))]
+                before = self._bases[i]
+                self._bases[i + 1] = [a + b for a, b in zip(before, counts, strict=True)]
+        return self._bases[number]

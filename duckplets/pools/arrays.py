@@ -1,0 +1,296 @@
+"""A pool in memory: what a stream draws from, as flat arrays of keys and text hashes.
+
+Windows are indexed by ranges, so that a plan is arithmetic: about 37 bytes a window, no text.
+Where negatives are mined, 24 to 40 bytes a window come on top for the guards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.order.permute import Integers, Words, mix
+from duckplets.pools.compile import CompiledPool
+
+if TYPE_CHECKING:
+    from duckplets.sampling.candidates import Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class Anchors:
+    """The windows of a pool, grouped into its anchors.
+
+    Attributes:
+        chunks: Key of every window, by record and window.
+        hashes: Text hash of every window.
+        classes: Row of ``Negatives.firsts`` of every window.
+        records: Record key of every anchor.
+        starts: First window of every anchor, and the end of the last.
+    """
+
+    chunks: Integers
+    hashes: Words
+    classes: Integers
+    records: Integers
+    starts: Integers
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Positives:
+    """The windows positives are taken from, and which of them each anchor window must not take.
+
+    Attributes:
+        chunks: Key of every window, by the anchor's record and window.
+        hashes: Text hash of every window.
+        starts: First window for every anchor.
+        counts: Number of windows for every anchor.
+        banned_starts: First entry of ``banned`` for every anchor window, and the end.
+        banned: Ranks, within the anchor's windows, of those with the anchor window's own text.
+    """
+
+    chunks: Integers
+    hashes: Words
+    starts: Integers
+    counts: Integers
+    banned_starts: Integers
+    banned: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Negatives:
+    """The windows negatives are drawn from, grouped by record, and the ranges of each class.
+
+    Attributes:
+        chunks: Key of every window, by group, record and window.
+        hashes: Text hash of every window.
+        owners: Whose every unit is (the windows of one record in one group): the record's key, or
+            the family's where negatives are mined.
+        starts: First window of every unit, and the end of the last.
+        firsts: For every class its first range, and the end of the last.
+        lows: First unit of every range.
+        sums: Units in all ranges before this one, and in all.
+        illegal: Sorted hashes of (record, text) for records with several anchors or positives:
+            none of those texts must be its negative. Where negatives are mined, for all records
+            whose own texts, as they are or normalised, other families have.
+        known: Sorted hashes of (normalised text of an anchor, text): positives of other records
+            with such an anchor. Empty unless negatives are mined.
+    """
+
+    chunks: Integers
+    hashes: Words
+    owners: Integers
+    starts: Integers
+    firsts: Integers
+    lows: Integers
+    sums: Integers
+    illegal: Words
+    known: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """What else is known of a pool whose negatives are mined.
+
+    Attributes:
+        owners: Key of the family of every anchor.
+        normals: Hash of the normalised text of every anchor window's section.
+        sections: Section key of every anchor window.
+        negative_sections: Section key of every window of the negatives.
+    """
+
+    owners: Integers
+    normals: Words
+    sections: Integers
+    negative_sections: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Everything one (recipe, source, split) draws from.
+
+    Attributes:
+        compiled: The statement it was read with.
+        anchors: Its anchors.
+        positives: None for texts.
+        negatives: None for texts.
+        guarded: Of mined recipes.
+        candidates: Of mined recipes, once they are read.
+    """
+
+    compiled: CompiledPool
+    anchors: Anchors
+    positives: Positives | None
+    negatives: Negatives | None
+    guarded: Guarded | None = None
+    candidates: Candidates | None = None
+
+
+def pair_hashes(owners: Integers | Words, hashes: Words) -> Words:
+    """Return one word for each (owner, text): what ``Negatives.illegal`` is made of."""
+    return mix(hashes ^ mix(owners.astype(np.uint64)))
+
+
+def classes_of(words: Words) -> tuple[Words, Integers]:
+    """Return the distinct classes and which of them each window has."""
+    if words[0] == words[-1] and words.min() == words.max():  # one class, mostly: skip the sort
+        return words[:1], np.zeros(len(words), np.int64)
+    classes, index = np.unique(words, return_inverse=True)
+    return classes, index.astype(np.int64)
+
+
+def anchors_of(rows: pa.Table, classes: Integers, per: str) -> Anchors:
+    """Return the anchors of a list of windows; ``classes`` of every window."""
+    records = keys_of(rows, "record_key")
+    starts = _boundaries(len(records), (records,), every=per == "chunk")
+    return Anchors(
+        chunks=keys_of(rows, "chunk_key"),
+        hashes=words_of(rows, "text_hash"),
+        classes=classes,
+        records=records[starts[:-1]],
+        starts=starts,
+    )
+
+
+def positives_of(anchors: Anchors, rows: pa.Table, banned: pa.Table | None) -> Positives:
+    """Return the positives of anchors; ``banned`` pairs of windows have the same text."""
+    owners, chunks = keys_of(rows, "record_key"), keys_of(rows, "chunk_key")
+    starts = np.searchsorted(owners, anchors.records, side="left")
+    counts = np.searchsorted(owners, anchors.records, side="right") - starts
+    banned_starts, ranks = _banned_ranks(anchors, starts, counts, chunks, banned)
+    return Positives(chunks, words_of(rows, "text_hash"), starts, counts, banned_starts, ranks)
+
+
+def _banned_ranks(
+    anchors: Anchors, starts: Integers, counts: Integers, chunks: Integers, banned: pa.Table | None
+) -> tuple[Integers, Integers]:
+    windows = len(anchors.chunks)
+    if banned is None or banned.num_rows == 0:
+        return np.zeros(windows + 1, np.int64), np.zeros(0, np.int64)
+    mine, theirs = keys_of(banned, "chunk_key"), keys_of(banned, "positive_key")
+    window = np.searchsorted(anchors.chunks, mine)
+    known = (window < windows) & (anchors.chunks[np.minimum(window, windows - 1)] == mine)
+    window, theirs = window[known], theirs[known]
+    unit = np.searchsorted(anchors.starts, window, side="right") - 1
+    ranks = _positions(chunks, theirs, starts[unit], counts[unit]) - starts[unit]
+    order = np.lexsort((ranks, window))
+    first = np.searchsorted(window[order], np.arange(windows + 1))
+    return first.astype(np.int64), ranks[order]
+
+
+def _positions(chunks: Integers, wanted: Integers, low: Integers, count: Integers) -> Integers:
+    """Return where each wanted key stands in its own ascending stretch of ``chunks``."""
+    low, high = low.copy(), low + count
+    while np.any(low < high):
+        middle = (low + high) // 2
+        right = (low < high) & (chunks[np.minimum(middle, len(chunks) - 1)] < wanted)
+        low, high = np.where(right, middle + 1, low), np.where(right, high, middle)
+    return low
+
+
+def negatives_of(
+    compiled: CompiledPool,
+    classes: Words,
+    listed: pa.Table,
+    pairs: pa.Table,
+    *,
+    illegal: Words,
+    known: Words | None = None,
+) -> Negatives:
+    """Return the negatives of a list of windows, by group, record and window.
+
+    Args:
+        compiled: Of the pool.
+        classes: The distinct classes of its anchors, ascending.
+        listed: The windows.
+        pairs: Which groups each class may, or must not, draw from.
+        illegal: As of ``Negatives``.
+        known: As of ``Negatives``.
+    """
+    groups, records = words_of(listed, "class_group"), keys_of(listed, "record_key")
+    starts = _boundaries(len(records), (groups, records), every=compiled.recipe.per == "chunk")
+    firsts, lows, sums = _ranges(compiled, classes, groups[starts[:-1]], pairs)
+    owners = keys_of(listed, "family") if known is not None else records
+    return Negatives(
+        chunks=keys_of(listed, "chunk_key"),
+        hashes=words_of(listed, "text_hash"),
+        owners=owners[starts[:-1]],
+        starts=starts,
+        firsts=firsts,
+        lows=lows,
+        sums=sums,
+        illegal=illegal,
+        known=np.zeros(0, np.uint64) if known is None else known,
+    )
+
+
+def _ranges(
+    compiled: CompiledPool, classes: Words, unit_groups: Words, pairs: pa.Table
+) -> tuple[Integers, Integers, Integers]:
+    """Turn (class, group) pairs into ranges of units for each class."""
+    mine, theirs = words_of(pairs, "class"), words_of(pairs, "class_group")
+    known = np.isin(mine, classes)
+    row = np.searchsorted(classes, mine[known])
+    low = np.searchsorted(unit_groups, theirs[known], side="left")
+    high = np.searchsorted(unit_groups, theirs[known], side="right")
+    if compiled.forbids:
+        row, low, high = _gaps(len(classes), len(unit_groups), row, low, high)
+    filled = high > low
+    row, low, high = row[filled], low[filled], high[filled]
+    firsts = np.searchsorted(row, np.arange(len(classes) + 1)).astype(np.int64)
+    sums = np.concatenate([[0], np.cumsum(high - low)]).astype(np.int64)
+    return firsts, low.astype(np.int64), sums
+
+
+def _gaps(
+    classes: int, units: int, row: Integers, low: Integers, high: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """Return what lies between the given ranges of each class: their complement."""
+    every = np.arange(classes)
+    rows = np.concatenate([row, every])
+    lows = np.concatenate([high, np.zeros(classes, np.int64)])
+    highs = np.concatenate([low, np.full(classes, units)])
+    begins = np.lexsort((lows, rows))
+    ends = np.lexsort((highs, rows))
+    return rows[begins], lows[begins], highs[ends]
+
+
+def several_texts(anchors: pa.Table, positives: pa.Table) -> Words:
+    """Return ``Negatives.illegal`` of records with several anchors or positives.
+
+    A record with one of each needs no entry: a plan compares with both.
+    """
+    words = []
+    for rows in (anchors, positives):
+        records = keys_of(rows, "record_key")
+        several = np.zeros(len(records), dtype=bool)
+        several[1:] = records[1:] == records[:-1]
+        several[:-1] |= several[1:]
+        words.append(pair_hashes(records[several], words_of(rows, "text_hash")[several]))
+    return np.unique(np.concatenate(words))
+
+
+def _boundaries(length: int, columns: tuple[Any, ...], *, every: bool) -> Integers:
+    """Return where a new combination of values begins, and the end."""
+    if every or length == 0:
+        return np.arange(length + 1, dtype=np.int64)
+    new = np.zeros(length, dtype=bool)
+    new[0] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return np.append(np.flatnonzero(new), length).astype(np.int64)
+
+
+def keys_of(table: pa.Table, column: str) -> Integers:
+    """Return a column of keys."""
+    return np.asarray(table[column].to_numpy(), dtype=np.int64)
+
+
+def words_of(table: pa.Table, column: str) -> Words:
+    """Return a column of hashes."""
+    return np.asarray(table[column].to_numpy(), dtype=np.uint64)

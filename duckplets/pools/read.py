@@ -1,0 +1,161 @@
+"""Reading pools: from their statements to flat arrays.
+
+The pool's statement decides validity once, in SQL. Its flat lists (anchor windows, positives,
+negatives, which groups suit which class) are read into NumPy (``pool_arrays``). Lists that several
+recipes share, such as the same negatives, are read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.db.database import Database
+from duckplets.errors import EmptyPoolError, RecipeError
+from duckplets.order.permute import Words
+from duckplets.pools.arrays import (
+    Anchors,
+    Guarded,
+    Negatives,
+    Pool,
+    anchors_of,
+    classes_of,
+    keys_of,
+    negatives_of,
+    pair_hashes,
+    positives_of,
+    several_texts,
+    words_of,
+)
+from duckplets.pools.compile import CompiledPool, Part, stage
+from duckplets.recipes.recipes import TextRecipe
+from duckplets.sampling.own_negatives import without_illegal
+
+# A strategy without an equality compares every class with every group; beyond this it would
+# run for minutes or fill the memory.
+_MOST_COMPARISONS = 1_000_000_000
+_MOST_PAIRS = 20_000_000
+
+
+class PoolReader:
+    """Reads the pools of one split and version, keeping lists that come again.
+
+    Args:
+        database: The corpus.
+        pools: All that will be read: what they look at is joined once, for all of them.
+    """
+
+    def __init__(self, database: Database, pools: Sequence[CompiledPool]) -> None:
+        self._database = database.cursor()
+        self._lists: dict[tuple[str, str], pa.Table] = {}
+        where = {name: pools[0].parameters[name] for name in ("split", "version")}
+        self._database.rows(stage(pool.recipe for pool in pools), where)
+
+    def __enter__(self) -> PoolReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.run("pools/unstage")
+        self._database.close()
+
+    def read(self, compiled: CompiledPool) -> Pool:
+        """Read a pool.
+
+        Raises:
+            EmptyPoolError: It has no anchor.
+            RecipeError: Its strategy compares too many values.
+        """
+        if compiled.unbounded:
+            self._refuse_unbounded(compiled)
+        rows = self.list(compiled, "anchors")
+        if rows.num_rows == 0:
+            raise self._empty(compiled)
+        recipe = compiled.recipe
+        if isinstance(recipe, TextRecipe):
+            anchors = anchors_of(rows, np.zeros(rows.num_rows, np.int64), recipe.per)
+            return Pool(compiled, anchors, None, None)
+        classes, index = classes_of(words_of(rows, "class"))
+        anchors = anchors_of(rows, index, recipe.per)
+        listed = self.list(compiled, "positives")
+        # Of a single positive the pool knows already that it has another text than the anchor.
+        several = pc.max(rows["positives"]).as_py() > 1
+        banned = self.list(compiled, "same") if several else None
+        positives = positives_of(anchors, listed, banned)
+        negatives = self._negatives(compiled, classes, rows, listed)
+        if not recipe.mined:
+            return Pool(compiled, anchors, positives, negatives)
+        guarded = _guarded(anchors, rows, self.list(compiled, "negatives"))
+        return Pool(compiled, anchors, positives, negatives, guarded)
+
+    def count(self, compiled: CompiledPool) -> dict[str | None, int]:
+        """Return how many records (or windows) have which reason not to be in the pool."""
+        parameters = compiled.parameters_of("counts", staged=True)
+        return dict(self._database.rows(compiled.sql("counts", staged=True), parameters))
+
+    def list(self, compiled: CompiledPool, part: Part) -> pa.Table:
+        """Return the rows of a part of a pool; those that several pools share are read once."""
+        sql = compiled.sql(part, staged=True)
+        parameters = compiled.parameters_of(part, staged=True)
+        name = (sql, repr(sorted(parameters.items())))
+        if name not in self._lists:
+            self._lists[name] = self._database.arrow(sql, parameters)
+        return self._lists[name]
+
+    def _negatives(
+        self, compiled: CompiledPool, classes: Words, rows: pa.Table, positives: pa.Table
+    ) -> Negatives:
+        listed, pairs = self.list(compiled, "negatives"), self.list(compiled, "pairs")
+        if pairs.num_rows > _MOST_PAIRS:
+            raise RecipeError(
+                f"recipe {compiled.recipe.name!r}: its strategy pairs {pairs.num_rows} values; "
+                f"compare by equality, or round the values it compares"
+            )
+        if compiled.own_negatives:
+            listed = without_illegal(rows, positives, listed)
+            return negatives_of(compiled, classes, listed, pairs, illegal=np.zeros(0, np.uint64))
+        if isinstance(compiled.recipe, TextRecipe) or not compiled.recipe.mined:
+            illegal = several_texts(rows, positives)
+            return negatives_of(compiled, classes, listed, pairs, illegal=illegal)
+        texts = self.list(compiled, "illegal_texts")
+        illegal = _pairs(texts.filter(pc.invert(texts["known"])))
+        known = _pairs(texts.filter(texts["known"]))
+        return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
+
+    def _refuse_unbounded(self, compiled: CompiledPool) -> None:
+        classes, groups = self._database.rows(
+            compiled.sql("sizes", staged=True), compiled.parameters_of("sizes", staged=True)
+        )[0]
+        if classes * groups > _MOST_COMPARISONS:
+            raise RecipeError(
+                f"recipe {compiled.recipe.name!r}: its strategy would compare {classes} values "
+                f"of anchors with {groups} of negatives; add an equality between the two, or "
+                f"round the values it compares"
+            )
+
+    def _empty(self, compiled: CompiledPool) -> EmptyPoolError:
+        reasons = {k or "": n for k, n in self.count(compiled).items()}
+        counts = ", ".join(f"{n} {reason}" for reason, n in reasons.items() if reason)
+        source, split = compiled.parameters["source"], compiled.parameters["split"]
+        return EmptyPoolError(
+            f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split "
+            f"{split!r}: {counts or 'the split has no records'}. Limit the recipe with "
+            f"sources=(…), give the source weight 0, or change the recipe"
+        )
+
+
+def _guarded(anchors: Anchors, rows: pa.Table, negatives: pa.Table) -> Guarded:
+    """Return what else is known of anchor windows and negatives, where they are mined."""
+    return Guarded(
+        owners=keys_of(rows, "family")[anchors.starts[:-1]],
+        normals=words_of(rows, "normal"),
+        sections=keys_of(rows, "section_key"),
+        negative_sections=keys_of(negatives, "section_key"),
+    )
+
+
+def _pairs(texts: pa.Table) -> Words:
+    """Return illegal texts, each with its owner, as sorted hashes."""
+    return np.unique(pair_hashes(words_of(texts, "owner"), words_of(texts, "text_hash")))

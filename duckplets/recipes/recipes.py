@@ -1,0 +1,331 @@
+"""Recipes: how one sample is put together. This is what a user writes, not what is compiled.
+
+``TripletRecipe`` names an anchor, a positive and a negative, ``TextRecipe`` one text; each slot
+is a selector made by ``role``, ``position``, ``any_section`` or ``near_date``. Everything is
+checked as it is made, conditions included, and nothing here touches a database.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass, replace
+from numbers import Real
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from duckplets.errors import RecipeError, nearest
+from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.conditions import pair_condition, where_condition
+
+__all__ = [
+    "By",
+    "Per",
+    "Role",
+    "Selector",
+    "SelectorKind",
+    "SqlStrategy",
+    "Strategy",
+    "StrategyName",
+    "TextRecipe",
+    "TripletRecipe",
+    "any_section",
+    "default_recipes",
+    "derived_text_recipes",
+    "long_section_recipe",
+    "near_date",
+    "position",
+    "role",
+    "sql",
+]
+
+Role = Literal["anchor", "context", "rejected"]
+SelectorKind = Literal["role", "position", "any_section", "near_date"]
+StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
+Per = Literal["record", "chunk"]
+By: TypeAlias = Literal["random", "bm25"] | Bm25
+
+ARGUMENTS = {"role": "role", "position": "index", "near_date": "days"}
+_LONGEST_NAME = 200
+_MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is still one to DuckDB
+_SUFFIXES = ("_anchor", "_positive", "_negative")  # of the text recipes derived from a triplet's
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which sections may stand in a slot; made by the four functions below.
+
+    Attributes:
+        kind: ``role``, ``position``, ``any_section`` or ``near_date``.
+        role: The role of the section, for ``role``.
+        index: The position of the section in its record, from 0, for ``position``.
+        days: Days from the anchor's date to the one looked for, for ``near_date``.
+        where: SQL condition over columns of records, sections and chunks, or None.
+    """
+
+    kind: SelectorKind
+    role: Role | None = None
+    index: int | None = None
+    days: int | None = None
+    where: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("selector kind", self.kind, get_args(SelectorKind))
+        if self.kind == "role":
+            check_choice("selector role", self.role, get_args(Role))
+        if self.kind == "position" and not _is_integer(self.index, least=0):
+            raise RecipeError(f"selector position must be 0, 1, 2, …, not {self.index!r}")
+        if self.kind == "near_date" and not _is_integer(self.days, least=-_MOST):
+            raise RecipeError(f"selector near_date must be a number of days, not {self.days!r}")
+        for argument in ARGUMENTS.values():
+            value = getattr(self, argument)
+            if value is not None and argument != ARGUMENTS.get(self.kind):
+                raise RecipeError(f"selector {self.kind} takes no {argument}, but got {value!r}")
+        if self.where is not None:
+            where_condition(self.where)
+
+
+def role(r: Role, where: str | None = None) -> Selector:
+    """Select sections of a role: ``anchor``, ``context``, or ``rejected`` of preference pairs."""
+    return Selector("role", role=r, where=where)
+
+
+def position(i: int, where: str | None = None) -> Selector:
+    """Select the section at a position in its record, counted from 0."""
+    return Selector("position", index=i, where=where)
+
+
+def any_section(where: str | None = None) -> Selector:
+    """Select any section, but for the rejected replies of preference pairs."""
+    return Selector("any_section", where=where)
+
+
+def near_date(days: int, where: str | None = None) -> Selector:
+    """Select context of the record whose date is nearest to the anchor's plus ``days``.
+
+    It is another record of the same source and split, or one that shares ``taxonomy[0]``. Days
+    may be negative. As it looks from an anchor, it is no anchor itself and not for text recipes.
+    """
+    return Selector("near_date", days=days, where=where)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStrategy:
+    """Negatives for which a condition holds; made by ``sql``.
+
+    Attributes:
+        condition: SQL condition over columns ``anchor.x`` and ``negative.x``.
+    """
+
+    condition: str
+
+    def __post_init__(self) -> None:
+        pair_condition(self.condition)
+
+
+Strategy: TypeAlias = StrategyName | SqlStrategy
+
+
+def sql(condition: str) -> SqlStrategy:
+    """Make a strategy, as in ``sql("negative.meta['topic'] = anchor.meta['topic']")``."""
+    return SqlStrategy(condition)
+
+
+@dataclass(frozen=True, slots=True)
+class TripletRecipe:
+    """How anchor, positive and negative are found.
+
+    Attributes:
+        name: What samples and tables call it: 1 to 200 printable characters, no ``/``.
+        anchor: Sections that may be anchors.
+        positive: Sections of the anchor's record (``near_date``: of another) that go with it.
+        negative: Sections that may be negatives, before the strategy.
+        strategy: Which of them are legal: ``other_record``, ``other_date``,
+            ``question_answer_mismatch``, or ``sql(condition)``; or those of the anchor's own
+            record, ``same_record``, which successive visits go through in turn.
+        by: How one of the legal ones is chosen: ``random``; ``bm25``, from those that were mined
+            for this recipe, with whatever settings; or ``bm25(...)``, from those mined so.
+        weight: Share among the recipes of a source, relative; 0 means never.
+        instruction: Carried to each sample unchanged.
+        allow_same_anchor_positive: Whether the positive may have the anchor's very text.
+        per: The unit of an anchor, a ``record`` or a ``chunk``.
+        sources: Names of the sources it is limited to; None means all.
+    """
+
+    name: str
+    anchor: Selector
+    positive: Selector
+    negative: Selector
+    _: KW_ONLY
+    strategy: Strategy = "other_record"
+    by: By = "random"
+    weight: float = 1.0
+    instruction: str | None = None
+    allow_same_anchor_positive: bool = False
+    per: Per = "record"
+    sources: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        what = _check_common(self, _LONGEST_NAME)
+        for slot in ("anchor", "positive", "negative"):
+            _check_selector(f"{what}: {slot}", getattr(self, slot), near=slot != "anchor")
+        if not isinstance(self.strategy, SqlStrategy):
+            check_choice(f"{what}: strategy", self.strategy, get_args(StrategyName))
+        if not isinstance(self.by, Bm25):
+            check_choice(f"{what}: by", self.by, ("random", "bm25"))
+        if self.strategy == "same_record" and self.by != "random":
+            raise RecipeError(
+                f"{what}: by={self.by!r} ranks sections of other records, and strategy "
+                f"'same_record' takes the anchor's own; leave by at 'random'"
+            )
+        if self.mined and self.negative.kind == "near_date":
+            raise RecipeError(
+                f"{what}: a near_date negative is the one record its date names, so there is "
+                f"nothing to rank; leave by at 'random'"
+            )
+        same = self.allow_same_anchor_positive
+        if not isinstance(same, bool):
+            raise RecipeError(f"{what}: allow_same_anchor_positive must be a bool, not {same!r}")
+
+    @property
+    def mined(self) -> bool:
+        """Whether negatives are drawn from those that were mined for it."""
+        return self.by != "random"
+
+
+@dataclass(frozen=True, slots=True)
+class TextRecipe:
+    """How single texts are found.
+
+    Attributes:
+        name: What samples and tables call it: printable characters, no ``/``.
+        selector: Sections that may be drawn.
+        weight: Share among the recipes of a source, relative; 0 means never.
+        instruction: Carried to each sample unchanged.
+        per: The unit that is drawn, a ``record`` or a ``chunk``.
+        sources: Names of the sources it is limited to; None means all.
+    """
+
+    name: str
+    selector: Selector
+    _: KW_ONLY
+    weight: float = 1.0
+    instruction: str | None = None
+    per: Per = "record"
+    sources: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        # A derived name is a triplet recipe's and a suffix, and must fit whatever that one is.
+        what = _check_common(self, _LONGEST_NAME + max(map(len, _SUFFIXES)))
+        _check_selector(f"{what}: selector", self.selector, near=False)
+
+
+def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
+    """Return the recipes of a source that was given none.
+
+    Args:
+        defaults: What its rows are like: ``roles``, ``text``, ``dated``, or ``pairs`` of a chosen
+            and a rejected reply.
+    """
+    anchor, context, whole = role("anchor"), role("context"), any_section()
+    to_context = TripletRecipe("anchor_context", anchor, context, context, weight=0.75)
+    to_anchor = TripletRecipe("anchor_anchor", anchor, context, anchor, weight=0.25)
+    if defaults == "roles":
+        return (to_context, to_anchor)
+    if defaults == "text":
+        return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
+    if defaults == "pairs":
+        rejected = role("rejected")
+        return (
+            TripletRecipe(
+                "chosen_rejected", anchor, context, rejected, strategy="same_record", weight=0.75
+            ),
+            replace(to_context, weight=0.25),
+        )
+    check_choice("defaults", defaults, ("roles", "text", "dated", "pairs"))
+    return (
+        replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
+        replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),
+        replace(to_context, weight=0.35),
+        to_anchor,
+    )
+
+
+def long_section_recipe(role: str) -> TripletRecipe:
+    """Return the recipe of two different windows of one record, for sections of a role."""
+    check_choice("role", role, get_args(Role))
+    windows = Selector("role", role=cast("Role", role), where="kind = 'window'")
+    return TripletRecipe("long_section", windows, windows, windows)
+
+
+def derived_text_recipes(recipe: TripletRecipe) -> tuple[TextRecipe, ...]:
+    """Return the text recipes ``NAME_anchor``, ``NAME_positive`` and ``NAME_negative``.
+
+    Each keeps weight, instruction, unit and sources; a ``near_date`` slot becomes its context.
+    """
+    slots = (recipe.anchor, recipe.positive, recipe.negative)
+    return tuple(
+        TextRecipe(
+            recipe.name + suffix,
+            role("context", where=slot.where) if slot.kind == "near_date" else slot,
+            weight=recipe.weight,
+            instruction=recipe.instruction,
+            per=recipe.per,
+            sources=recipe.sources,
+        )
+        for suffix, slot in zip(_SUFFIXES, slots, strict=True)
+    )
+
+
+def _check_common(recipe: TripletRecipe | TextRecipe, longest: int) -> str:
+    """Check what both kinds have, make weight and sources uniform, and return who it is."""
+    name, weight, instruction = recipe.name, recipe.weight, recipe.instruction
+    if not isinstance(name, str) or not name.isprintable() or "/" in name:
+        raise RecipeError(f"recipe name {name!r}: printable characters and no '/' are wanted")
+    if not 1 <= len(name) <= longest:
+        raise RecipeError(f"recipe name of {len(name)} characters: 1 to {longest} are allowed")
+    what = f"recipe {name!r}"
+    object.__setattr__(recipe, "weight", _weight(what, weight))
+    object.__setattr__(recipe, "sources", _sources(what, recipe.sources))
+    if not (instruction is None or isinstance(instruction, str)):
+        raise RecipeError(f"{what}: instruction must be text or None, not {instruction!r}")
+    check_choice(f"{what}: per", recipe.per, get_args(Per))
+    return what
+
+
+def _weight(what: str, weight: Any) -> float:
+    if isinstance(weight, Real) and not isinstance(weight, bool):
+        try:
+            number = float(weight)
+        except OverflowError:
+            number = math.inf
+        if 0 <= number < math.inf:
+            return number
+    raise RecipeError(f"{what}: weight must be a finite number of at least 0, not {weight!r}")
+
+
+def _sources(what: str, sources: Any) -> tuple[str, ...] | None:
+    if sources is None:
+        return None
+    names = sources if isinstance(sources, list | tuple) else ()
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise RecipeError(f"{what}: sources must be a tuple of names or None, not {sources!r}")
+    return tuple(dict.fromkeys(names))
+
+
+def _check_selector(what: str, selector: Any, *, near: bool) -> None:
+    if not isinstance(selector, Selector):
+        raise RecipeError(f"{what} must be a selector such as role('anchor'), not {selector!r}")
+    if selector.kind == "near_date" and not near:
+        raise RecipeError(
+            f"{what}: near_date looks from an anchor, so only a positive or a negative can be one"
+        )
+
+
+def check_choice(what: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        hint = nearest(value, choices) if isinstance(value, str) else ""
+        names = ", ".join(map(repr, choices))
+        raise RecipeError(f"{what} must be one of {names}, not {value!r}{hint}")
+
+
+def _is_integer(value: Any, *, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST

@@ -1,0 +1,1 @@
+"""Whole records by number, in any order: index samplers, data indexes and data sets."""

@@ -1,0 +1,109 @@
+"""Index controls: how many records of a source an index lists, and how often.
+
+They are stored with the source and act on the index of a corpus, ``of_corpus``, alone: what a
+sampler draws is weighed by recipes and mixtures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duckplets.base.checks import integer
+from duckplets.db.database import Database
+from duckplets.errors import SplitError
+from duckplets.ingest.splits import checked_split, current_splits
+from duckplets.records.copies import MOST, SizeMode, check_mode, check_weight
+from duckplets.records.data_index import DataIndex
+
+_SEEDS = (-(1 << 63), (1 << 63) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexControls:
+    """How an index lists the records of a source; ``DataIndex.adjust`` says it in full.
+
+    Attributes:
+        size: How many records it lists, or None for all.
+        size_mode: ``first``, or ``sample`` for those that the seed chooses.
+        weight: How often it lists each, after the size: 1 for once, 0 for never.
+        seed: Of what is sampled: an integer of 64 bits.
+
+    Raises:
+        SamplerError: A value is wrong.
+    """
+
+    size: int | None = None
+    size_mode: SizeMode = "first"
+    weight: float = 1.0
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            object.__setattr__(self, "size", integer("size", self.size, 0, MOST, say_high=False))
+        check_mode(self.size_mode, "size_mode")
+        object.__setattr__(self, "weight", float(check_weight("weight", self.weight)))
+        object.__setattr__(self, "seed", integer("seed", self.seed, *_SEEDS))
+
+    def of(self, name: str, records: int, split: str | None) -> DataIndex:
+        """Return the index of a source with so many records; of none, an empty one."""
+        index = DataIndex({name: records}, split=split)
+        if not records:
+            return index
+        return index.adjust(self.size, self.weight, mode=self.size_mode, seed=self.seed)
+
+
+def set_controls(
+    database: Database,
+    source_id: int,
+    size: int | None = None,
+    size_mode: SizeMode = "first",
+    weight: float = 1.0,
+    seed: int = 42,
+) -> None:
+    """Store the controls of a source in place of what was stored; within a transaction.
+
+    Raises:
+        SamplerError: A value is wrong.
+    """
+    made = IndexControls(size, size_mode, weight, seed)
+    database.run("records/controls/clear", {"source_id": source_id})
+    if made == IndexControls():
+        return
+    values = {"size": made.size, "size_mode": made.size_mode, "weight": made.weight}
+    values |= {"source_id": source_id, "seed": made.seed}
+    database.run("records/controls/set", values)
+
+
+def controls(database: Database, *, version: int) -> dict[str, IndexControls]:
+    """Return the controls of every source of a version, by name."""
+    return {name: made for name, _, made in _sources(database, None, version)}
+
+
+def of_corpus(database: Database, *, split: str | None, version: int) -> DataIndex:
+    """Return the index of a corpus: the records of every source, by name, as its controls say.
+
+    Record k of a source is the k-th that came, of those in the split if one is given. A source
+    without a record there lists none, whatever its size.
+
+    Raises:
+        SplitError: There is no such split.
+    """
+    if split is not None and checked_split(split) and current_splits(database) is None:
+        raise SplitError(
+            f"split={split!r}: the corpus has no splits yet; call corpus.split(…), or run: "
+            f"duckplets split {database.path}"
+        )
+    found = _sources(database, split, version)
+    empty = DataIndex({}, split=split)
+    return DataIndex.concatenate([empty, *(made.of(name, n, split) for name, n, made in found)])
+
+
+def _sources(
+    database: Database, split: str | None, version: int
+) -> list[tuple[str, int, IndexControls]]:
+    """Return name, number of records and controls of every source."""
+    rows = database.run("records/controls/sources", {"split": split, "version": version})
+    return [
+        (name, records, IndexControls(*said) if said[1] is not None else IndexControls())
+        for name, _, records, *said in rows
+    ]

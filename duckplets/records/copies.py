@@ -1,0 +1,170 @@
+"""Copies: which entries of a list are kept, and how often, to give it a size or a weight.
+
+Whatever is asked for comes to whole copies of the list, and a remainder: its first entries, or a
+sample of them without replacement. A sample is what has the smallest hashes under a key of the
+seed, in ascending order: so a larger one holds all that a smaller one holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from duckplets.errors import SamplerError, nearest
+from duckplets.order.permute import Integers, Words, hashed
+
+SizeMode = Literal["first", "sample"]
+
+MOST = 1 << 32  # entries of an index: 40 GB of them
+_BLOCK = 1 << 16  # hashed at once: it stays in the cache
+_BITS = 12
+_SHIFT = np.uint64(64 - _BITS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copies:
+    """Whole copies of a list, and some entries more.
+
+    Attributes:
+        whole: How many copies.
+        rest: Which entries come after them, ascending.
+        extra: How many these are.
+    """
+
+    whole: int
+    rest: slice | Integers
+    extra: int
+
+    @property
+    def same(self) -> bool:
+        """Whether the list stays what it is."""
+        return self.whole == 1 and self.extra == 0
+
+    def count(self, entries: int) -> int:
+        """Return how many entries come of so many."""
+        return self.whole * entries + self.extra
+
+    def fill(self, out: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+        """Write the copies of values into an array of the right length."""
+        copied = self.whole * len(values)
+        if copied:
+            out[:copied].reshape(self.whole, len(values))[:] = values
+        out[copied:] = values[self.rest]
+
+
+def check_mode(mode: Any, what: str = "mode") -> None:
+    """Refuse what is neither ``first`` nor ``sample``.
+
+    Raises:
+        SamplerError: It is something else.
+    """
+    modes = get_args(SizeMode)
+    if mode not in modes:
+        hint = nearest(mode, modes) if isinstance(mode, str) else ""
+        raise SamplerError(f"{what}={mode!r}: give 'first' or 'sample'{hint}")
+
+
+def check_weight(what: str, weight: Any) -> Fraction:
+    """Return a weight exactly as it is written: 0.1 is 1/10.
+
+    Raises:
+        SamplerError: It is no number, negative, NaN or infinite.
+    """
+    if isinstance(weight, Real) and not isinstance(weight, bool | np.bool_):
+        exact = Fraction(-1)
+        if isinstance(weight, Rational):
+            exact = Fraction(int(weight.numerator), int(weight.denominator))
+        elif math.isfinite(weight):
+            exact = Fraction(repr(float(weight)))
+        if exact >= 0:
+            return exact
+    raise SamplerError(f"{what}={weight!r}: give a finite number of at least 0")
+
+
+SAME = Copies(1, slice(0, 0), 0)
+
+
+def of_size(entries: int, size: int, mode: SizeMode, purpose: int) -> Copies:
+    """Return the copies that make so many entries out of a list.
+
+    Args:
+        entries: Length of the list, not 0 unless the size is.
+        size: How many are wanted.
+        mode: Which come after whole copies: the ``first`` ones, or a ``sample``.
+        purpose: Key of the sample.
+    """
+    whole, rest = divmod(size, entries) if entries else (0, 0)
+    if mode == "first":
+        return Copies(whole, slice(0, rest), rest)
+    return Copies(whole, sampled(purpose, entries, rest), rest)
+
+
+def of_weight(entries: int, weight: Fraction, purpose: int) -> Copies:
+    """Return ``floor(weight)`` copies of a list, and of its entries a sample for the fraction.
+
+    The sample has ``round(fraction * entries)`` entries; halves are rounded to even.
+    """
+    whole, fraction = divmod(weight, 1)
+    rest = round(fraction * entries)
+    return Copies(whole, sampled(purpose, entries, rest), rest)
+
+
+def sampled(purpose: int, entries: int, size: int) -> slice | Integers:
+    """Return which of some entries are a sample without replacement, ascending.
+
+    They are those with the smallest hashes. Of these the first 12 bits are counted, and then all
+    with smaller ones are taken, and of those with the last ones as many as are missing.
+    """
+    if size in (0, entries):
+        return slice(0, size)
+    counts = np.zeros(1 << _BITS, dtype=np.int64)
+    for _, words in _hashes(purpose, entries):
+        counts += np.bincount((words >> _SHIFT).astype(np.int64), minlength=len(counts))
+    ends = np.cumsum(counts)
+    last = np.uint64(np.searchsorted(ends, size))
+    chosen = np.zeros(entries, dtype=bool)
+    places, edges = [], []
+    for start, words in _hashes(purpose, entries):
+        first = words >> _SHIFT
+        chosen[start : start + len(words)] = first < last
+        edge = np.flatnonzero(first == last)
+        places.append(start + edge)
+        edges.append(words[edge])
+    missing = size - int(ends[last] - counts[last])
+    smallest = np.argsort(np.concatenate(edges), kind="stable")[:missing]
+    chosen[np.concatenate(places)[smallest]] = True
+    return np.flatnonzero(chosen)
+
+
+def _hashes(purpose: int, entries: int) -> Iterator[tuple[int, Words]]:
+    """Yield the hashes of all entries, block by block, each with its first entry."""
+    for start in range(0, entries, _BLOCK):
+        yield start, hashed(purpose, np.arange(start, min(start + _BLOCK, entries)))
+
+
+def taken(
+    values: npt.NDArray[Any], parts: list[tuple[slice | Integers, Copies]]
+) -> npt.NDArray[Any]:
+    """Return the copies of some values each, one after the other.
+
+    Raises:
+        SamplerError: These are too many.
+    """
+    chosen = [(values[where], copies) for where, copies in parts]
+    size = sum(copies.count(len(some)) for some, copies in chosen)
+    if size > MOST:
+        raise SamplerError(f"{size} entries: an index holds at most {MOST}")
+    out = np.empty(size, values.dtype)
+    start = 0
+    for some, copies in chosen:
+        stop = start + copies.count(len(some))
+        copies.fill(out[start:stop], some)
+        start = stop
+    return out

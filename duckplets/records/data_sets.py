@@ -1,0 +1,274 @@
+"""Data sets by name, in a file: what each is read from, and how much of it counts.
+
+    faq:                            # names a source
+      file_name: faq.json           # beside this file; or hf_hub_url: org/name[/config]
+      converter: alpaca             # or which columns hold the texts: anchor, positive, …
+      size: 1000                    # the first 1000 records
+      weight: 2.0                   # each of them twice
+
+A file is checked whole: what is wrong is said at once, for all data sets and all keys.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets.errors import DuckpletsError, SourceError, nearest
+from duckplets.records.controls import IndexControls
+from duckplets.records.data_set_files import tables_of
+from duckplets.sources import ArrowSource, CsvSource, JsonSource, ParquetSource, paths
+from duckplets.sources.mapping import TEXTS, Mapped
+from duckplets.sources.resumable import Resumable, Whole
+from duckplets.sources.text_lines import TextLinesSource
+
+if TYPE_CHECKING:
+    from duckplets.sources import Source
+
+__all__ = ["DataSet", "load_data_sets"]
+
+_FORMATS: dict[str, Callable[..., Source]] = {
+    "arrow": ArrowSource,
+    "csv": CsvSource,
+    "json": JsonSource,
+    "parquet": ParquetSource,
+    "text": TextLinesSource,
+}
+_SUFFIXES = {
+    ".arrow": "arrow",
+    ".csv": "csv",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".tsv": "csv",
+    ".txt": "text",
+}
+_PLACES = ("file_name", "hf_hub_url")
+_READING = ("split", "streaming", "format")
+_CONTROLS = ("size", "size_mode", "weight", "seed")
+_MAPPING = (
+    *("converter", "on_error", "anchor", "positive", "context", "text", "id", "date", "group"),
+    *("taxonomy", "meta", "prefix", "trust"),
+)
+_KEYS = (*_PLACES, *_READING, *_CONTROLS, *_MAPPING)
+_MESSAGES = "openai"  # rows without a converter hold messages already
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """One data set of a file.
+
+    Attributes:
+        name: Of the source it becomes.
+        files: The files it is read from, or none for one on the Hub.
+        hub: ``hf://org/name/config/split``, or None for files.
+        format: ``arrow``, ``csv``, ``json``, ``parquet`` or ``text`` (a record a line); None on
+            the Hub.
+        streaming: Whether records are stored in pieces as they come, so that an ingest that stops
+            goes on there; None for the way of the source.
+        mapping: Arguments of the source: converter, or columns by part.
+        controls: How an index lists its records.
+    """
+
+    name: str
+    files: tuple[Path, ...] = ()
+    hub: str | None = None
+    format: str | None = None
+    streaming: bool | None = None
+    mapping: dict[str, Any] = field(default_factory=dict)
+    controls: IndexControls = field(default_factory=IndexControls)
+
+    def source(self) -> Source:
+        """Return what reads it."""
+        if self.hub is not None:
+            from duckplets.sources.hub import HubSource
+
+            on_hub = HubSource(self.hub, source_id=self.name, **self.mapping)
+            return Whole(on_hub) if self.streaming is False else on_hub
+        made = _FORMATS[self.format or ""](list(self.files), **self.mapping)
+        return Resumable(made) if self.streaming else made
+
+
+def load_data_sets(path: str | PathLike[str]) -> list[DataSet]:
+    """Read a file of data sets, in its order: TOML if it ends in ``.toml``, else YAML.
+
+    A data set has either ``file_name``, a file, folder or glob, relative to this file, or
+    ``hf_hub_url``, ``org/name`` or ``org/name/config``; and any of ``format``, ``split`` (of the
+    Hub's), ``streaming``, ``size``, ``size_mode``, ``weight``, ``seed``, ``converter``,
+    ``on_error``, and the columns ``anchor``, ``positive``, ``context``, ``text``, ``id``, ``date``,
+    ``group``, ``taxonomy``, ``meta``, ``prefix`` and ``trust``. Where neither a converter nor
+    columns of texts are given the rows hold ``messages``.
+
+    Raises:
+        SourceError: The file cannot be read, or something in it is wrong: all of it, a line each,
+            as ``FILE: data set 'NAME': what is wrong``, with key and value.
+    """
+    if not isinstance(path, str | PathLike):
+        raise SourceError(f"path={path!r}: give the path of a file of data sets")
+    file = Path(path).expanduser()
+    problems: list[str] = []
+    found = []
+    for name, table in tables_of(file).items():
+        checks = _Checks(file.parent.absolute(), problems, f"{file}: data set {name!r}: ")
+        found.append(checks.data_set(name, table))
+    if problems:
+        raise SourceError("\n".join(problems))
+    return [data_set for data_set in found if data_set is not None]
+
+
+class _Checks:
+    """Checks the keys of one data set, each by itself, and notes what is wrong."""
+
+    def __init__(self, folder: Path, problems: list[str], what: str) -> None:
+        self._folder = folder
+        self._problems = problems
+        self._what = what
+
+    def data_set(self, name: Any, table: Any) -> DataSet | None:
+        """Return the data set of a table; None where something in it is wrong."""
+        before = len(self._problems)
+        self._check_name(name)
+        if not isinstance(table, Mapping):
+            self._note(f"its keys and values are wanted, such as file_name, not {table!r}")
+            return None
+        for key in table:
+            if key not in _KEYS:
+                hint = nearest(str(key), _KEYS)
+                self._note(f"unknown key {key!r}{hint}; keys: {', '.join(_KEYS)}")
+        values = {key: value for key, value in table.items() if key in _KEYS and value is not None}
+        places = [key for key in _PLACES if key in values]
+        if len(places) != 1:
+            which = "both are given" if places else "neither is given"
+            self._note(f"give file_name or hf_hub_url; {which}")
+        files, form = self._files(values)
+        hub = self._hub(values) if "hf_hub_url" in values else None
+        streaming = values.get("streaming")
+        if not isinstance(streaming, bool | None):
+            self._note(f"streaming={streaming!r}: give true or false")
+        controls = self._each(IndexControls, {k: values[k] for k in _CONTROLS if k in values}, {})
+        mapping = self._mapping({k: values[k] for k in _MAPPING if k in values}, form)
+        if len(self._problems) > before:
+            return None
+        return DataSet(name, files, hub, form, streaming, mapping, controls or IndexControls())
+
+    def _note(self, problem: str) -> None:
+        self._problems.append(self._what + problem)
+
+    def _check_name(self, name: Any) -> None:
+        fits = isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+        if not fits or "/" in name:
+            self._note(f"name: up to {_LONGEST_NAME} printable characters without '/' are wanted")
+
+    def _files(self, values: Mapping[str, Any]) -> tuple[tuple[Path, ...], str | None]:
+        """Return files and their format, as far as they are right."""
+        form = values.get("format")
+        if form is not None and form not in _FORMATS:
+            hint = nearest(form, _FORMATS) if isinstance(form, str) else ""
+            self._note(f"format={form!r}: give one of {', '.join(_FORMATS)}{hint}")
+            return (), None
+        if "file_name" not in values:
+            if form is not None:
+                self._note(f"format={form!r} is for files; that of the Hub's is known")
+            return (), None
+        if values.get("split", "train") != "train":
+            self._note(
+                f"split={values['split']!r}: a file has no splits of its own, only 'train'; "
+                f"corpus.split() deals records to splits, whatever file they come from"
+            )
+        try:
+            files = self._found(values["file_name"])
+            return tuple(files), form or _format_of(files)
+        except SourceError as error:
+            self._note(f"file_name={values['file_name']!r}: {error}")
+            return (), form
+
+    def _found(self, name: Any) -> list[Path]:
+        if not isinstance(name, str) or not name:
+            raise SourceError("give the path of a file, a folder or a glob")
+        place = self._folder / Path(name).expanduser()
+        if not place.is_dir():
+            # Only what was written here is a pattern: the folder's name is not.
+            is_glob = glob.has_magic(name) and not place.exists()
+            return paths.files(Path(glob.escape(str(self._folder)), name) if is_glob else place)
+        found = [file for file in sorted(place.iterdir()) if _is_data(file)]
+        if not found:
+            raise SourceError(f"{place} holds no file of a known form ({', '.join(_SUFFIXES)})")
+        return paths.files(found)
+
+    def _hub(self, values: Mapping[str, Any]) -> str | None:
+        from duckplets.sources.hub.grammar import parse_uri
+
+        given, split = values["hf_hub_url"], values.get("split")
+        if split is not None and (not isinstance(split, str) or not split or "/" in split):
+            self._note(f"split={split!r}: give the name of a split")
+            return None
+        try:
+            if not isinstance(given, str):
+                raise SourceError("write org/name or org/name/config")
+            bare = given.removeprefix("hf://").strip("/")
+            if bare.count("/") not in (1, 2):
+                raise SourceError("write org/name or org/name/config, and split: beside it")
+            config = "" if split is None or bare.count("/") == 2 else "/default"
+            return str(parse_uri(f"hf://{bare}{config}" + (f"/{split}" if split else "")))
+        except SourceError as error:
+            self._note(f"hf_hub_url={given!r}: {error}")
+            return None
+
+    def _mapping(self, values: dict[str, Any], form: str | None) -> dict[str, Any]:
+        """Return the arguments of the source, each checked by itself and then all together."""
+        needs = {"positive": {"anchor": "x"}, "on_error": {"converter": "alpaca"}}
+        if form == "text":
+            for key in values:
+                if key != "trust":
+                    self._note(f"{key}: lines of text have no columns; leave it out")
+            trust = {key: values[key] for key in values if key == "trust"}
+            self._each(lambda **given: TextLinesSource("x", **given), trust, {})
+            return values
+        if "converter" not in values and not any(part in values for part in TEXTS):
+            values = {"converter": _MESSAGES} | values
+        self._each(Mapped, values, needs)
+        return values
+
+    def _each(
+        self, make: Callable[..., Any], values: Mapping[str, Any], needs: Mapping[str, Any]
+    ) -> Any:
+        """Return what values make; each is tried alone (with what it needs), so all are judged."""
+        before = len(self._problems)
+        for key, value in values.items():
+            try:
+                make(**(needs.get(key, {}) | {key: value}))
+            except DuckpletsError as error:
+                self._note(str(error))
+        if len(self._problems) > before:
+            return None
+        try:
+            return make(**values)
+        except DuckpletsError as error:
+            self._note(str(error))
+            return None
+
+
+def _is_data(file: Path) -> bool:
+    hidden = file.name.startswith((".", "_"))
+    return file.is_file() and not hidden and paths.inner_suffix(file) in _SUFFIXES
+
+
+def _format_of(files: list[Path]) -> str:
+    """Return the one format that files have by their suffixes."""
+    found = {paths.inner_suffix(file) for file in files}
+    for suffix in sorted(found):
+        if suffix not in _SUFFIXES:
+            known = ", ".join(_SUFFIXES)
+            raise SourceError(f"{suffix or 'no suffix'} is no known form ({known}); give format=")
+    forms = sorted({_SUFFIXES[suffix] for suffix in found})
+    if len(forms) > 1:
+        raise SourceError(f"files of several forms ({', '.join(forms)}); name those of one")
+    return forms[0]

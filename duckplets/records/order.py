@@ -1,0 +1,286 @@
+"""Index samplers: the order of records as a sequence, sharded, with a generator for every record.
+
+    element i of shard s ─→ position p = i * shards + s ─order.ranks→ (epoch p // n, record key)
+
+One endless stream of positions runs over all records, and each epoch of it is a permutation of
+them all. A shard takes every ``shard_count``-th position: together the shards serve the stream
+and nothing besides, and a shard meets other records in every epoch. An element is a function of
+its number, so any of them can be asked for, and resuming at one costs nothing.
+
+Nothing here reads a record; ``Corpus.read`` does, by these samplers or by an order of your own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from duckplets.base.checks import integer
+from duckplets.errors import SamplerError
+from duckplets.order.permute import Integers, key, ranks_at
+from duckplets.records.metadata import RecordMetadata, seeded
+
+__all__ = ["IndexOrder", "IndexSampler", "RecordMetadata", "SequentialSampler", "ShardOptions"]
+
+_BLOCK = 4096  # elements made at once while iterating: 64 KB, and a tenth of a millisecond
+_NEAR = 256  # elements made at once for one that is asked for by number
+_SPAN, _LEAST = 1 << 16, 1 << 10  # positions, elements permuted at once: both stay in the cache
+_POSITIONS = 1 << 62  # positions that there can be: doubled, they still fit into 64 bits
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise SamplerError(f"{name}={value!r}: give True or False")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOptions:
+    """Which part of an order is served here.
+
+    Attributes:
+        shard_index: Number of this shard, from 0.
+        shard_count: How many shards there are.
+        drop_remainder: Whether every shard serves equally many records in each epoch. The
+            ``num_records % shard_count`` left over are then left out: other ones in each epoch
+            of a shuffled order, always the last ones of an order that is not shuffled.
+
+    Raises:
+        SamplerError: There is no such shard.
+    """
+
+    shard_index: int
+    shard_count: int
+    drop_remainder: bool = False
+
+    def __post_init__(self) -> None:
+        count = integer("shard_count", self.shard_count, 1, _POSITIONS, say_high=False)
+        index = integer("shard_index", self.shard_index, 0, count - 1)
+        object.__setattr__(self, "shard_count", count)
+        object.__setattr__(self, "shard_index", index)
+        _boolean("drop_remainder", self.drop_remainder)
+
+
+_WHOLE = ShardOptions(0, 1)
+
+
+@runtime_checkable
+class IndexOrder(Protocol):
+    """An order of records: anything that yields ``RecordMetadata`` one after the other."""
+
+    def __iter__(self) -> Iterator[RecordMetadata]:
+        """Return an iterator over the order."""
+        ...
+
+    def __next__(self) -> RecordMetadata:
+        """Return the next element."""
+        ...
+
+
+class IndexSampler:
+    """The order of the records of a corpus: sharded, shuffled, for some epochs or endless.
+
+    Iterating yields ``RecordMetadata``. Every loop starts at the first element and knows nothing
+    of other loops; ``next(sampler)`` goes on from the sampler's own place, which loops leave
+    alone. ``sampler[i]`` is the i-th element of this shard, ``keys`` gives many at once, and
+    ``elements(i)`` iterates from there: to resume, the number of elements taken is enough.
+
+    ``index`` is the position in the order that the shards have in common, so element ``i`` of
+    shard ``s`` has index ``i * shard_count + s``. With ``drop_remainder`` only what is served
+    has a position. Over ``num_epochs`` epochs the shards together serve every record exactly
+    ``num_epochs`` times, unless ``drop_remainder`` leaves some out.
+
+    Args:
+        num_records: How many records there are; their keys are 0 … ``num_records - 1``.
+        shard_options: Which shard this is; by default the only one.
+        shuffle: Permute all records, anew in each epoch, before they are dealt to the shards.
+        num_epochs: How often to go through the records; None for endlessly.
+        seed: Any integer; another one gives another order, and other generators. Needed to
+            shuffle; without one no element has an ``rng``.
+
+    Raises:
+        SamplerError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions = _WHOLE,
+        shuffle: bool = False,
+        num_epochs: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.num_records = integer("num_records", num_records, 1, _POSITIONS, say_high=False)
+        self.shard_options = _checked_shard(shard_options, self.num_records)
+        self.shuffle = _boolean("shuffle", shuffle)
+        most = _POSITIONS // self.num_records
+        self.num_epochs = None if num_epochs is None else integer("num_epochs", num_epochs, 1, most)
+        self.seed = None if seed is None else integer("seed", seed)
+        if shuffle and seed is None:
+            raise SamplerError("shuffle=True needs a seed: give seed=, any integer")
+        self._order = key(self.seed or 0, "index order")
+        self._rngs = None if self.seed is None else key(self.seed, "index rng")
+        shards = self.shard_options.shard_count
+        left_out = self.num_records % shards if self.shard_options.drop_remainder else 0
+        self._served = self.num_records - left_out  # in an epoch, by all shards together
+        self._count = self._count_elements()
+        self._taken = 0
+        self._own: Iterator[RecordMetadata] | None = None
+        self._recent: tuple[int, list[int]] = (-1, [])
+
+    # -- one after the other ------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[RecordMetadata]:
+        return self.elements()
+
+    def __next__(self) -> RecordMetadata:
+        if self._own is None:
+            self._own = self.elements(self._taken)
+        element = next(self._own)
+        self._taken += 1
+        return element
+
+    def elements(self, start: int = 0) -> Iterator[RecordMetadata]:
+        """Return an iterator over this shard's elements from a number on.
+
+        Raises:
+            SamplerError: There are fewer.
+        """
+        return self._elements(integer("start", start, 0, self._count))
+
+    def _elements(self, start: int) -> Iterator[RecordMetadata]:
+        for first in range(start, self._count, _BLOCK):
+            stop = min(first + _BLOCK, self._count)
+            keys = self.keys(first, stop).tolist()
+            if self._rngs is None:
+                yield from map(RecordMetadata, self._range(first, stop), keys)
+            else:
+                yield from map(seeded, self._range(first, stop), keys, repeat(self._rngs))
+
+    # -- any of them --------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of elements of this shard.
+
+        Raises:
+            TypeError: The order is endless.
+        """
+        if self.num_epochs is None:
+            raise TypeError("an endless order has no length; bound it with num_epochs=")
+        return self._count
+
+    def __getitem__(self, number: int) -> RecordMetadata:
+        i = operator.index(number)
+        if not 0 <= i < self._count:
+            raise IndexError(
+                f"element {i}: this shard has "
+                + (f"elements 0 to {self._count - 1}" if self._count else "none")
+            )
+        block, keys = self._recent
+        if block != i // _NEAR:  # kept, because most callers ask for one after the other
+            block, start = i // _NEAR, i // _NEAR * _NEAR
+            keys = self.keys(start, min(start + _NEAR, self._count)).tolist()
+            self._recent = (block, keys)
+        index, record_key = self._range(i, i + 1)[0], keys[i % _NEAR]
+        if self._rngs is None:
+            return RecordMetadata(index, record_key)
+        return seeded(index, record_key, self._rngs)
+
+    def keys(self, start: int, stop: int) -> Integers:
+        """Return the record keys of this shard's elements ``start … stop-1``.
+
+        Raises:
+            SamplerError: There are no such elements.
+        """
+        start, stop = self._checked_span(start, stop)
+        if not self.shuffle:
+            return self.indices(start, stop) % self._served
+        found = np.empty(stop - start, dtype=np.int64)
+        step = max(_LEAST, _SPAN // self.shard_options.shard_count)
+        for first in range(start, stop, step):
+            part = self.indices(first, min(first + step, stop))
+            found[first - start : first - start + len(part)] = self._shuffled(part)
+        return found
+
+    def indices(self, start: int, stop: int) -> Integers:
+        """Return the positions of this shard's elements ``start … stop-1`` in the common order.
+
+        Raises:
+            SamplerError: There are no such elements.
+        """
+        span = self._range(*self._checked_span(start, stop))
+        return np.arange(span.start, span.stop, span.step, dtype=np.int64)
+
+    def _shuffled(self, positions: Integers) -> Integers:
+        if self._served < self.num_records:  # what an epoch leaves out has a rank all the same
+            epochs, rank = np.divmod(positions, self._served)
+            positions = epochs * self.num_records + rank
+        return ranks_at(self._order, self.num_records, positions)[0]
+
+    def _range(self, start: int, stop: int) -> range:
+        shards = self.shard_options.shard_count
+        first = start * shards + self.shard_options.shard_index
+        return range(first, first + (stop - start) * shards, shards)
+
+    def _checked_span(self, start: int, stop: int) -> tuple[int, int]:
+        stop = integer("stop", stop, 0, self._count)
+        return integer("start", start, 0, stop), stop
+
+    def _count_elements(self) -> int:
+        shard, shards = self.shard_options.shard_index, self.shard_options.shard_count
+        positions = _POSITIONS if self.num_epochs is None else self.num_epochs * self._served
+        return max(0, -(-(positions - shard) // shards))
+
+    # -- as an object -------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs to go on here."""
+        return self.__dict__ | {"_own": None, "_recent": (-1, [])}
+
+    def __repr__(self) -> str:
+        return (
+            f"IndexSampler(num_records={self.num_records}, shard_options={self.shard_options}, "
+            f"shuffle={self.shuffle}, num_epochs={self.num_epochs}, seed={self.seed})"
+        )
+
+
+class SequentialSampler(IndexSampler):
+    """The records as they are stored, once.
+
+    Args:
+        num_records: How many records there are; their keys are 0 … ``num_records - 1``.
+        shard_options: Which shard this is; by default the only one.
+        seed: Any integer, for the generators; without one no element has an ``rng``.
+
+    Raises:
+        SamplerError: An argument is wrong.
+    """
+
+    def __init__(
+        self, num_records: int, shard_options: ShardOptions = _WHOLE, seed: int | None = None
+    ) -> None:
+        super().__init__(num_records, shard_options, num_epochs=1, seed=seed)
+
+    def __repr__(self) -> str:
+        return (
+            f"SequentialSampler(num_records={self.num_records}, "
+            f"shard_options={self.shard_options}, seed={self.seed})"
+        )
+
+
+def _checked_shard(options: Any, num_records: int) -> ShardOptions:
+    if not isinstance(options, ShardOptions):
+        raise SamplerError(
+            f"shard_options={options!r}: give dp.ShardOptions(shard_index, shard_count)"
+        )
+    if options.drop_remainder and num_records < options.shard_count:
+        raise SamplerError(
+            f"num_records={num_records}: with drop_remainder=True, {options.shard_count} shards "
+            f"serve none of them; give at least {options.shard_count} records or fewer shards"
+        )
+    return options

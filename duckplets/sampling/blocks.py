@@ -1,0 +1,91 @@
+"""Blocks to come: how large they are, and how one is prepared.
+
+Blocks start small, so that the first batch comes soon, and grow to what the memory allows. What
+prepares them holds no reference to the sampler, so that a sampler nobody holds is let go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from duckplets.order.ranks import Portion
+from duckplets.sampling.batch import Block, Tally
+from duckplets.sampling.fetch import Fetcher
+from duckplets.sampling.plan import Plan, Planner, joined
+
+_FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
+_GROWTH = 4
+_LARGEST_BLOCK = 65_536
+_BLOCK_BYTES = 192 << 20  # of text in a block: with those ahead of it well below the limit
+_LARGEST_SPAN = 1 << 20  # positions of all ranks that a block may go over
+_PLANNED = 1 << 17  # of them planned at once
+
+
+@dataclass
+class BlockSizes:
+    """How many positions each block goes over.
+
+    Attributes:
+        portion: What the reader takes of them.
+        end: The position a bounded run ends at, or None.
+    """
+
+    portion: Portion
+    end: int | None
+    _target: int = _FIRST_BLOCK
+    _largest: int = _LARGEST_BLOCK
+
+    def follow(self, start: int) -> tuple[int, int] | None:
+        """Return the block that begins at a position; None at the end of the run."""
+        if self.end is not None and start >= self.end:
+            return None
+        samples = min(self._target, self._largest)
+        batches = min(samples // self.portion.batch_size, _LARGEST_SPAN // self.portion.stride)
+        self._target = min(self._target * _GROWTH, _LARGEST_BLOCK)
+        stop = start + max(1, batches) * self.portion.stride
+        return start, stop if self.end is None else min(stop, self.end)
+
+    def learn(self, block: Block, samples: int) -> None:
+        """Bound the next blocks by the size of this one's texts."""
+        self._largest = max(1, _BLOCK_BYTES // max(1, block.nbytes // max(1, samples)))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Plans and fetches blocks, in the background or at once.
+
+    Attributes:
+        planner: Of the run.
+        fetcher: Of the run.
+        portion: What the reader takes.
+        sizes: Learn from every block.
+    """
+
+    planner: Planner
+    fetcher: Fetcher
+    portion: Portion
+    sizes: BlockSizes = field(repr=False)
+
+    def __call__(self, start: int, stop: int) -> Block:
+        """Return the block of the batches from ``start`` to ``stop``."""
+        own, shared = self.portion.own(start, stop), self.portion.shared(start, stop)
+        sources = self.planner.sources
+        parts: list[Plan] = []
+        tallies: list[Tally] = []
+        for low in range(start, stop, _PLANNED):
+            high = min(low + _PLANNED, stop)
+            plan = self.planner.plan(low, high)
+            parts.append(plan.part(_within(own, low, high)))
+            tallies.append(self.fetcher.tally(plan.part(_within(shared, low, high)), sources))
+        tally = Tally(*(np.concatenate([getattr(t, f) for t in tallies]) for f in Tally.__slots__))
+        block = self.fetcher.fetch(joined(parts), tally, start=start, stop=stop)
+        self.sizes.learn(block, len(own))
+        return block
+
+
+def _within(positions: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Return those of the sorted positions from ``low`` to ``high``, counted from ``low``."""
+    first, last = np.searchsorted(positions, [low, high])
+    return positions[first:last] - low

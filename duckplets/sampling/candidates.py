@@ -1,0 +1,248 @@
+"""Candidates in memory: the negatives mined for every anchor section, as flat arrays.
+
+    mined_negatives ─by anchor and rank→ rows of candidates ─Lookup→ documents ─→ windows
+
+A row is an anchor section, a document a section that the pool's negatives have. A candidate is
+the number of its document, four bytes, so that 32 of them for a million anchors take 128 MB. Ranks
+and scores are kept only where they cannot be told otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from duckplets.db.database import Database
+from duckplets.db.queries import query
+from duckplets.mining.minings import Mining
+from duckplets.order.permute import Integers
+from duckplets.pools.arrays import Negatives, Pool
+from duckplets.recipes.bm25 import Bm25, Sampling
+from duckplets.recipes.recipes import TextRecipe
+
+Numbers = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+_BATCH = 1 << 20
+_SPARSE = 16  # keys so far apart, on average, are searched for instead of looked up
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The sections that negatives are windows of.
+
+    Attributes:
+        keys: Section key of every document, ascending.
+        owners: Key of the family of every document.
+        firsts: First place of every document in ``windows``, and the end of the last.
+        windows: The pool's negatives by document; None where they are so already.
+    """
+
+    keys: Integers
+    owners: Integers
+    firsts: Integers
+    windows: Integers | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What a stream draws mined negatives from.
+
+    Attributes:
+        method: How they were mined: ``bm25`` or ``given``.
+        sampling: ``rotate``, ``top`` or ``random``.
+        rotation: How many of the first ones are drawn from, or None for all.
+        rows: Row of every anchor window of the pool; -1 for one without candidates.
+        keys: Section key of every row, ascending.
+        starts: First candidate of every row, and the end of the last.
+        numbers: Number of the document of every candidate, by row and rank.
+        documents: What these are.
+        ranks: Rank of every candidate; None where they count from 1 in each row.
+        filled: Whether each was drawn at random to make up the number; None where none was.
+        scores: Score of every candidate; None where nobody asks for it.
+    """
+
+    method: str
+    sampling: Sampling
+    rotation: int | None
+    rows: Numbers
+    keys: Integers
+    starts: Integers
+    numbers: Numbers
+    documents: Documents
+    ranks: Numbers | None
+    filled: Flags | None
+    scores: npt.NDArray[np.float64] | None
+
+    def rank(self, candidates: Integers) -> Integers:
+        """Return the ranks of candidates, from 1."""
+        if self.ranks is not None:
+            return self.ranks[candidates].astype(np.int64)
+        row = np.searchsorted(self.starts, candidates, side="right") - 1
+        return candidates - self.starts[row] + 1
+
+    def is_filled(self, candidates: Integers) -> Flags:
+        """Return which candidates were drawn at random when they were mined."""
+        if self.filled is None:
+            return np.zeros(len(candidates), dtype=bool)
+        return self.filled[candidates]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        documents = self.documents
+        arrays = [
+            *(self.rows, self.keys, self.starts, self.numbers, self.ranks, self.filled),
+            *(self.scores, documents.keys, documents.owners, documents.firsts, documents.windows),
+        ]
+        return sum(array.nbytes for array in arrays if array is not None)
+
+
+def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Candidates:
+    """Read the candidates of a mining for the anchors of a pool.
+
+    Args:
+        database: The corpus.
+        pool: Of a mined recipe.
+        mining: Whose candidates.
+        scores: Whether anybody asks for their scores.
+    """
+    recipe, guarded = pool.compiled.recipe, pool.guarded
+    if isinstance(recipe, TextRecipe) or guarded is None or pool.negatives is None:
+        raise ValueError(f"recipe {recipe.name!r} draws no mined negatives")
+    documents = _documents(pool.negatives, guarded.negative_sections)
+    find = Lookup(documents.keys)
+    which = {"mining": mining.key}
+    most = database.run("sampling/candidates/count", which)[0][0]
+    for statement in ("sampling/candidates/read", "sampling/candidates/sorted"):
+        kept = _Kept(most, scores=scores)
+        for batch in database.stream(query(statement), which, rows=_BATCH):
+            kept.add(batch, find)
+        if kept.in_order:
+            break
+    keys, starts = kept.rows()
+    settings = recipe.by if isinstance(recipe.by, Bm25) else mining.settings
+    return Candidates(
+        method=mining.method,
+        sampling=settings.sampling,
+        rotation=settings.rotation,
+        rows=Lookup(keys)(guarded.sections),
+        keys=keys,
+        starts=starts,
+        numbers=kept.numbers[: kept.size],
+        documents=documents,
+        ranks=None if kept.counted else kept.ranks[: kept.size],
+        filled=kept.filled[: kept.size] if kept.any_filled else None,
+        scores=None if kept.scores is None else kept.scores[: kept.size],
+    )
+
+
+class Lookup:
+    """Finds keys among distinct ones.
+
+    Args:
+        keys: Ascending.
+    """
+
+    def __init__(self, keys: Integers) -> None:
+        self._keys = keys
+        self._table: Numbers | None = None
+        if len(keys) and keys[-1] - keys[0] < _SPARSE * len(keys):
+            self._table = np.full(keys[-1] - keys[0] + 1, -1, dtype=np.int32)
+            self._table[keys - keys[0]] = np.arange(len(keys), dtype=np.int32)
+
+    def __call__(self, wanted: Integers) -> Numbers:
+        """Return the number of every wanted key, -1 if it is not there."""
+        if len(self._keys) == 0:
+            return np.full(len(wanted), -1, dtype=np.int32)
+        if self._table is not None:
+            place = wanted - self._keys[0]
+            outside = (place < 0) | (place >= len(self._table))
+            if not outside.any():
+                return np.asarray(self._table[place], np.int32)
+            return np.where(outside, np.int32(-1), self._table[np.where(outside, 0, place)])
+        place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        return np.where(self._keys[place] == wanted, place, -1).astype(np.int32)
+
+
+class _Kept:
+    """Candidates as they are read, those apart whose sections are no negatives any more.
+
+    Args:
+        most: How many there can be.
+        scores: Whether to keep their scores.
+    """
+
+    def __init__(self, most: int, *, scores: bool) -> None:
+        self.numbers = np.empty(most, dtype=np.int32)
+        self.ranks = np.empty(most, dtype=np.int32)
+        self.filled = np.zeros(most, dtype=bool)
+        self.scores = np.empty(most, dtype=np.float64) if scores else None
+        self.size = 0
+        self.in_order = True
+        self.counted = True  # ranks count from 1
+        self.any_filled = False
+        self._last = -1, 0  # section and rank
+        self._keys: list[Integers] = []
+        self._counts: list[Integers] = []
+
+    def add(self, batch: pa.RecordBatch, find: Lookup) -> None:
+        """Add rows of ``candidates/read``."""
+        numbers = find(_column(batch, "negative_section_key"))
+        there = numbers >= 0
+        keep = slice(None) if there.all() else there
+        keys = _column(batch, "anchor_section_key")[keep]
+        if len(keys) == 0 or not self.in_order:
+            return
+        ranks, scores = _column(batch, "rank")[keep], batch.column("score")
+        low, self.size = self.size, self.size + len(keys)
+        self.numbers[low : self.size] = numbers[keep]
+        self.ranks[low : self.size] = ranks
+        if scores.null_count:
+            self.any_filled = True
+            self.filled[low : self.size] = scores.is_null().to_numpy(zero_copy_only=False)[keep]
+        if self.scores is not None:
+            self.scores[low : self.size] = scores.to_numpy(zero_copy_only=False)[keep]
+        self._count(keys, ranks)
+
+    def _count(self, keys: Integers, ranks: Integers) -> None:
+        step = np.diff(keys, prepend=self._last[0])
+        new = step > 0
+        before = np.concatenate([[self._last[1]], ranks[:-1]])
+        before[new] = 0
+        self.in_order = bool(np.all(step >= 0) and np.all(ranks > before))
+        self.counted &= bool(np.all(ranks == before + 1))
+        self._last = int(keys[-1]), int(ranks[-1])
+        new[0] = True
+        starts = np.flatnonzero(new)
+        self._keys.append(keys[starts])
+        self._counts.append(np.diff(np.append(starts, len(keys))))
+
+    def rows(self) -> tuple[Integers, Integers]:
+        """Return the section key of every row and where its candidates start."""
+        if not self._keys:
+            return np.zeros(0, np.int64), np.zeros(1, np.int64)
+        keys, counts = np.concatenate(self._keys), np.concatenate(self._counts)
+        first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        starts = np.concatenate([[0], np.cumsum(np.add.reduceat(counts, first))])
+        return keys[first], starts.astype(np.int64)
+
+
+def _documents(negatives: Negatives, sections: Integers) -> Documents:
+    """Group the windows of negatives by section."""
+    windows = None
+    if np.any(sections[1:] < sections[:-1]):
+        windows = np.argsort(sections, kind="stable")
+        sections = sections[windows]
+    keys, firsts = np.unique(sections, return_index=True)
+    first_windows = firsts if windows is None else windows[firsts]
+    unit = np.searchsorted(negatives.starts, first_windows, side="right") - 1
+    ends = np.append(firsts, len(sections)).astype(np.int64)
+    return Documents(keys, negatives.owners[unit], ends, windows)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> Integers:
+    return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)

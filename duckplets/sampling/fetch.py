@@ -1,0 +1,261 @@
+"""Fetching: the texts and details of a plan, one statement a block.
+
+    plan (chunk keys) ─ChunkIndex→ requests ─sql/fetch/texts→ columns ─→ Block
+
+The statement of a block joins the sections alone, for what else a chunk is lies in arrays
+(``chunk_index``). Texts come in any order and are gathered batch by batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.db.database import Database
+from duckplets.errors import StateMismatchError
+from duckplets.order.permute import Integers
+from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
+from duckplets.sampling.batch import Block, Tally
+from duckplets.sampling.chunk_facts import Index
+from duckplets.sampling.columns import DETAILS, slot_names
+from duckplets.sampling.negative_columns import fallbacks, negative_values
+from duckplets.sampling.plan import Plan
+from duckplets.sampling.prefixes.prefixing import Prefixed, Prefixes, nothing
+from duckplets.sampling.stream import Stream
+
+
+class Fetcher:
+    """Turns plans into blocks, on a connection of its own.
+
+    Args:
+        database: The corpus.
+        streams: Those the plans refer to.
+        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
+        negatives: How many a triplet has.
+        columns: From ``checked_columns``.
+        index: Of the corpus.
+        prefixes: What stands before texts; None where the version has no prefixes.
+
+    Attributes:
+        slots: The text columns of this kind of sample, in order.
+        padded_from: Position from which samples only fill up the last batch, or None.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        streams: Sequence[Stream],
+        *,
+        kind: str,
+        negatives: int,
+        columns: Sequence[str],
+        index: Index,
+        prefixes: Prefixes | None = None,
+    ) -> None:
+        self._database = database.cursor()
+        self._lock = threading.Lock()
+        self._streams = streams
+        self.slots = slot_names(kind, negatives)
+        self._columns = list(columns)
+        self._index = index
+        self._prefixes = prefixes
+        self.padded_from: int | None = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._database.close()
+
+    def interrupt(self) -> None:
+        """Stop a fetch that another thread waits for."""
+        self._database.interrupt()
+
+    def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> Block:
+        """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
+        size = len(plan)
+        keys = np.concatenate(plan.chunks)
+        chunks = self._index[keys]
+        prefixed = self._prefixed(plan, keys)
+        requests, texts = self._texts(plan, keys, chunks, prefixed)
+        found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)
+        found |= negative_values(plan, self._streams, self._columns)
+        found |= self._prefix_columns(prefixed, len(keys))
+        places = np.empty(len(keys), dtype=np.int64)
+        places[requests] = np.arange(len(keys), dtype=np.int64)
+        return Block(
+            start,
+            stop,
+            {c: None if c in self.slots else as_array(found[c]) for c in self._columns},
+            texts,
+            {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)},
+            tally,
+        )
+
+    def tally(self, plan: Plan, sources: Integers) -> Tally:
+        """Return what the samples of a plan count for; ``sources`` of every stream."""
+        tokens = np.sum([self._index.tokens(chunks) for chunks in plan.chunks], axis=0)
+        return Tally(sources[plan.streams], tokens, fallbacks(plan, self._streams))
+
+    def identities(self, plan: Plan, batch: int) -> pa.Table:
+        """Return what a plan's samples are, without their texts; ``batch`` positions a step.
+
+        Columns: ``step``, ``position``, ``source``, ``recipe``, ``swapped`` but for texts, for
+        pairs ``label``, and of every slot ``SLOT_record_id``, ``SLOT_section`` and ``SLOT_window``.
+        """
+        keys = np.concatenate(plan.chunks)
+        columns = [f"{slot}_{d}" for slot in self.slots for d in ("record_id", "section", "window")]
+        basics = self._basics(plan, self._index[keys])
+        names = ["position", "source", "recipe", *(["swapped"] if len(self.slots) > 1 else [])]
+        found = {"step": plan.positions // batch}
+        names += ["label"] if "label" in basics else []
+        found |= {name: basics[name] for name in names}
+        found |= self._details(plan, keys, columns)
+        return pa.table({name: as_array(values) for name, values in found.items()})
+
+    def _texts(
+        self,
+        plan: Plan,
+        keys: Integers,
+        chunks: dict[str, np.ndarray[Any, Any]],
+        prefixed: Prefixed | None,
+    ) -> tuple[Integers, pa.Array]:
+        """Return the texts of all slots in any order, and which request each is of."""
+        order = np.arange(len(keys), dtype=np.int64)
+        places = {name: chunks[name] for name in ("section_key", "start", "length")}
+        requests = pa.table({"request": order} | places)
+        if prefixed is None:
+            with self._lock, self._database.registered(requests=requests):
+                texts = self._database.table("sampling/fetch/texts")
+        else:
+            requests = requests.append_column("line", prefixed.lines)
+            with self._lock, self._database.registered(prefixed=requests):
+                texts = self._database.table("sampling/fetch/prefixed_texts")
+        found = texts["request"].to_numpy()
+        if len(found) != len(keys):
+            self._refuse(plan, keys, np.setdiff1d(order, found))
+        served = texts["text"].combine_chunks()
+        return found, served if prefixed is None else prefixed.fitted(found, served)
+
+    def _prefixed(self, plan: Plan, keys: Integers) -> Prefixed | None:
+        """Return what stands before the texts of all slots."""
+        if self._prefixes is None or len(plan) == 0:
+            return None
+        rows, tokens, meta = self._index.rows(keys), self._index.tokens(keys), self._shows_meta
+        with self._lock:
+            return self._prefixes.of(self._database, rows, plan.positions, tokens, meta=meta)
+
+    @property
+    def _shows_meta(self) -> bool:
+        return any(f"{slot}_prefix_meta" in self._columns for slot in self.slots)
+
+    def _prefix_columns(self, prefixed: Prefixed | None, size: int) -> dict[str, pa.Array]:
+        """Return the columns that tell of prefixes."""
+        if prefixed is None:
+            prefixed = nothing(size, meta=self._shows_meta)
+        samples = size // len(self.slots)
+        found = {}
+        for start, slot in zip(range(0, size, samples or 1), self.slots, strict=False):
+            found[f"{slot}_prefix"] = prefixed.lines.slice(start, samples)
+            if prefixed.meta is not None:
+                found[f"{slot}_prefix_meta"] = prefixed.meta.slice(start, samples)
+        return found
+
+    def _details(self, plan: Plan, keys: Integers, columns: Sequence[str]) -> dict[str, Any]:
+        """Return those of the columns that are details of a slot."""
+        wanted = {column: found for column in columns if (found := self._detail(column))}
+        if not wanted:
+            return {}
+        size = len(plan)
+        order = np.arange(len(keys), dtype=np.int64)
+        asked = pa.table({"request": order, "chunk_key": keys})
+        with self._lock, self._database.registered(asked=asked):
+            details = self._database.table("sampling/fetch/details")
+        if details.num_rows != len(keys):
+            self._refuse(plan, keys, order)
+        return {
+            column: details[detail].combine_chunks().slice(self.slots.index(slot) * size, size)
+            for column, (slot, detail) in wanted.items()
+        }
+
+    def _refuse(self, plan: Plan, keys: Integers, missing: Integers) -> NoReturn:
+        slot, row = divmod(int(missing[0]), len(plan))
+        stream = self._streams[int(plan.streams[row])]
+        section = int(self._index[keys[missing[:1]]]["section_key"][0])
+        with self._lock:
+            found = self._database.run("sampling/fetch/record_of", {"section_key": section})
+        record = f"record {found[0][0]!r}" if found else f"section key {section}, which is gone"
+        raise StateMismatchError(
+            f"the corpus was chunked anew since this sampler was opened; open another one. "
+            f"Position {int(plan.positions[row])}, source {stream.source!r}, recipe "
+            f"{stream.recipe.name!r}: the {self.slots[slot]} of {record} is not what it was"
+        )
+
+    def _detail(self, column: str) -> tuple[str, str] | None:
+        """Split a column such as ``anchor_record_id`` into slot and detail."""
+        for slot in self.slots:
+            if column.startswith(slot + "_") and column.removeprefix(slot + "_") in DETAILS:
+                return slot, column.removeprefix(slot + "_")
+        return None
+
+    def _basics(self, plan: Plan, chunks: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+        recipes = [stream.recipe for stream in self._streams]
+        position = plan.positions
+        full = np.zeros(len(plan), dtype=bool)
+        basics: dict[str, Any] = {
+            "position": position,
+            "padded": full if self.padded_from is None else position >= self.padded_from,
+            "weight": self._weights(plan, chunks),
+            "instruction": _named(plan, [r.instruction for r in recipes]),
+            "recipe": _named(plan, [r.name for r in recipes]),
+            "source": _named(plan, [s.source for s in self._streams]),
+            "swapped": plan.swapped,
+        }
+        if plan.labels is not None:
+            reasons = [None, *(_reason(r) for r in recipes)]
+            which = np.where(plan.labels == 1, 0, plan.streams + 1)
+            basics["label"] = plan.labels
+            basics["reason"] = pa.array(reasons, pa.string()).take(pa.array(which))
+        return basics
+
+    def proximity(self, plan: Plan) -> list[float | None]:
+        """Return 1/distance of the windows of anchor and positive, None for other sections."""
+        if len(self.slots) == 1:
+            return [None] * len(plan)
+        near, factor = self._proximity(self._index[np.concatenate(plan.chunks)], len(plan))
+        return [f if is_near else None for f, is_near in zip(factor, near, strict=True)]
+
+    def _weights(self, plan: Plan, chunks: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        """Recipe weight × the mean over slots of trust × position (× proximity), as specified."""
+        weights = chunks["weight"].reshape(len(self.slots), len(plan))
+        if len(self.slots) > 1:
+            weights[:2] *= self._proximity(chunks, len(plan))[1]
+        by_recipe = np.array([stream.recipe.weight for stream in self._streams])
+        product: np.ndarray[Any, Any] = weights.mean(axis=0) * by_recipe[plan.streams]
+        return product
+
+    def _proximity(self, chunks: dict[str, np.ndarray[Any, Any]], size: int) -> tuple[Any, Any]:
+        """Return whether the first two slots are windows of one section, and 1/distance if so."""
+        sections = chunks["section_key"].reshape(len(self.slots), size)
+        index = chunks["window_index"].reshape(len(self.slots), size)
+        near = (sections[0] == sections[1]) & (index[0] >= 0) & (index[1] >= 0)
+        apart = np.maximum(np.abs(index[0] - index[1]), 1)
+        return near, np.where(near, 1 / apart, 1.0)
+
+
+def as_array(values: Any) -> pa.Array:
+    """Return a column as Arrow has it."""
+    return values if isinstance(values, pa.Array) else pa.array(values)
+
+
+def _named(plan: Plan, names: list[str | None]) -> pa.Array:
+    return pa.array(names, pa.string()).take(pa.array(plan.streams))
+
+
+def _reason(recipe: Any) -> str:
+    if isinstance(recipe, TripletRecipe):
+        return "sql" if isinstance(recipe.strategy, SqlStrategy) else str(recipe.strategy)
+    return ""

@@ -1,0 +1,176 @@
+"""Metrics: what a run has served of each source, and how a batch looks.
+
+Counters add up what was taken, not what was prepared. All ranks count the whole global batch, so
+that every rank has the same figures and a state fits any number of ranks.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from duckplets.errors import SamplerError
+from duckplets.order.mixture import Mixture
+from duckplets.sampling.batch import Batch, Tally
+
+log = logging.getLogger("duckplets")
+
+_WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
+
+
+class Counters:
+    """Samples, tokens and fallbacks taken of every source since the start of a run.
+
+    Args:
+        sources: Names of the sources, as a tally numbers them.
+    """
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self._sources = list(sources)
+        self._counts = np.zeros((len(sources), 3), dtype=np.int64)
+        self._open: tuple[Tally, int, int] | None = None
+
+    def take(self, tally: Tally, low: int, high: int) -> None:
+        """Count samples ``low … high-1`` of a tally; added up when somebody asks."""
+        if self._open is not None and self._open[0] is tally and self._open[2] == low:
+            low = self._open[1]
+        else:
+            self._add_up()
+        self._open = tally, low, high
+
+    def counts(self) -> dict[str, list[int]]:
+        """Return [samples, tokens] of every source of which something was taken.
+
+        Where negatives had to be drawn at random for want of mined ones, their number follows.
+        """
+        self._add_up()
+        rows = zip(self._sources, self._counts.tolist(), strict=True)
+        return {name: row if row[2] else row[:2] for name, row in rows if row[0]}
+
+    def load(self, counts: Mapping[str, Sequence[int]]) -> None:
+        """Go on from the counts of a saved run."""
+        self._open = None
+        self._counts[:] = 0
+        for i, name in enumerate(self._sources):
+            found = counts.get(name, ())
+            self._counts[i, : len(found)] = found
+
+    def _add_up(self) -> None:
+        if self._open is None:
+            return
+        (tally, low, high), self._open = self._open, None
+        sources, count = tally.sources[low:high], len(self._sources)
+        self._counts[:, 0] += np.bincount(sources, minlength=count)
+        # As integers: bincount adds weights up as floats.
+        np.add.at(self._counts[:, 1], sources, tally.tokens[low:high])
+        np.add.at(self._counts[:, 2], sources, tally.fallbacks[low:high])
+
+
+class PhaseLog:
+    """Writes one line to the log when a run comes into another phase of its mixture.
+
+    Args:
+        mixture: Whose phases.
+        quiet: Write nothing: several ranks would write the same.
+    """
+
+    def __init__(self, mixture: Mixture, *, quiet: bool = False) -> None:
+        self._mixture = mixture
+        self._phase = 0
+        self.quiet = quiet
+
+    def resume(self, step: int) -> None:
+        """Note that a run goes on at a step: the phase of the one before is known already."""
+        self._phase = self._mixture.phase(step - 1) if step else 0
+        if self._phase and not self.quiet:
+            scale = self._mixture.lr_scale(step - 1)
+            log.info("Resumed into phase %d, lr_scale=%g", self._phase, scale)
+
+    def take(self, step: int) -> None:
+        """Note that the batch of a step was taken."""
+        phase = self._mixture.phase(step)
+        if phase == self._phase:
+            return
+        self._phase = phase
+        if not self.quiet:
+            scale = self._mixture.lr_scale(step)
+            log.info("Phase transition at step %d: phase=%d, lr_scale=%g", step, phase, scale)
+
+
+def source_skew(batch: Batch | Mapping[str, Sequence[str]] | Sequence[str]) -> dict[str, Any]:
+    """Return how evenly the samples of a batch come from its sources.
+
+    Args:
+        batch: A batch (or dict) with the column ``source``, or a list of sources, one a sample.
+
+    Returns:
+        ``total`` samples, ``sources`` that have some, ``min``, ``max`` and ``mean`` of their
+        samples, ``ratio`` of max to min, and ``shares`` by name, the largest first. For no
+        samples all are 0 and ``shares`` is empty.
+    """
+    names: Sequence[str] = batch["source"] if isinstance(batch, Batch | Mapping) else batch
+    counts = Counter(names)
+    total, values = counts.total(), counts.values()
+    if not total:
+        return dict.fromkeys(("total", "sources", "min", "max", "mean", "ratio"), 0) | {
+            "shares": {}
+        }
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {
+        "total": total,
+        "sources": len(counts),
+        "min": min(values),
+        "max": max(values),
+        "mean": total / len(counts),
+        "ratio": max(values) / min(values),
+        "shares": {name: count / total for name, count in ordered},
+    }
+
+
+def mean_by_source(sources: Sequence[str], losses: Any) -> dict[str, float]:
+    """Return ``loss/NAME``: the mean of the losses of every source's samples.
+
+    Args:
+        sources: One a sample.
+        losses: One number a sample: a list, an array or a tensor of shape (samples,).
+
+    Raises:
+        SamplerError: There are more or fewer losses than samples.
+    """
+    found = losses.tolist() if hasattr(losses, "tolist") else list(losses)
+    flat = isinstance(found, list) and not any(isinstance(loss, list) for loss in found)
+    if not flat or len(found) != len(sources):
+        shape = f"{len(found)}" if flat else "others than"
+        raise SamplerError(
+            f"losses: {shape} for a batch of {len(sources)} samples; give one number a sample "
+            f"(reduction='none')"
+        )
+    by_source: dict[str, list[float]] = {}
+    for source, loss in zip(sources, found, strict=True):
+        by_source.setdefault(source, []).append(float(loss))
+    return {f"loss/{name}": sum(of) / len(of) for name, of in sorted(by_source.items())}
+
+
+def lexical_similarity(one: str, other: str) -> float:
+    """Return the share of words that two texts have in common: |A ∩ B| / |A ∪ B| (Jaccard 1901).
+
+    Words are runs of letters and digits of any script, in lower case. 0 if there is none.
+    """
+    a, b = (set(_WORD.findall(text.casefold())) for text in (one, other))
+    return len(a & b) / len(a | b) if a | b else 0.0
+
+
+def similarities(batch: Batch, slots: Sequence[str]) -> dict[str, list[float]]:
+    """Return ``ANCHOR_SLOT_lexical_similarity`` of the first slot with every other."""
+    anchors = batch[slots[0]]
+    return {
+        f"{slots[0]}_{slot}_lexical_similarity": [
+            lexical_similarity(one, other) for one, other in zip(anchors, batch[slot], strict=True)
+        ]
+        for slot in slots[1:]
+    }

@@ -1,0 +1,265 @@
+"""Plans: which windows the samples at a run of positions are made of. Ids only, no text.
+
+    positions ─apportion→ source ─apportion→ recipe ─Stream.draw→ windows ─swap, rearrange→ plan
+
+A plan is a pure function of the run's configuration and the positions, so any stretch of the
+past or future can be planned alone, and how a run is cut into blocks changes nothing. Every rank
+plans all positions and takes its own: planning is a small part of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from duckplets.order.permute import (
+    MAX_SPAN,
+    Apportionment,
+    Integers,
+    Words,
+    exact_weights,
+    hashed,
+    key,
+)
+from duckplets.order.schedule import Schedule
+from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
+from duckplets.sampling.mined_negatives import AT_RANDOM
+from duckplets.sampling.stream import Stream
+
+SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The samples at some positions, in order.
+
+    Attributes:
+        positions: Of every sample.
+        streams: Index of the stream of every sample.
+        chunks: Chunk keys, a column a slot: anchor, positive, negatives; or the text
+            alone; of messages the keys of their records.
+        hashes: Text hashes of the same.
+        swapped: Whether anchor and positive have changed places.
+        labels: For pairs, 1 for anchor and positive, 0 for anchor and negative; else None.
+        candidates: Where some recipe's negatives are mined, which candidate of its stream each
+            negative is, a column a negative; ``AT_RANDOM`` for none. For pairs one column, with
+            ``AT_RANDOM`` for positives too. Else None.
+    """
+
+    positions: Integers
+    streams: Integers
+    chunks: list[Integers]
+    hashes: list[Words]
+    swapped: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    labels: Integers | None = None
+    candidates: list[Integers] | None = None
+
+    def __len__(self) -> int:
+        return len(self.streams)
+
+    def part(self, which: slice | Integers) -> Plan:
+        """Return some of the samples, counted within this plan."""
+        return self._take(which, self.positions[which])
+
+    def reordered(self, order: Integers) -> Plan:
+        """Return the samples in another order, at the same positions."""
+        return self._take(order, self.positions)
+
+    def _take(self, which: slice | Integers, positions: Integers) -> Plan:
+        return Plan(
+            positions,
+            self.streams[which],
+            [column[which] for column in self.chunks],
+            [column[which] for column in self.hashes],
+            self.swapped[which],
+            None if self.labels is None else self.labels[which],
+            None if self.candidates is None else [column[which] for column in self.candidates],
+        )
+
+
+class Planner:
+    """Plans the positions of one run.
+
+    Args:
+        streams: All of them, grouped by source.
+        schedule: Deals draws to sources.
+        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
+        seed: Of the run.
+        swap: Whether anchor and positive change places on a hashed coin.
+        distinct_batch: With a batch size, no text comes twice in a batch; 0 for no such rule.
+
+    Attributes:
+        schedule: May be replaced by one that differs from a later step on only.
+        end: The position at which the last epoch of a run ends, or None.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[Stream],
+        schedule: Schedule,
+        *,
+        kind: str,
+        seed: int,
+        swap: bool,
+        distinct_batch: int = 0,
+    ) -> None:
+        self.streams: list[Stream] = []
+        self.kind = kind
+        self.schedule = schedule
+        self._seed = seed
+        self._swap = swap and kind not in SINGLE
+        self._swap_key = key(seed, "swap")
+        self.distinct_batch = distinct_batch
+        self.end: int | None = None
+        self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
+        self.add(streams)
+        self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
+
+    def add(self, streams: Sequence[Stream]) -> None:
+        """Add the streams of a source that is drawn from later on."""
+        first = len(self.streams)
+        self.streams += streams
+        by_source: dict[str, list[int]] = {}
+        for i, stream in enumerate(streams, start=first):
+            by_source.setdefault(stream.source, []).append(i)
+        for source, indexes in by_source.items():
+            weights = exact_weights([self.streams[i].recipe.weight for i in indexes])
+            recipes = Apportionment(weights, key(self._seed, "recipes", source))
+            self._recipes[self.schedule.sources.index(source)] = indexes, recipes
+
+    @property
+    def mined(self) -> bool:
+        """Whether the negatives of some stream are mined."""
+        return any(stream.pool.candidates is not None for stream in self.streams)
+
+    @property
+    def samples_per_draw(self) -> int:
+        """How many positions one draw of a stream fills: more than one for pairs only."""
+        return samples_per_draw(self.kind, self.streams[0].negatives)
+
+    def length_of(self, source: str) -> int:
+        """Return the positions in which every anchor of a source comes up once."""
+        anchors = sum(len(stream) for stream in self.streams if stream.source == source)
+        return anchors * self.samples_per_draw
+
+    @property
+    def sources(self) -> Integers:
+        """Number of the source of every stream."""
+        return np.array([self.schedule.sources.index(s.source) for s in self.streams])
+
+    def plan(self, start: int, stop: int) -> Plan:
+        """Plan positions ``start … stop-1``."""
+        if not self.distinct_batch:
+            return self._samples(start, stop)
+        stretches = [self.stretch(start)]
+        while stretches[-1][1] < stop:
+            stretches.append(self.stretch(stretches[-1][1]))
+        first, last = stretches[0][0], stretches[-1][1]
+        samples = self._samples(first, last)  # at once: a call has a cost of its own
+        parts = []
+        for low, high in stretches:
+            block = rearranged(samples.part(slice(low - first, high - first)), self.distinct_batch)
+            parts.append(block.part(slice(max(start, low) - low, min(stop, high) - low)))
+        return joined(parts)
+
+    def stretch(self, position: int) -> tuple[int, int]:
+        """Return the positions among which samples change places, of which one is given."""
+        return self.schedule.stretch(position, self.distinct_batch * BLOCK_BATCHES, self.end)
+
+    def _samples(self, start: int, stop: int) -> Plan:
+        per_draw = self.samples_per_draw
+        low, high = start // per_draw, -(-stop // per_draw)
+        parts = [
+            self._draws(at, min(at + MAX_SPAN, high)) for at in range(low, high, MAX_SPAN)
+        ] or [self._draws(low, low)]
+        draws = joined(parts)
+        if self.kind != "pairs":
+            return draws
+        return _pairs(draws, per_draw).part(slice(start - low * per_draw, stop - low * per_draw))
+
+    def _draws(self, start: int, stop: int) -> Plan:
+        """Plan draws ``start … stop-1``: positions, unless several samples share a draw."""
+        length = stop - start
+        slots = 1 if self.kind in SINGLE else 2 + self.streams[0].negatives
+        streams = np.zeros(length, dtype=np.int64)
+        chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
+        hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
+        candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if self.mined else None
+        for share in self.schedule.shares(start, stop):
+            indexes, recipes = self._recipes[share.leaf]
+            for part in recipes.shares(share.start, share.start + len(share.offsets)):
+                at = share.offsets[part.offsets]
+                stream = indexes[part.leaf]
+                streams[at] = stream
+                draw = self.streams[stream].draw(part.start, part.start + len(at))
+                for slot in range(slots):
+                    chunks[slot][at] = draw.chunks[slot]
+                    hashes[slot][at] = draw.hashes[slot]
+                if candidates is not None and draw.candidates is not None:
+                    for column, drawn in zip(candidates, draw.candidates, strict=True):
+                        column[at] = drawn
+        swapped = np.zeros(length, dtype=bool)
+        if self._swap:
+            coin = hashed(self._swap_key, np.arange(start, stop, dtype=np.int64))
+            swapped = (coin >> np.uint64(63)).astype(bool)
+            for columns in (chunks, hashes):
+                columns[0], columns[1] = (
+                    np.where(swapped, columns[1], columns[0]),
+                    np.where(swapped, columns[0], columns[1]),
+                )
+        positions = np.arange(start, stop)
+        return Plan(positions, streams, chunks, hashes, swapped, candidates=candidates)
+
+
+def samples_per_draw(kind: str, negatives: int) -> int:
+    """Return how many positions one draw fills: more than one for pairs only."""
+    return 1 + negatives if kind == "pairs" else 1
+
+
+def _pairs(draws: Plan, per_draw: int) -> Plan:
+    """Spread every draw over its pairs: anchor and positive, then anchor and each negative."""
+
+    def by_turns(columns: list[Integers] | list[Words]) -> np.ndarray:
+        return np.stack(columns, axis=1).reshape(-1)
+
+    def interleaved(columns: list[Integers] | list[Words]) -> list[np.ndarray]:
+        return [np.repeat(columns[0], per_draw), by_turns(columns[1:])]
+
+    candidates = None
+    if draws.candidates is not None:
+        positives = np.full(len(draws), AT_RANDOM)
+        candidates = [by_turns([positives, *draws.candidates])]
+    labels = np.zeros((len(draws), per_draw), dtype=np.int64)
+    labels[:, 0] = 1
+    return Plan(
+        (draws.positions[:, None] * per_draw + np.arange(per_draw)).reshape(-1),
+        np.repeat(draws.streams, per_draw),
+        interleaved(draws.chunks),
+        interleaved(draws.hashes),
+        np.repeat(draws.swapped, per_draw),
+        labels.reshape(-1),
+        candidates,
+    )
+
+
+def joined(parts: Sequence[Plan]) -> Plan:
+    """Return the samples of several plans of one run as one."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def columns(of: list[list[Integers]] | list[list[Words]]) -> list[np.ndarray]:
+        return [np.concatenate(column) for column in zip(*of, strict=True)]
+
+    labels = [p.labels for p in parts if p.labels is not None]
+    candidates = [p.candidates for p in parts if p.candidates is not None]
+    return Plan(
+        np.concatenate([p.positions for p in parts]),
+        np.concatenate([p.streams for p in parts]),
+        columns([p.chunks for p in parts]),
+        columns([p.hashes for p in parts]),
+        np.concatenate([p.swapped for p in parts]),
+        np.concatenate(labels) if labels else None,
+        columns(candidates) if candidates else None,
+    )

@@ -1,0 +1,357 @@
+"""The sampler: a run's batches, one after the other or any of them by number.
+
+Where a run stands is the position of its next batch, together with the weights that were set on
+the way; all else follows from its configuration. What was taken is counted as well, by source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets.base.checks import integer
+from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.order.permute import ORDER_VERSION
+from duckplets.sampling import state
+from duckplets.sampling.batch import Batch
+from duckplets.sampling.metrics import PhaseLog
+from duckplets.sampling.reader import Reader
+from duckplets.sampling.served import ServedLog
+from duckplets.sampling.settings import RunSettings
+from duckplets.sampling.views import Views
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from duckplets.order.mixture import Mixture
+    from duckplets.order.schedule import Schedule
+    from duckplets.sampling.stream import Stream
+
+
+class Sampler(Views):
+    """A run over a corpus: iterate it for batches.
+
+    Made by ``Corpus.sampler`` and ``duckplets.resume``. Taking a batch is what moves the
+    position; blocks prepared ahead do not count. Not safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        reader: Reader,
+        state_path: Path,
+        open_source: Callable[[str], list[Stream]],
+    ) -> None:
+        super().__init__(settings, reader)
+        self._state_path = state_path
+        self._open_source = open_source
+        self._owned: Any = None
+        # The fingerprint it was resumed from, which may differ where drift was allowed.
+        self._drifted_from: state.Fingerprint | None = None
+        self._taken: int | None = None  # step of the batch taken last
+        self._phases = PhaseLog(self.mixture, quiet=settings.rank > 0)
+        order = state.digest(settings.fingerprint())
+        self._log = ServedLog(Path(settings.log), settings.run, order) if settings.log else None
+
+    # -- iteration ----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        start, stop = self._position, self._reader.stop_of(self._position)
+        if stop <= start:
+            raise StopIteration
+        batch = self._reader.take(start)
+        self._position = self._reader.bounded(start + self._reader.portion.stride)
+        self._taken = batch.step
+        self._phases.take(batch.step)
+        if self._log is not None:
+            self._log.take(start, stop)
+        return batch
+
+    def __len__(self) -> int:
+        """Return the number of batches of a bounded run, the same for all ranks.
+
+        Raises:
+            TypeError: The run is endless.
+        """
+        if self._reader.end is None:
+            raise TypeError("an endless sampler has no length; bound it with steps= or epochs=")
+        return -(-self._reader.end // self._batch)
+
+    def __bool__(self) -> bool:
+        return True  # not a question of length: an endless run has none
+
+    # -- where it stands ----------------------------------------------------------------------
+
+    @property
+    def mixture(self) -> Mixture:
+        """Weights of the sources, temperature and phases."""
+        return self._planner.schedule.mixture
+
+    @property
+    def position(self) -> int:
+        """First position, of all ranks, of the next batch."""
+        return self._position
+
+    @property
+    def step(self) -> int:
+        """Number of the next batch."""
+        return self._position // self._batch
+
+    @property
+    def epoch(self) -> int:
+        """Nominal epoch of the position."""
+        return self._position // self.epoch_length
+
+    @property
+    def epoch_length(self) -> int:
+        """Samples of a nominal epoch: the anchors of all active streams."""
+        return self._planner.epoch_length
+
+    @property
+    def lr_scale(self) -> float:
+        """Factor for the learning rate of the batch taken last; before any, of the next."""
+        return self.mixture.lr_scale(self.step if self._taken is None else self._taken)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the first position of a nominal epoch.
+
+        With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
+        begins in it.
+        """
+        position = integer("epoch", epoch, 0) * self.epoch_length
+        if self._settings.no_duplicates:
+            position = -(-position // self._batch) * self._batch
+        self.move(position)
+
+    def batch_at(self, step: int) -> Batch:
+        """Return the batch of any step, past or future; the position stays.
+
+        Raises:
+            SamplerError: A bounded run has no such step.
+        """
+        start = integer("step", step, 0) * self._batch
+        if self._reader.stop_of(start) <= start:
+            raise SamplerError(f"step {step}: this run has steps 0 to {len(self) - 1}")
+        return self._reader.at(start)
+
+    def peek(self, steps: int) -> Iterator[Batch]:
+        """Yield the batches of the next steps, read block by block; the position stays."""
+        stop = self._position + integer("steps", steps, 0) * self._reader.portion.stride
+        return self._reader.between(self._position, stop)
+
+    def move(self, position: int) -> None:
+        """Go to a position.
+
+        Raises:
+            SamplerError: It is no position, or lies beyond the end of a bounded run.
+        """
+        position = integer("position", position, 0)
+        if position > self._reader.bounded(position):
+            raise SamplerError(
+                f"position {position} lies beyond the end of this run ({self._reader.end}); "
+                f"give it more steps= or epochs="
+            )
+        self._position = position
+        self._taken = None
+        self._reader.forget()
+
+    def stride(self, worker: int, workers: int) -> None:
+        """From here on take every ``workers``-th batch, beginning with the ``worker``-th.
+
+        For several processes that take a rank's batches in turn, as a DataLoader's workers do.
+        """
+        if not 0 <= worker < workers:
+            raise SamplerError(f"worker={worker}: give an integer from 0 to {workers - 1}")
+        self._reader.share(workers)
+        self._phases.quiet = self._settings.rank > 0 or worker > 0
+        self._position = self._reader.bounded(self._position + worker * self._batch)
+
+    # -- for trainers -------------------------------------------------------------------------
+
+    def to_hf(self, start_step: int | None = None) -> Any:
+        """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
+        from duckplets import huggingface
+
+        return huggingface.to_hf(self, start_step)
+
+    def to_hf_dataset(self, steps: int) -> Any:
+        """Return a ``datasets.Dataset`` of the next steps; see ``huggingface.to_hf_dataset``."""
+        from duckplets import huggingface
+
+        return huggingface.to_hf_dataset(self, steps)
+
+    def hf_batch_sampler(self) -> Any:
+        """Return the class that keeps our batches; see ``huggingface.hf_batch_sampler``."""
+        from duckplets import huggingface
+
+        return huggingface.hf_batch_sampler(self)
+
+    # -- weights ------------------------------------------------------------------------------
+
+    def set_weights(self, weights: Mapping[str, float]) -> int:
+        """Give sources other weights from the next step on, until the mixture's next phase.
+
+        As a phase does, they override the declared weights for the names given. Every rank has
+        to set the same at the same step. Kept with the run, so that a resumed one does the same;
+        in the state file at once if the run is saved there already.
+
+        Returns:
+            The step from which on they are in force. With ``no_duplicates``, where samples change
+            places within 64 batches or fewer, this is where the next stretch of them begins.
+
+        Raises:
+            MixtureError: A name is no source, a weight is wrong, or all would be 0.
+        """
+        step = self._next_change()
+        schedule = self._planner.schedule.with_event(step, weights)
+        self._open_sources(schedule)
+        if self._settings.rank == 0:
+            name, fingerprint = self._settings.run, self._settings.fingerprint()
+            state.save_events(self._state_path, name, fingerprint, schedule.events)
+            if self._log is not None:
+                self._log.forget_from(step * self._batch)
+        self._planner.schedule = schedule
+        self._reader.forget()
+        return step
+
+    def _next_change(self) -> int:
+        """Return the first step, from the next batch on, at which weights may change."""
+        position = self._position
+        if self._planner.distinct_batch:
+            low, high = self._planner.stretch(position)
+            position = low if low == position else high
+        return -(-position // self._batch)
+
+    def _open_sources(self, schedule: Schedule) -> None:
+        """Read the pools of sources that nothing was to be drawn from so far."""
+        known = {stream.source for stream in self._planner.streams}
+        for name in sorted(schedule.drawn - known):
+            self._planner.add(self._open_source(name))
+
+    # -- state --------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the run stands, as a few plain values; the same on every rank."""
+        return {
+            "position": self._position,
+            "fingerprint": self._settings.fingerprint(),
+            "events": [[step, weights] for step, weights in self._planner.schedule.events.items()],
+            "counts": self._reader.counters.counts(),
+        }
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
+    ) -> None:
+        """Go to where ``state_dict`` was taken.
+
+        Args:
+            state_dict: From ``state_dict`` of a sampler of the same settings.
+            allow_drift: Names of fingerprint fields that may differ.
+
+        Raises:
+            StateMismatchError: It is of another run; names every differing field.
+        """
+        if not {"position", "fingerprint"} <= set(state_dict):
+            raise StateMismatchError(
+                f"this is not a sampler's state, with position and fingerprint; it has "
+                f"{', '.join(map(str, state_dict)) or 'nothing'}"
+            )
+        now = self._settings.fingerprint()
+        try:
+            saved = dict(state_dict["fingerprint"])
+            events = {int(step): weights for step, weights in state_dict.get("events", [])}
+            found = state_dict.get("counts", {}).items()
+            counts = {n: [int(a), int(b), *map(int, c[:1])] for n, (a, b, *c) in found}
+        except (TypeError, ValueError, AttributeError) as error:
+            raise StateMismatchError(
+                f"this sampler's state is damaged: {error}; give what state_dict() returned"
+            ) from error
+        state.refuse_mismatch(saved, now, allow_drift=allow_drift)
+        self.go_on(state_dict["position"], events, counts, drifted_from=saved)
+
+    def go_on(
+        self,
+        position: int,
+        events: Mapping[int, Mapping[str, float]],
+        counts: Mapping[str, Sequence[int]],
+        *,
+        drifted_from: state.Fingerprint,
+    ) -> None:
+        """Go on where a run of these settings stood, with the weights that were set on the way."""
+        schedule = self._planner.schedule.with_events(events)
+        self._open_sources(schedule)
+        self.move(position)
+        self._planner.schedule = schedule
+        self._reader.counters.load(counts)
+        self._phases.resume(self.step)
+        self._drifted_from = drifted_from
+
+    def save(self, tag: str | None = None, path: str | Path | None = None) -> Path:
+        """Write the position to the state file and return the file's path.
+
+        For one rank to call: it is the same for all.
+
+        Args:
+            tag: Name of a checkpoint to add; without one the run's latest save is replaced.
+            path: A new state file to write instead.
+
+        Raises:
+            StateMismatchError: The tag or the path exists, or another run has the name.
+        """
+        target = Path(path) if path is not None else self._state_path
+        if path is not None and target.exists():
+            raise StateMismatchError(f"{target} exists; give the path of a new file")
+        run = state.Run(
+            name=self._settings.run,
+            kind=self._settings.kind,
+            corpus_version=self._settings.corpus_version,
+            order_version=ORDER_VERSION,
+            settings=asdict(replace(self._settings, rank=0)),
+            fingerprint=self._settings.fingerprint(),
+            events=self._planner.schedule.events,
+        )
+        cursor = state.Cursor(
+            run=run.name,
+            tag=tag,
+            position=self._position,
+            step=self.step,
+            epoch=self.epoch,
+            counts=self._reader.counters.counts(),
+        )
+        if self._log is not None and self._settings.rank == 0:
+            self._log.bring_up_to_date(self._identities)
+        state.save(target, run, cursor, drifted_from=self._drifted_from)
+        return target
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def own(self, resource: Any) -> None:
+        """Close something, such as the corpus, together with this sampler."""
+        self._owned = resource
+
+    def close(self) -> None:
+        """Stop preparing and close what was opened for this run."""
+        self._reader.close()
+        owned, self._owned = self._owned, None
+        if owned is not None:
+            owned.close()
+
+    def __enter__(self) -> Sampler:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        s = self._settings
+        return f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"

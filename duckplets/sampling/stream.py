@@ -1,0 +1,223 @@
+"""Drawing from one stream: which windows its i-th samples are made of.
+
+A stream is one (source, recipe). Its i-th sample takes anchor ``order(epoch)[rank]``; the
+epoch counts the visits to that anchor, and by visits the anchor's windows and positives rotate
+from a hashed start, each used once before any twice. So do mined negatives, and those of the
+anchor's own record; others are hashed draws. Everything is keyed and vectorised, nothing is
+remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from duckplets.order.permute import Integers, Words, below, hashed, key, ranks
+from duckplets.pools.arrays import Negatives, Pool, Positives
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.sampling.mined_negatives import MinedNegatives
+from duckplets.sampling.own_negatives import OwnNegatives
+from duckplets.sampling.random_negatives import Anchored, RandomNegatives
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Windows of consecutive samples of a stream, a column a slot.
+
+    Attributes:
+        chunks: Chunk keys: anchor, positive, negatives; for texts the anchor alone.
+        hashes: Their text hashes.
+        candidates: Of mined recipes, which candidate each negative is, a column a negative;
+            ``AT_RANDOM`` for none.
+    """
+
+    chunks: list[Integers]
+    hashes: list[Words]
+    candidates: list[Integers] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Which anchors consecutive samples take: shape (samples,) each.
+
+    Attributes:
+        units: The anchor.
+        visits: How often it came before.
+        windows: The window of it that is taken.
+    """
+
+    units: Integers
+    visits: Integers
+    windows: Integers
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One recipe over one source.
+
+    Attributes:
+        source: Name of the source.
+        pool: What it draws from.
+        seed: Of the run.
+        negatives: How many a sample has.
+    """
+
+    source: str
+    pool: Pool
+    seed: int
+    negatives: int = 1
+
+    @property
+    def recipe(self) -> TripletRecipe | TextRecipe:
+        """The recipe."""
+        return self.pool.compiled.recipe
+
+    def __len__(self) -> int:
+        return len(self.pool.anchors)
+
+    def purpose(self, name: str) -> int:
+        """Return the key of a purpose within this stream."""
+        return key(self.seed, self.source, self.recipe.name, name)
+
+    @cached_property
+    def _keys(self) -> dict[str, int]:
+        return {name: self.purpose(name) for name in ("order", "window", "positive")}
+
+    def draw(self, start: int, stop: int) -> Draw:
+        """Return the windows of the stream's samples ``start … stop-1``."""
+        anchors = self.pool.anchors
+        units, visits = ranks(self._keys["order"], len(anchors), start, stop)
+        windows = self._windows(units, visits)
+        draw = Draw([anchors.chunks[windows]], [anchors.hashes[windows]])
+        if self.pool.positives is None or self.pool.negatives is None:
+            return draw
+        taken = self._positive(self.pool.positives, units, windows, visits)
+        draw.chunks.append(taken.chunks[0])
+        draw.hashes.append(taken.hashes[0])
+        index = np.arange(start, stop, dtype=np.int64)
+        places = _Places(units, visits, windows)
+        return self._with_negatives(self.pool.negatives, draw, index, places)
+
+    def _windows(self, units: Integers, visits: Integers) -> Integers:
+        """Rotate through an anchor's windows: the visit-th from a hashed start."""
+        anchors = self.pool.anchors
+        if len(anchors.chunks) == len(anchors):
+            return units
+        first = anchors.starts[units]
+        count = anchors.starts[units + 1] - first
+        start = below(hashed(self._keys["window"], anchors.records[units]), count)
+        return first + (start + visits) % count
+
+    def _positive(
+        self, positives: Positives, units: Integers, windows: Integers, visits: Integers
+    ) -> Draw:
+        """Rotate through an anchor's positives, so that every pairing comes up in time.
+
+        Both rotations step with the visits; after each common cycle the positive moves on by
+        one more, else pairs whose counts share a divisor would never meet.
+        """
+        anchors = self.pool.anchors
+        if self.pool.compiled.own_positive:
+            return Draw([anchors.chunks[windows]], [anchors.hashes[windows]])
+        low = positives.banned_starts[windows]
+        banned = positives.banned_starts[windows + 1] - low
+        count = positives.counts[units] - banned
+        start = below(hashed(self._keys["positive"], anchors.records[units]), count)
+        cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
+        rank = (start + visits + visits // cycle) % count
+        for i in range(int(banned.max(initial=0))):
+            has = banned > i
+            skip = np.zeros(len(rank), dtype=np.int64)
+            skip[has] = rank[has] >= positives.banned[low[has] + i]
+            rank += skip
+        at = positives.starts[units] + rank
+        return Draw([positives.chunks[at]], [positives.hashes[at]])
+
+    def _with_negatives(
+        self, pool: Negatives, draw: Draw, index: Integers, places: _Places
+    ) -> Draw:
+        """Add the negatives of samples that have anchor and positive."""
+        anchors, guarded = self.pool.anchors, self.pool.guarded
+        samples = Anchored(
+            index,
+            anchors.classes[places.windows],
+            anchors.records[places.units],
+            (anchors.records if guarded is None else guarded.owners)[places.units],
+            None if guarded is None else guarded.normals[places.windows],
+            tuple(draw.hashes),
+        )
+        candidates = None
+        if self.pool.compiled.own_negatives:
+            own = OwnNegatives(pool, self.purpose("own negative"), self.negatives)
+            found = own.draw_all(samples, places.visits, self._period(places.units))
+        elif self._mined is None:
+            found = self._random(pool).draw_all(samples)
+        else:
+            visits = self._section_visits(places)
+            found, candidates = self._mined.draw(samples, places.windows, visits)
+        return Draw(
+            [*draw.chunks, *(pool.chunks[at] for at in found)],
+            [*draw.hashes, *(pool.hashes[at] for at in found)],
+            candidates,
+        )
+
+    def _period(self, units: Integers) -> Integers:
+        """Return after how many visits windows and positives of anchors come as from the start."""
+        anchors, positives = self.pool.anchors, self.pool.positives
+        windows = anchors.starts[units + 1] - anchors.starts[units]
+        if positives is None or self.pool.compiled.own_positive:
+            return windows
+        count = positives.counts[units]
+        return np.asarray(np.lcm(windows, count) * count, np.int64)
+
+    def _random(self, pool: Negatives) -> RandomNegatives:
+        return RandomNegatives(
+            pool,
+            unit_key=self.purpose("negative"),
+            window_key=self.purpose("negative window"),
+            slots=self.negatives,
+            what=f"recipe {self.recipe.name!r}, source {self.source!r}",
+        )
+
+    @cached_property
+    def _mined(self) -> MinedNegatives | None:
+        if self.pool.candidates is None or self.pool.negatives is None:
+            return None
+        return MinedNegatives(
+            self.pool.candidates,
+            self._random(self.pool.negatives),
+            start_key=self.purpose("candidate"),
+            window_key=self.purpose("candidate window"),
+        )
+
+    @cached_property
+    def _runs(self) -> Integers:
+        """First of the adjoining windows of each anchor that are of one section, and the end."""
+        anchors, guarded = self.pool.anchors, self.pool.guarded
+        first = np.zeros(len(anchors.chunks) + 1, dtype=bool)
+        first[anchors.starts] = True
+        if guarded is not None:
+            first[1:-1] |= guarded.sections[1:] != guarded.sections[:-1]
+        return np.flatnonzero(first)
+
+    def _section_visits(self, places: _Places) -> Integers:
+        """Return how often each anchor had come to the section of its window before.
+
+        Its windows come in order from a hashed start, and those of a section adjoin: every full
+        cycle visits a section once for each of them, the one under way for those it has passed.
+        """
+        anchors = self.pool.anchors
+        if len(anchors.chunks) == len(anchors):
+            return places.visits
+        first = anchors.starts[places.units]
+        windows, count = places.windows, anchors.starts[places.units + 1] - first
+        run = np.searchsorted(self._runs, windows, side="right") - 1
+        low, high = self._runs[run], self._runs[run + 1]
+        cycles, since = np.divmod(places.visits, count)
+        begin = first + (windows - first - since) % count  # where every cycle begins
+        within = (begin > low) & (begin < high)
+        after = np.where(windows >= begin, windows - begin, high - begin + windows - low)
+        passed = np.where(within, after, windows - low)
+        return np.asarray(cycles * (high - low) + passed, np.int64)

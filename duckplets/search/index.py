@@ -1,0 +1,250 @@
+"""Full-text indexes: which documents have which terms, of each source and split.
+
+    sections ─split→ words ─stem→ terms ─count→ index_terms, index_documents, index_postings
+
+A document is a section. An index covers all live sections of one source and split, whatever their
+role, at the newest version; it is replaced as a whole once its records or settings have changed.
+How it is built is in ``indexing``, how text becomes terms in ``vocabulary``, how other texts
+become the terms of an index in ``analyser``, and what is kept of all in ``index_store``.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from duckplets.base.progress import Progress
+from duckplets.db.database import Database
+from duckplets.errors import SamplerError, SplitError, nearest
+from duckplets.ingest.records import current_version
+from duckplets.ingest.splits import checked_split, current_splits
+from duckplets.mining.minings import content_of
+from duckplets.search.analyser import Analyser
+from duckplets.search.build import Built, build
+from duckplets.search.index_store import Index, set_terms, stored, terms_of
+from duckplets.search.terms import Terms
+from duckplets.search.vocabulary import Vocabulary
+
+__all__ = [
+    "Analyser",
+    "Index",
+    "IndexReport",
+    "check_scope",
+    "current",
+    "documents",
+    "postings",
+    "refresh",
+    "stale",
+    "stored",
+    "terms_of",
+    "vocabulary_size",
+]
+
+NOT_BUILT = "not built"
+CHANGED = "records have changed"
+OTHER_TERMS = "other terms"
+
+_DELETE = (
+    *("search/index/delete", "search/index/delete_terms"),
+    *("search/index/delete_documents", "search/index/delete_postings"),
+)
+_NOTHING = Built(documents=0, tokens=0, terms=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexReport:
+    """What ``refresh`` did about one source and split.
+
+    Attributes:
+        source: Name of the source.
+        split: The split.
+        reason: Why: ``not built``, ``records have changed`` or ``other terms``.
+        documents: Sections it covers; 0 where no record is left and the index was deleted.
+        tokens: Of all of them, stop words left out.
+        terms: Size of the vocabulary.
+        seconds: Wall time.
+    """
+
+    source: str
+    split: str
+    reason: str
+    documents: int
+    tokens: int
+    terms: int
+    seconds: float
+
+
+def refresh(
+    database: Database,
+    *,
+    terms: Terms | None = None,
+    source: str | None = None,
+    split: str | None = None,
+    progress: Progress | None = None,
+) -> list[IndexReport]:
+    """Build the indexes that are missing or stale, each in a transaction of its own.
+
+    An interruption loses the one being built; those before it stay, and so does what it was to
+    replace.
+
+    Args:
+        database: The corpus, open for writing.
+        terms: How text becomes terms from now on, in the source or in all sources; kept with the
+            corpus. None leaves it as it is.
+        source: Look at this source only.
+        split: Look at this split only.
+        progress: Called with documents done and their number, after every few thousand.
+
+    Returns:
+        What was done, by source and split; nothing about indexes that fit.
+
+    Raises:
+        SamplerError, SplitError: There is no such source or split, or no splits yet.
+        RecipeError: ``ignore`` is no regular expression.
+        ExtensionError: DuckDB's fts extension is needed and missing.
+    """
+    check_scope(database, source, split)
+    if terms is not None:
+        Vocabulary(terms).close()  # refuses what does not work, before it is kept
+        set_terms(database, terms, source)
+    unfit = stale(database, source=source, split=split)
+    told = _Told(progress, _sizes(database, unfit) if progress else 0)
+    reports = []
+    for name, of_split, reason in unfit:
+        begun = time.perf_counter()
+        built = _replace(database, name, of_split, told)
+        seconds = time.perf_counter() - begun
+        reports.append(
+            IndexReport(
+                source=name, split=of_split, reason=reason, seconds=seconds, **asdict(built)
+            )
+        )
+    return reports
+
+
+def stale(
+    database: Database, *, source: str | None = None, split: str | None = None
+) -> list[tuple[str, str, str]]:
+    """Return source, split and reason of every index that is missing or does not fit.
+
+    The reason is ``not built``, ``records have changed`` (also where none is left), or
+    ``other terms``.
+    """
+    scope = {"source": source, "split": split}
+    version = current_version(database)
+    indexes = {(index.source, index.split): index for index in stored(database, **scope)}
+    pairs = database.run("search/index/pairs", scope)
+    found = [(*pair, CHANGED) for pair in indexes.keys() - set(pairs)]
+    for name, of_split in pairs:
+        reason = _reason(database, indexes.get((name, of_split)), name, of_split, version)
+        found += [(name, of_split, reason)] if reason else []
+    return sorted(found)
+
+
+def current(database: Database, source: str, split: str) -> Index | None:
+    """Return the index of a source and split, or None where it is missing or stale."""
+    for index in stored(database, source=source, split=split):
+        if not _reason(database, index, source, split, current_version(database)):
+            return index
+    return None
+
+
+def check_scope(database: Database, source: str | None, split: str | None) -> None:
+    """Refuse a source or split that is not there.
+
+    Raises:
+        SamplerError, SplitError: There is no such source or split, or no splits yet.
+    """
+    if split is not None:
+        checked_split(split)
+    sources = [
+        name
+        for name, _ in database.run("recipes/store/sources", {"version": current_version(database)})
+    ]
+    if source is not None and source not in sources:
+        raise SamplerError(
+            f"no source {source!r}{nearest(str(source), sources)}; there are: "
+            f"{', '.join(sources) or 'none'}"
+        )
+    if current_splits(database) is None:
+        raise SplitError(
+            f"the corpus has no splits yet, and an index is of one source and split; call "
+            f"corpus.split(…), or run: duckplets split {database.path}"
+        )
+
+
+# -- rows out --------------------------------------------------------------------------------------
+
+
+def postings(database: Database, index: Index, low: int, high: int) -> pa.Table:
+    """Return the postings of documents ``low <= document < high``.
+
+    Columns term_key, document, frequency (int32); rows by term_key, then document.
+    """
+    return database.table(
+        "search/index/postings", {"index": index.index_key, "low": low, "high": high}
+    )
+
+
+def documents(database: Database, index: Index) -> pa.Table:
+    """Return the documents: document (int32), section_key (int64), length (int32, tokens).
+
+    Rows by document, which counts from 0 without gaps, in the order of md5(record_id), position.
+    """
+    return database.table("search/index/documents", {"index": index.index_key})
+
+
+def vocabulary_size(database: Database, index: Index) -> int:
+    """Return how many terms an index has; their keys are 0 to that, less 1."""
+    return int(database.run("search/index/size", {"index": index.index_key})[0][0])
+
+
+class _Told:
+    """Adds up what is done of all indexes."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def __call__(self, documents: int) -> None:
+        self._done += documents
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _sizes(database: Database, pairs: list[tuple[str, str, str]]) -> int:
+    """Return how many documents some pairs have together."""
+    sizes = {(name, split): int(size) for name, split, size in database.run("search/index/sizes")}
+    return sum(sizes.get((name, split), 0) for name, split, _ in pairs)
+
+
+# -- one index -------------------------------------------------------------------------------------
+
+
+def _reason(
+    database: Database, index: Index | None, source: str, split: str, version: int
+) -> str | None:
+    """Return why an index does not fit, or None."""
+    if index is None:
+        return NOT_BUILT
+    if index.content != content_of(database, source, split, version):
+        return CHANGED
+    return OTHER_TERMS if index.terms != terms_of(database, source) else None
+
+
+def _replace(database: Database, source: str, split: str, told: _Told) -> Built:
+    """Build an index in the place of the one that is there, or delete that if no record is left."""
+    version = current_version(database)
+    scope = {"source": source, "split": split}
+    with database.transaction():
+        for index in stored(database, **scope):
+            for part in _DELETE:
+                database.run(part, {"index": index.index_key})
+        if not database.run("search/index/pairs", scope):
+            return _NOTHING
+        content = content_of(database, source, split, version)
+        terms = terms_of(database, source)
+        return build(database, terms, content=content, version=version, told=told, **scope)

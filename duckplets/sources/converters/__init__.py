@@ -1,0 +1,11 @@
+"""From instruction data to messages: the built-in converters and the user's own.
+
+    fields of a row ─NAME.sql→ said ─turns.sql→ turns ─conversation.sql→ prompt, reply, messages
+
+A converter says which fields it reads; the rest is SQL over a table of rows. A user's function
+takes the place of the first step, a row at a time, and its messages are checked as all others are.
+"""
+
+from duckplets.sources.converters.registry import Function, converter_names, register_converter
+
+__all__ = ["Function", "converter_names", "register_converter"]

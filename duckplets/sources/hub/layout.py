@@ -1,0 +1,248 @@
+"""Which files of a repository make up a configuration and a split.
+
+Where the card lists ``configs`` with their ``data_files``, it says so. Otherwise names do:
+
+    data/train-00000-of-00003.parquet   train/shard-00001.parquet   train.jsonl
+    config/train-00000-of-00003.parquet   config/train/shard-00001.parquet
+
+A table that is one file is asked for by the file's exact stem. What matches nothing is an error
+that lists what there is; nothing is ever read in place of what was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from duckplets.errors import SourceError, nearest
+from duckplets.sources.hub.card import Card, CardConfig
+from duckplets.sources.hub.download import HubFile
+from duckplets.sources.hub.grammar import HubUri
+
+# Suffixes by the form that reads them, the best first: of several copies of the same data in one
+# repository only the first form is read.
+FORMS = {
+    "parquet": (".parquet",),
+    "arrow": (".arrow", ".feather"),
+    "lines": (".jsonl", ".ndjson"),
+    "json": (".json",),
+    "csv": (".csv", ".tsv"),
+}
+_COMPRESSED = (".gz", ".zst")
+_NO_DATA = (
+    "dataset_info.json",
+    "dataset_infos.json",
+    "config.json",
+    "dataset_dict.json",
+    "state.json",
+)
+_GENERIC = re.compile(r"(shard|part|data|file|chunk)?[-_.]?\d*")
+_COUNTED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The files of a data set.
+
+    Attributes:
+        config: The configuration's name.
+        files: Data files in the order they are read.
+    """
+
+    config: str
+    files: tuple[HubFile, ...]
+
+
+def form_of(path: str) -> str | None:
+    """Return the form of a file, a key of ``FORMS``; None for one that is not read here."""
+    suffix = suffix_of(path)
+    inner = suffix
+    for end in _COMPRESSED:
+        inner = inner.removesuffix(end)
+    form = next((form for form, ends in FORMS.items() if inner in ends), None)
+    return None if inner != suffix and form in ("parquet", "arrow") else form
+
+
+def suffix_of(path: str) -> str:
+    """Return the end of a file's name that says what it is, such as ``.jsonl.gz``."""
+    parts = path.rsplit("/", 1)[-1].lower().split(".")
+    count = 2 if len(parts) > 2 and f".{parts[-1]}" in _COMPRESSED else 1
+    return "." + ".".join(parts[-count:]) if len(parts) > count else ""
+
+
+def stem_of(path: str) -> str:
+    """Return a file's name without that end."""
+    name = path.rsplit("/", 1)[-1]
+    return name[: len(name) - len(suffix_of(path))]
+
+
+def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> Layout:
+    """Return the files that a URI means.
+
+    Raises:
+        SourceError: There is no such configuration, split or table, or no data at all.
+    """
+    data = [file for file in files if _is_data(file.path)]
+    if not data:
+        raise SourceError(_no_data(uri, files))
+    config = _card_config(uri, card, data)
+    if config is None:
+        within = _of_folder(uri, data)
+        return Layout(uri.config, _ordered(_of_split(uri, within, uri.config)))
+    within = [file for file in data if file.path.startswith(config.folder)]
+    if not config.splits:
+        return Layout(config.name, _ordered(_of_split(uri, within, config.name)))
+    return Layout(config.name, _of_patterns(uri, config, within))
+
+
+def _card_config(uri: HubUri, card: Card, data: list[HubFile]) -> CardConfig | None:
+    """Return the configuration a card has under the name; None where names of files decide."""
+    if not card.configs:
+        return None
+    named = {config.name: config for config in card.configs}
+    if uri.config in named:
+        return named[uri.config]
+    if uri.config == "default":
+        defaults = [config for config in card.configs if config.is_default]
+        if len(defaults) == 1 or len(named) == 1:
+            return (defaults or list(named.values()))[0]
+        if any(stem_of(file.path) == uri.split for file in data):
+            return None
+        shown = ", ".join(named)
+        raise SourceError(
+            f"{uri} has several configurations; name one of {shown}, as in "
+            f"hf://{uri.repo}/{next(iter(named))}"
+        )
+    raise SourceError(
+        f"{uri}: no configuration {uri.config!r}{nearest(uri.config, named)}; "
+        f"there are: {', '.join(named)}"
+    )
+
+
+def _of_patterns(uri: HubUri, config: CardConfig, files: list[HubFile]) -> tuple[HubFile, ...]:
+    wanted = [uri.split] if uri.split is not None else list(config.splits)
+    if uri.split is not None and uri.split not in config.splits:
+        table = [file for file in files if stem_of(file.path) == uri.split]
+        if table:
+            return _ordered(table)
+        raise _unknown_split(uri, list(config.splits))
+    patterns = [pattern for split in wanted for pattern in config.splits[split]]
+    found = []
+    for pattern in patterns:
+        matched = [file for file in files if _matches(pattern, file.path)]
+        if not matched:
+            raise SourceError(f"{uri}: its card lists {pattern!r}, and there is no such file")
+        found += matched
+    return tuple(sorted(set(found), key=lambda file: file.path))
+
+
+def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
+    """Return the files in a folder of the configuration's name."""
+    within = [file for file in files if uri.config in file.path.split("/")[:-1]]
+    if within or uri.config == "default":
+        return within or files
+    folders = sorted({part for file in files for part in file.path.split("/")[:-1]} - {"data"})
+    shown = f"there are: {', '.join(folders)}" if folders else "it has none: write 'default'"
+    raise SourceError(
+        f"{uri}: no configuration {uri.config!r}{nearest(uri.config, folders)}; {shown}"
+    )
+
+
+def _of_split(uri: HubUri, files: list[HubFile], config: str) -> list[HubFile]:
+    split = uri.split
+    if split is None:
+        return files
+    ways: list[Callable[[str], bool]] = [
+        lambda path: stem_of(path) == split,
+        lambda path: split in path.split("/")[:-1] or split in stem_of(path).split("-"),
+    ]
+    for way in ways:
+        if found := [file for file in files if way(file.path)]:
+            return found
+    raise _unknown_split(uri, sorted({_split_name(file.path, config) for file in files}))
+
+
+def _unknown_split(uri: HubUri, splits: list[str]) -> SourceError:
+    known = nearest(str(uri.split), splits)
+    shown = ", ".join(splits[:40]) + (", …" if len(splits) > 40 else "")
+    return SourceError(f"{uri}: no split or table {uri.split!r}{known}; there are: {shown}")
+
+
+def _split_name(path: str, config: str) -> str:
+    """Return the split or table that a file's name speaks of, to be shown."""
+    stem = stem_of(path)
+    folders = [part for part in path.split("/")[:-1] if part not in ("data", config)]
+    if _GENERIC.fullmatch(stem.split("-of-")[0]) and folders:
+        return folders[-1]
+    return _COUNTED.sub("", stem) or stem
+
+
+def _ordered(files: Sequence[HubFile]) -> tuple[HubFile, ...]:
+    """Return the files of the best form among them, by path.
+
+    Where none is of a form that is read here, those of the most frequent suffix.
+    """
+    kinds = Counter(suffix_of(file.path) for file in files)
+    frequent = min(kinds, key=lambda kind: (-kinds[kind], kind), default="")
+    for form in FORMS:
+        if found := [file for file in files if form_of(file.path) == form]:
+            break
+    else:
+        found = [file for file in files if suffix_of(file.path) == frequent]
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def _is_data(path: str) -> bool:
+    parts = path.split("/")
+    hidden = any(part.startswith((".", "_")) for part in parts)
+    return not hidden and parts[-1] not in _NO_DATA and not parts[-1].lower().endswith(_PAPERS)
+
+
+_PAPERS = (
+    ".md",
+    ".py",
+    ".ipynb",
+    ".yaml",
+    ".yml",
+    "license",
+    "license.txt",
+    ".png",
+    ".svg",
+    ".bib",
+)
+
+
+def _no_data(uri: HubUri, files: Sequence[HubFile]) -> str:
+    script = f"{uri.name}.py"
+    if any(file.path == script for file in files):
+        return (
+            f"{uri} is made by a script, {script}, and scripts are never run; it has no data files"
+        )
+    return f"{uri} has no data files"
+
+
+@lru_cache(maxsize=256)
+def _pattern(glob: str) -> re.Pattern[str]:
+    """Return the expression for a glob: ``**`` any folders, ``*`` and ``?`` within a name."""
+    made = ""
+    for part in re.findall(r"\*\*/?|\*|\?|\[[^\]]+\]|\{[^}]+\}|[^*?\[{]+|.", glob):
+        if part == "**/":
+            made += "(?:[^/]+/)*"
+        elif part == "**":
+            made += ".*"
+        elif part in ("*", "?"):
+            made += "[^/]" + ("*" if part == "*" else "")
+        elif part[0] == "[" and len(part) > 2:
+            made += "[" + part[1:-1].replace("\\", "\\\\").replace("!", "^", 1) + "]"
+        elif part[0] == "{" and len(part) > 2:
+            made += "(?:" + "|".join(map(re.escape, part[1:-1].split(","))) + ")"
+        else:
+            made += re.escape(part)
+    return re.compile(made)
+
+
+def _matches(glob: str, path: str) -> bool:
+    return bool(_pattern(glob).fullmatch(path)) or path.startswith(glob.rstrip("/") + "/")

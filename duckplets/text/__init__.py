@@ -1,0 +1,1 @@
+"""From text to spans: what a user sets, and the arithmetic over bytes that cuts and cleans."""

@@ -1,0 +1,229 @@
+"""Noise in texts: table rules, lines without letters, digits that nothing explains.
+
+    texts ─blocks→ bytes ─characters→ flags ─lines→ verdicts ─mask→ the bytes that stay
+
+The decision that matters: no Python per line. Cleaning only ever leaves bytes out, or turns the
+first of a gap into a space. So the result is a mask over the bytes of a block of texts, and what
+lines need is counted from flags, by rank at their ends; tokens are looked for in the lines that
+need it only (``waves``). Texts that need nothing are handed back as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.bits import Bits
+from duckplets.text.characters import DIGIT, LETTER, PIPE, SPACE, classes
+from duckplets.text.waves import rewrite
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Bools = npt.NDArray[np.bool_]
+    Bytes = npt.NDArray[np.uint8]
+    Ints = npt.NDArray[np.int64]
+
+__all__ = ["without_noise"]
+
+_BLOCK = 1 << 18  # bytes that passes go over: they stay in the cache
+_NEWLINE, _RETURN = 10, 13
+
+
+def without_noise(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
+    """Return texts without their noise, null where nothing is left.
+
+    Args:
+        texts: An array of strings, shape (n,).
+        limit: Largest share of digits among the letters and digits of a line.
+        tables: Whether rows of Markdown tables become the texts of their cells.
+
+    Returns:
+        An array of the same type, shape (n,).
+    """
+    blocks = list(_blocks(texts))
+    parts = [_cleaned(block, limit, tables=tables) for block in blocks]
+    if all(part is block for part, block in zip(parts, blocks, strict=True)):
+        return texts
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
+    """Yield slices of about a quarter of a megabyte."""
+    _, bounds = _bytes(texts)
+    marks = np.searchsorted(bounds, np.arange(0, int(bounds[-1]), _BLOCK)[1:])
+    cuts = np.unique([0, *marks.tolist(), len(texts)]).tolist()
+    for start, stop in pairwise(cuts if len(cuts) > 1 else [0, 0]):
+        yield texts.slice(start, stop - start)
+
+
+def _bytes(texts: pa.Array) -> tuple[Bytes, Ints]:
+    """Return the bytes of texts, and where each begins; null is an empty text."""
+    if len(texts) == 0:
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    texts = texts.fill_null("") if texts.null_count else texts
+    width = np.dtype(np.int32 if texts.type == pa.string() else np.int64)
+    _, places, content = texts.buffers()
+    at = texts.offset * width.itemsize
+    bounds = np.frombuffer(places, width, len(texts) + 1, at).astype(np.int64)
+    data = np.frombuffer(content or b"", np.uint8)[bounds[0] : bounds[-1]]
+    return data, bounds - bounds[0]
+
+
+def _cleaned(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
+    data, bounds = _bytes(texts)
+    if (data == _RETURN).any():
+        for end in ("\r\n", "\r"):
+            texts = pc.replace_substring(texts, end, "\n")
+        data, bounds = _bytes(texts)
+    flags = classes(data)
+    lines = _lines(data, bounds)
+    found = _verdicts(data, flags, lines, limit, tables=tables)
+    some = np.bincount(lines.text, weights=found.stays, minlength=len(texts)) > 0
+    if some.all() and not found.goes.any() and not found.rewritten.any():
+        return texts
+    keep = _kept_lines(lines, found)
+    data = data.copy()
+    _rewrite(data, flags, keep, lines, found, limit)
+    keep &= np.repeat(some, np.diff(bounds))
+    return _array(data[keep], Bits(keep).rank(bounds), some, texts.type)
+
+
+def _array(data: Bytes, bounds: Ints, valid: Bools, kind: pa.DataType) -> pa.Array:
+    width = np.int32 if kind == pa.string() else np.int64
+    present = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [present, pa.py_buffer(bounds.astype(width)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(valid), buffers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Lines of all texts of a block.
+
+    Attributes:
+        start: First byte.
+        end: The byte after the last, that of the line feed if there is one.
+        text: Index of the text.
+        last: Whether it is the last of its text, which no line feed ends.
+    """
+
+    start: Ints
+    end: Ints
+    text: Ints
+    last: Bools
+
+
+def _lines(data: Bytes, bounds: Ints) -> _Lines:
+    feeds = np.flatnonzero(data == _NEWLINE)
+    texts = len(bounds) - 1
+    # By rank in the bounds: a line feed is of the last text that begins at or before it.
+    owner = np.searchsorted(bounds, feeds, side="right") - 1
+    number = np.bincount(owner, minlength=texts) + 1
+    after = np.cumsum(number)
+    first = np.zeros(len(feeds) + texts, np.bool_)
+    first[after - number] = True
+    last = np.zeros(len(first), np.bool_)
+    last[after - 1] = True
+    start, end = np.empty(len(first), np.int64), np.empty(len(first), np.int64)
+    start[first], start[~first] = bounds[:-1], feeds + 1
+    end[last], end[~last] = bounds[1:], feeds
+    return _Lines(start, end, np.repeat(np.arange(texts), number), last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdicts:
+    """What becomes of every line; one that neither stays nor goes is blank.
+
+    Attributes:
+        stays: Whether it has text that stays.
+        goes: Whether it is noise.
+        table: Whether it stays and is a row of a table.
+        over: Whether it stays and has too many digits.
+    """
+
+    stays: Bools
+    goes: Bools
+    table: Bools
+    over: Bools
+
+    @property
+    def rewritten(self) -> Bools:
+        """Whether it stays, and not as it is."""
+        return self.table | self.over
+
+
+def _verdicts(data: Bytes, flags: Bytes, lines: _Lines, limit: float, *, tables: bool) -> _Verdicts:
+    letters, digits = (_count(flags & flag, lines) for flag in (LETTER, DIGIT))
+    solid = Bits(flags & SPACE == 0)
+    filled = solid.rank(lines.end) > solid.rank(lines.start)
+    table = np.zeros(len(filled), np.bool_)
+    if tables and (data == ord("|")).any():
+        at = np.flatnonzero(filled)
+        at = at[data[solid.select(solid.rank(lines.start[at]))] == ord("|")]
+        table[at] = _count(flags & PIPE, lines)[at] > 1
+    with np.errstate(invalid="ignore"):  # neither letters nor digits: no ratio, and no letter
+        over = digits / (letters + digits) > limit
+    stays = letters > 0
+    # The rules of a table, |---|, have no letter either.
+    return _Verdicts(stays, filled & ~stays, stays & table, stays & over)
+
+
+def _count(flagged: Bytes, lines: _Lines) -> Ints:
+    """Return how many bytes of each line are not zero."""
+    bits = Bits(flagged != 0)
+    return bits.rank(lines.end) - bits.rank(lines.start)
+
+
+def _kept_lines(lines: _Lines, found: _Verdicts) -> Bools:
+    """Return which bytes are of lines that stay, with the line feeds between those."""
+    kept = found.stays | _kept_blank(lines, found)
+    at = np.flatnonzero(kept)
+    of = lines.text[at]
+    followed = np.zeros(len(kept), np.bool_)
+    followed[at[:-1][of[:-1] == of[1:]]] = True
+    keep = np.repeat(kept, lines.end - lines.start + ~lines.last)
+    keep[lines.end[kept & ~followed & ~lines.last]] = False
+    return keep
+
+
+def _kept_blank(lines: _Lines, found: _Verdicts) -> Bools:
+    """Return the blank lines that stay: of those between two lines that stay, the first run.
+
+    So paragraphs stay apart, and no gap is left where noise went.
+    """
+    blank = ~(found.stays | found.goes)
+    begins = np.ones(len(blank), np.bool_)  # of a text
+    begins[1:] = lines.last[:-1]
+    number = np.cumsum(begins | found.stays) - 1  # of the stretch from one such line to the next
+    first = np.flatnonzero(begins | found.stays)
+    run = blank.copy()
+    run[1:] &= ~blank[:-1] | begins[1:]
+    runs, gone = np.cumsum(run), np.cumsum(found.goes)
+    nth: Ints = runs - (runs - run)[first][number]
+    before: Ints = gone - (gone - found.goes)[first][number]
+    # At the top of a text, no run stays that noise stood before.
+    kept: Bools = blank & (nth == 1) & (found.stays[first][number] | (before == 0))
+    return kept
+
+
+def _rewrite(
+    data: Bytes, flags: Bytes, keep: Bools, lines: _Lines, found: _Verdicts, limit: float
+) -> None:
+    """Leave cell borders and unexplained digits out of the lines that need it."""
+    # One text may be much longer than a block.
+    marks = np.searchsorted(lines.start, np.arange(0, len(data), 4 * _BLOCK)[1:])
+    cuts = np.unique([0, *marks.tolist(), len(lines.start)]).tolist()
+    for low, high in pairwise(cuts):
+        if found.rewritten[low:high].any():
+            here = slice(lines.start[low], lines.end[high - 1])
+            spans = lines.start[low:high] - here.start, lines.end[low:high] - here.start
+            rewrite(
+                *(data[here], flags[here], keep[here], *spans),
+                *(found.table[low:high], found.over[low:high], limit),
+            )

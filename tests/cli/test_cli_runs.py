@@ -1,0 +1,551 @@
+"""Sampling, planning and looking back from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from commands import cli, error, files, lines, ok, usage
+
+import duckplets as dp
+from duckplets.cli import audit, jsonlines
+from duckplets.db.migrate import create
+from duckplets.db.queries import migrations
+from duckplets.sampling.sampler import Sampler
+from duckplets.testing import toy_corpus
+
+# What `plan` and `served` tell of a sample; a batch has it all but the step.
+IDS = ["position", "source", "recipe", "swapped"] + [
+    f"{slot}_{what}"
+    for slot in ("anchor", "positive", "negative")
+    for what in ("record_id", "section", "window")
+]
+COLUMNS = ["--columns", ",".join(IDS)]
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of two sources, made once; tests get a copy."""
+    path = tmp_path_factory.mktemp("made") / "toy.duckdb"
+    toy_corpus(path, 60, sources=("a", "b")).close()
+    return path
+
+
+@pytest.fixture
+def toy(made: Path, tmp_path: Path) -> str:
+    shutil.copy(made, tmp_path / "toy.duckdb")
+    return "toy.duckdb"
+
+
+def samples(*arguments: str | Path) -> list[dict[str, Any]]:
+    """Return what ``sample`` writes, with the columns that identify a sample."""
+    return lines(ok("sample", *arguments, *COLUMNS))
+
+
+def without_steps(rows: Sequence[dict[str, Any]], batch: int) -> list[dict[str, Any]]:
+    """Return rows of ``plan`` or ``served`` without their steps, which have to be right."""
+    for row in rows:
+        assert row["step"] == row["position"] // batch
+    return [{name: row[name] for name in row if name != "step"} for row in rows]
+
+
+def ids(command: str, *arguments: str | Path, batch: int) -> list[dict[str, Any]]:
+    """Return what ``plan`` or ``served`` prints, without the steps."""
+    return without_steps(lines(ok(command, *arguments)), batch)
+
+
+# ---- sample
+
+
+def test_samples_are_those_of_python(toy: str) -> None:
+    with dp.Corpus(toy, read_only=True) as corpus:
+        sampler = corpus.sampler(
+            "pairs", split="test", batch_size=3, seed=5, mixture={"a": 3.0, "b": 1.0}, steps=2
+        )
+        expected = [row for batch in sampler for row in batch.to_pylist()]
+    arguments = ["--kind", "pairs", "--split", "test", "--batch-size", "3", "--seed", "5"]
+    found = ok("sample", toy, *arguments, "--mixture", "a=3,b=1", "--steps", "2")
+    assert lines(found) == json.loads(json.dumps(expected))
+
+
+def test_options_reach_the_sampler(toy: str) -> None:
+    columns = "anchor,anchor_meta,anchor_date,swapped,negative_1,negative_2"
+    options = ["--negatives", "2", "--no-swap", "--no-duplicates", "--recipes", "anchor_context"]
+    found = lines(ok("sample", toy, "--batch-size", "20", "--columns", columns, *options))
+    assert list(found[0]) == columns.split(",")
+    assert not any(sample["swapped"] for sample in found)
+    assert found[0]["anchor_meta"].keys() == {"topic"}
+    assert re.fullmatch(r"2024-\d\d-\d\d", found[0]["anchor_date"])
+    texts = [sample[slot] for sample in found for slot in ("anchor", "negative_1", "negative_2")]
+    assert len(set(texts)) == len(texts)
+
+
+def test_epochs_end_a_run(toy: str) -> None:
+    with dp.Corpus(toy, read_only=True) as corpus:
+        length = corpus.sampler().epoch_length
+    assert len(lines(ok("sample", toy, "--epochs", "1", "--batch-size", "50"))) == length
+    first = ok("sample", toy, "--epochs", "1", "--batch-size", "50", "--steps", "1", "--save")
+    assert len(lines(first)) == 50
+    rest = ok("sample", toy, "--resume", "--save")
+    assert len(lines(rest)) == length - 50
+    assert ok("sample", toy, "--resume") == ""
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
+def test_files_hold_what_stdout_would(toy: str, name: str) -> None:
+    arguments = [
+        "sample",
+        toy,
+        "--batch-size",
+        "7",
+        "--steps",
+        "5",
+        "--columns",
+        "anchor,anchor_meta",
+    ]
+    expected = lines(ok(*arguments))
+    Path(name).write_text("what was there before")
+    result = cli(*arguments, "--out", name)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert f"wrote 35 samples to {name}" in result.stderr
+    if name.endswith("parquet"):
+        assert pq.read_metadata(name).num_row_groups == 1
+        found = pq.read_table(name).to_pylist(maps_as_pydicts="strict")
+    else:
+        found = lines(Path(name).read_text(encoding="utf-8"))
+    assert found == expected
+    assert files() == {toy, name}
+
+
+def test_a_failure_leaves_the_old_file(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from duckplets.sampling.sampler import Sampler
+
+    taken = Sampler.__next__
+
+    def fail_later(self: Sampler) -> dp.Batch:
+        if self.step == 2:
+            raise OSError(28, "No space left on device")
+        return taken(self)
+
+    monkeypatch.setattr(Sampler, "__next__", fail_later)
+    for name in ("out.jsonl", "out.parquet"):
+        Path(name).write_text("what was there before")
+        said = error("sample", toy, "--steps", "5", "--save", "--out", name)
+        assert said == "error: No space left on device\n"
+        assert Path(name).read_text() == "what was there before"
+    assert files() == {toy, "out.jsonl", "out.parquet"}
+
+
+def test_nothing_left_to_write(toy: str) -> None:
+    result = cli("sample", toy, "--steps", "0", "--out", "x.parquet")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "no samples to write: x.parquet is left as it is\n",
+    )
+
+
+def test_tags_and_runs(toy: str) -> None:
+    ok("sample", toy, "--batch-size", "2", "--run", "r", "--save", "--tag", "one")
+    ok("sample", toy, "--batch-size", "2", "--run", "r", "--save", "--steps", "3")
+    later = lines(ok("sample", toy, "--run", "r", "--resume"))
+    tagged = lines(ok("sample", toy, "--run", "r", "--resume", "--tag", "one", "--steps", "3"))
+    assert tagged[-2:] == later
+    assert "tags: one" in error("sample", toy, "--run", "r", "--resume", "--tag", "two")
+    drift = error("sample", toy, "--run", "r", "--resume", "--batch-size", "3")
+    assert "batch_size (saved: 2, now: 3)" in drift
+    clash = cli("sample", toy, "--run", "r", "--batch-size", "2", "--seed", "1", "--save")
+    assert (clash.exit_code, clash.stdout) == (1, "")  # before anything is written
+    assert "another run 'r': the saved run does not fit: seed (saved: 42, now: 1)" in clash.stderr
+    assert "tagged 'one' already" in error(
+        *("sample", toy, "--run", "r", "--batch-size", "2", "--save", "--tag", "one")
+    )
+    assert len(ok("cursor", "list", toy).splitlines()) == 3
+    assert cli("cursor", "reset", toy, "--run", "r").stderr == "forgot run r and its 2 cursors\n"
+    assert len(ok("cursor", "list", toy).splitlines()) == 1
+
+
+def test_sampling_leaves_a_read_only_corpus_alone(toy: str) -> None:
+    before = Path(toy).read_bytes()
+    Path(toy).chmod(0o400)
+    ok("sample", toy, "--save")
+    assert Path(toy).read_bytes() == before
+
+
+# ---- which options go together
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sample", "--rank", "-1"], "--rank"),
+        (["sample", "--world-size", "0"], "--world-size"),
+        (["sample", "--remainder", "spill"], "--remainder"),
+        (["sample", "--remainder", "drop"], "give --epochs"),
+        (["sample", "--temperature", "2"], "give --mixture"),
+        (["sample", "--mixture", "m.toml", "--temperature", "2"], "mix_temperature"),
+        (["sample", "--mixture", "m.toml,a=1"], "one file, or weights"),
+        (["sample", "--mixture", "m.toml", "--mixture", "n.toml"], "one file, or weights"),
+        (["sample", "--mixture", "a=1.toml=x"], "SOURCE=WEIGHT"),
+        (["sample", "--resume", "--mixture", "m.toml"], "the run's own"),
+        (["sample", "--resume", "--temperature", "2"], "the run's own"),
+        (["sample", "--allow-drift", "seed"], "give --resume"),
+        (["sample", "--log", "ids"], "give --save"),
+        (["sample", "--resume", "--log", "ids"], "give --save"),
+        (["sample", "--save", "--log", "toy.duckdb"], "no folder"),
+        (["sample", "--state", "s.duckdb"], "give --resume or --save"),
+        (["sample", "--save", "--state", "no/s.duckdb"], "no folder no"),
+        (["sample", "--metrics", "no/m.json"], "no folder no"),
+        (["plan", "--run", "r"], "give --resume"),
+        (["plan", "--tag", "t"], "give --resume"),
+        (["plan", "--state", "s.duckdb"], "give --resume"),
+        (["plan", "--allow-drift", "seed"], "give --resume"),
+        (["plan", "--steps", "-1"], "--steps"),
+        (["plan", "--out", "x.csv"], "FILE.parquet"),
+        (["plan", "--out", "no/x.jsonl"], "no folder no"),
+        (["plan", "--rank", "1"], "--rank"),
+        (["plan", "--columns", "anchor"], "--columns"),
+        (["served", "--from", "-1"], "--from"),
+        (["served", "--from", "3", "--to", "2"], "in order"),
+        (["served", "--out", "x.csv"], "FILE.parquet"),
+        (["served", "--seed", "1"], "--seed"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_exits_with_2(toy: str, arguments: list[str], said: str) -> None:
+    shown = usage(arguments[0], toy, *arguments[1:])
+    assert said in " ".join(re.sub(r"[│\n]", " ", shown).split())
+    assert files() == {toy}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sample", "--rank", "1"], "rank=1"),
+        (["sample", "--rank", "2", "--world-size", "2"], "from 0 to 1"),
+        (["sample", "--mixture", "none.toml"], "none.toml: there is no such file"),
+        (["sample", "--mixture", "m.toml"], "no source 'c'"),
+        (["sample", "--mixture", "bad.toml"], "did you mean 'weight'?"),
+        (["sample", "--mixture", "a=1", "--temperature", "0"], "temperature"),
+        (["sample", "--mixture", "a=0,b=0"], "weight 0"),
+        (["sample", "--save", "--state", "o.duckdb"], "is a corpus file, not a state file"),
+        (["sample", "--resume", "--state", "s.duckdb"], "s.duckdb does not exist"),
+        (["plan", "--resume"], "no run is saved"),
+        (["plan", "--recipes", "x"], "no recipe 'x'"),
+        (["plan", "--batch-size", "0"], "batch_size=0"),
+        (["served"], "no run is saved"),
+        (["served", "--state", "s.duckdb"], "s.duckdb does not exist"),
+        (["cursor", "list", "--state", "s.duckdb"], "s.duckdb does not exist"),
+        (["cursor", "reset", "--run", "x", "--state", "s.duckdb"], "s.duckdb does not exist"),
+        (["cursor", "list", "--state", "toy.duckdb"], "is a corpus file, not a state file"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_input_gives_one_clear_line(toy: str, arguments: list[str], said: str) -> None:
+    Path("m.toml").write_text('[[data.datasets]]\nname = "c"\n')
+    Path("bad.toml").write_text('[[data.datasets]]\nname = "a"\nwieght = 1\n')
+    shutil.copy(toy, "o.duckdb")
+    words = 2 if arguments[0] == "cursor" else 1
+    assert said in error(*arguments[:words], toy, *arguments[words:])
+
+
+# ---- mixtures
+
+
+def test_a_mixture_file_with_a_phase_changes_the_shares(toy: str) -> None:
+    Path("m.toml").write_text(
+        "[data]\nmix_temperature = 2\n"
+        '[[data.datasets]]\nname = "a"\nweight = 9\n[[data.datasets]]\nname = "b"\n'
+        "[[data.phases]]\nstart_step = 2\ndataset_weights = { a = 0 }\n"
+    )
+    arguments = [toy, "--mixture", "m.toml", "--batch-size", "40", "--steps", "3"]
+    found = samples(*arguments)
+    counts = [Counter(row["source"] for row in found[i : i + 40]) for i in (0, 40, 80)]
+    assert [count["a"] for count in counts[:2]] == [pytest.approx(30, abs=1)] * 2
+    assert counts[2] == {"b": 40}
+    assert ids("plan", *arguments, batch=40) == found
+
+
+@pytest.mark.parametrize(("temperature", "expected"), [("1", 90), ("2", 75), ("0.5", 98.8)])
+def test_a_temperature_flattens_or_sharpens(toy: str, temperature: str, expected: float) -> None:
+    arguments = [toy, "--mixture", "a=9,b=1", "--batch-size", "100", "--temperature", temperature]
+    found = samples(*arguments)
+    assert Counter(row["source"] for row in found)["a"] == pytest.approx(expected, abs=1)
+    assert ids("plan", *arguments, batch=100) == found
+
+
+# ---- ranks
+
+
+def test_the_slices_of_all_ranks_are_what_one_process_gets(toy: str) -> None:
+    options = ["--epochs", "1", "--kind", "pairs", "--columns", "position,anchor,other"]
+    whole = lines(ok("sample", toy, "--batch-size", "12", *options))
+    of_rank = [
+        lines(ok("sample", toy, "--batch-size", "4", "--rank", r, "--world-size", "3", *options))
+        for r in "012"
+    ]
+    assert all(len(found) < len(whole) / 2 for found in of_rank)
+    assert sorted((row for rows in of_rank for row in rows), key=position) == whole
+    for rank, found in enumerate(of_rank):  # of the full batches
+        slices = [row["position"] % 12 // 4 for row in found if row["position"] < 96]
+        assert slices == [rank] * 32
+
+
+def position(row: dict[str, Any]) -> int:
+    return int(row["position"])
+
+
+def test_a_run_is_resumed_by_any_number_of_ranks(toy: str) -> None:
+    expected = samples(toy, "--batch-size", "12", "--steps", "6")
+    assert samples(toy, "--batch-size", "12", "--steps", "2", "--save") == expected[:24]
+    with_ranks = ["--resume", "--steps", "2", "--save"]
+    found = []
+    for rank in "3210":  # 0 saves
+        ranked = ["--rank", rank, "--world-size", "4"]
+        result = cli("sample", toy, *with_ranks, *ranked, *COLUMNS)
+        assert result.exit_code == 0, result.stderr
+        told = "saved run default at step 4" if rank == "0" else f"rank {rank} of 4: rank 0 saves"
+        assert told in result.stderr
+        found += lines(result.stdout)
+    assert sorted(found, key=position) == expected[24:48]
+    assert "world sizes that would do: 1, 2, 3, 4, 6, 12" in error(
+        *("sample", toy, "--resume", "--world-size", "5")
+    )
+    assert samples(toy, "--resume", "--world-size", "1", "--steps", "2") == expected[48:]
+
+
+def test_ranks_that_save_a_tag_do_not_clash(toy: str) -> None:
+    for rank in "01":
+        ok("sample", toy, "--rank", rank, "--world-size", "2", "--save", "--tag", "one")
+    assert len(ok("cursor", "list", toy).splitlines()) == 2
+
+
+# ---- the end of a run
+
+
+@pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
+def test_remainders(toy: str, remainder: str) -> None:
+    with dp.Corpus(toy, read_only=True) as corpus:
+        length = corpus.sampler().epoch_length
+    assert length % 7
+    expected = {"keep": length, "drop": length // 7 * 7, "pad": -(-length // 7) * 7}[remainder]
+    arguments = [toy, "--epochs", "1", "--batch-size", "7", "--remainder", remainder]
+    found = lines(ok("sample", *arguments))
+    assert len(found) == expected
+    if remainder == "pad":
+        assert [row["padded"] for row in found] == [i >= length for i in range(expected)]
+    assert len(ids("plan", *arguments, batch=7)) == expected
+
+
+# ---- what is written beside the samples
+
+
+def test_metrics_count_from_the_start_of_the_run(toy: str) -> None:
+    first = samples(toy, "--batch-size", "9", "--mixture", "a=2,b=1", "--steps", "2", "--save")
+    rest = cli("sample", toy, "--resume", "--steps", "3", "--metrics", "m.json", *COLUMNS)
+    found = json.loads(Path("m.json").read_text(encoding="utf-8"))
+    counts = Counter(row["source"] for row in [*first, *lines(rest.stdout)])
+    assert counts == {"a": 30, "b": 15}
+    assert {name: found[f"data/{name}/samples"] for name in "ab"} == counts
+    assert all(found[f"data/{name}/tokens"] > counts[name] for name in "ab")
+    assert 0 < found["data/b/epochs"] < found["data/a/epochs"]
+
+
+def test_a_log_holds_the_ids_of_everything_up_to_the_save(toy: str) -> None:
+    first = samples(toy, "--batch-size", "4", "--steps", "3", "--save", "--log", "ids/run")
+    samples(toy, "--resume", "--steps", "5")  # not saved, so not kept
+    rest = samples(toy, "--resume", "--steps", "2", "--save")  # the run knows its log
+    kept = pq.read_table("ids/run", partitioning=None).sort_by("position").to_pylist()
+    assert without_steps(kept, 4) == first + rest
+    assert kept == lines(ok("served", toy))
+
+
+def test_a_log_may_begin_when_a_run_is_resumed(toy: str) -> None:
+    samples(toy, "--batch-size", "4", "--save")
+    found = samples(toy, "--resume", "--save", "--log", "ids")
+    assert without_steps(pq.read_table("ids", partitioning=None).to_pylist(), 4) == found
+
+
+def test_a_state_file_elsewhere(toy: str) -> None:
+    Path("d").mkdir()
+    elsewhere = ["--state", "d/s.duckdb"]
+    unbroken = samples(toy, "--batch-size", "4", "--steps", "2")
+    said = cli("sample", toy, "--batch-size", "4", "--save", *elsewhere).stderr
+    assert said == "saved run default at step 1 in d/s.duckdb\n"
+    assert files() == {toy, "d"}
+    assert samples(toy, "--resume", *elsewhere) == unbroken[4:]
+    assert ids("plan", toy, "--resume", *elsewhere, batch=4) == unbroken[4:]
+    assert ids("served", toy, *elsewhere, batch=4) == unbroken[:4]
+    assert ok("cursor", "list", toy, *elsewhere).splitlines()[1].split()[0] == "default"
+    clash = error("sample", toy, "--seed", "1", "--save", *elsewhere)
+    assert "d/s.duckdb has another run 'default'" in clash
+    assert clash.endswith(f"cursor reset {toy} --run default --state d/s.duckdb\n")
+    ok("cursor", "reset", toy, "--run", "default", *elsewhere)
+    assert "no run 'default'" in error("sample", toy, "--resume", *elsewhere)
+
+
+def test_an_old_state_file_is_migrated_by_the_command_its_error_names(
+    toy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("duckplets.db.migrate.migrations", lambda kind: migrations(kind)[:1])
+        create(Path("s.duckdb"), "state")
+    said = error("cursor", "list", toy, "--state", "s.duckdb")
+    assert "duckplets migrate s.duckdb" in said
+    assert ok("migrate", "s.duckdb").startswith("s.duckdb: applied 0002_")
+    ok("cursor", "list", toy, "--state", "s.duckdb")
+
+
+# ---- drift
+
+
+def test_what_may_drift_is_named(toy: str) -> None:
+    samples(toy, "--batch-size", "4", "--save")
+    resumed = [toy, "--resume", "--batch-size", "2", "--seed", "7"]
+    for allowed, left in ([], "batch_size"), (["--allow-drift", "seed"], "batch_size"):
+        said = error("sample", *resumed, *allowed)
+        assert left in said
+        assert ("seed" in said.split(".")[0]) == (not allowed)
+    drifting = [*resumed, "--allow-drift", "seed, batch_size"]
+    found = samples(*drifting)
+    assert [row["position"] for row in found] == [4, 5]
+    assert found == samples(toy, "--batch-size", "2", "--seed", "7", "--steps", "3")[4:]
+    assert ids("plan", *drifting, batch=2) == found
+    assert "did you mean 'seed'?" in error("sample", toy, "--resume", "--allow-drift", "sede")
+
+
+def test_a_drift_that_cannot_be_saved_is_refused_before_anything_is_written(toy: str) -> None:
+    ok("sample", toy, "--batch-size", "4", "--save")
+    drifting = [toy, "--resume", "--seed", "7", "--allow-drift", "seed", "--save"]
+    ok("sample", *drifting, "--out", "x.jsonl")  # only the latest save is of the old order
+    ok("sample", toy, "--seed", "7", "--batch-size", "4", "--save", "--tag", "one")
+    result = cli("sample", toy, "--resume", "--seed", "8", "--allow-drift", "seed", "--save")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "has checkpoints one of run 'default'" in result.stderr
+    assert "Leave out --save" in result.stderr
+
+
+# ---- plan
+
+
+def test_a_plan_is_what_is_sampled_then(toy: str) -> None:
+    options = ["--batch-size", "6", "--seed", "3", "--mixture", "a=2,b=1", "--no-duplicates"]
+    options += ["--no-swap", "--split", "validation", "--recipes", "anchor_context"]
+    planned = ids("plan", toy, *options, "--steps", "4", batch=6)
+    assert files() == {toy}
+    assert len(planned) == 24
+    assert samples(toy, *options, "--steps", "1", "--save") == planned[:6]
+    left = ids("plan", toy, "--resume", "--steps", "3", batch=6)
+    assert left == planned[6:]
+    assert left == ids("plan", toy, "--resume", "--steps", "3", batch=6)  # nothing moved
+    assert samples(toy, "--resume", "--steps", "3") == left
+    assert not any(row["swapped"] for row in planned)
+
+
+def test_a_plan_is_of_all_ranks(toy: str) -> None:
+    whole = ids("plan", toy, "--batch-size", "6", "--steps", "2", batch=6)
+    assert ids("plan", toy, "--batch-size", "2", "--world-size", "3", "--steps", "2", batch=6) == (
+        whole
+    )
+    ok("sample", toy, "--batch-size", "3", "--rank", "0", "--world-size", "2", "--save")
+    assert ids("plan", toy, "--resume", batch=6) == whole[6:]
+    assert ids("served", toy, batch=6) == whole[:6]
+
+
+def test_a_plan_follows_the_kind(toy: str) -> None:
+    pairs = lines(ok("plan", toy, "--kind", "pairs", "--negatives", "2", "--batch-size", "6"))
+    assert [row["label"] for row in pairs] == [1, 0, 0] * 2
+    assert "other_record_id" in pairs[0]
+    assert "text_record_id" in lines(ok("plan", toy, "--kind", "texts", "--batch-size", "1"))[0]
+
+
+def test_a_bounded_run_is_planned_to_its_end(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = [toy, "--epochs", "1", "--batch-size", "10"]
+    expected = samples(*arguments)
+    assert ids("plan", *arguments, batch=10) == expected
+    assert len(ids("plan", *arguments, "--steps", "2", batch=10)) == 20
+    assert ok("plan", *arguments, "--steps", "0") == ""
+    monkeypatch.setattr(audit, "_PIECE", 25)
+    assert ids("plan", *arguments, batch=10) == expected
+    assert ids("plan", *arguments, "--steps", "3", batch=10) == expected[:30]
+
+
+def test_nothing_left_to_plan(toy: str) -> None:
+    ok("sample", toy, "--epochs", "1", "--save", "--out", "all.jsonl")
+    result = cli("plan", toy, "--resume", "--out", "x.parquet")
+    assert result.exit_code == 0
+    assert result.stderr == "no samples to write: x.parquet is left as it is\n"
+    assert "x.parquet" not in files()
+
+
+# ---- served
+
+
+def test_what_was_served_is_what_was_sampled(toy: str) -> None:
+    yielded = samples(toy, "--batch-size", "5", "--steps", "3", "--save", "--tag", "one")
+    for tag in (["--tag", "one"], [], []):
+        yielded += samples(toy, "--resume", *tag, "--steps", "2", "--save")
+    assert ids("served", toy, batch=5) == yielded
+    assert ids("served", toy, "--tag", "one", batch=5) == yielded[:15]
+    assert ids("served", toy, "--from", "7", "--to", "22", batch=5) == yielded[7:22]
+    assert ids("served", toy, "--from", "30", batch=5) == yielded[30:]
+    for stretch in (["--from", "4", "--to", "4"], ["--from", "45"]):
+        assert ok("served", toy, *stretch) == ""
+
+
+def test_what_was_not_served_yet_is_refused(toy: str) -> None:
+    of = ["--run", "my run", "--state", "s.duckdb"]
+    ok("sample", toy, "--batch-size", "5", *of, "--save", "--tag", "one")
+    ok("sample", toy, *of, "--resume", "--tag", "one", "--save", "--out", "x.jsonl")
+    for beyond in (["--to", "6"], ["--from", "6"], ["--from", "6", "--to", "9"]):
+        said = error("served", toy, *of, "--tag", "one", *beyond)
+        assert f"position {beyond[-1]}: run 'my run' is saved at position 5" in said
+    shown = re.search(r"duckplets (plan .*)\n", said)
+    assert shown is not None
+    assert [row["position"] for row in lines(ok(*shlex.split(shown[1])))] == [5, 6, 7, 8, 9]
+    assert "saved at position 10" in error("served", toy, *of, "--to", "11")
+
+
+def test_files_hold_the_ids_that_stdout_would(toy: str) -> None:
+    ok("sample", toy, "--batch-size", "8", "--save")
+    for command, name in (["served"], "x.jsonl"), (["plan", "--batch-size", "8"], "x.parquet"):
+        words = [command[0], toy, *command[1:]]
+        result = cli(*words, "--out", name)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr == f"wrote the ids of 8 samples to {name}\n"
+        path = Path(name)
+        found = lines(path.read_text()) if name == "x.jsonl" else pq.read_table(path).to_pylist()
+        assert found == lines(ok(*words))
+
+
+def test_long_stretches_are_worked_out_piece_by_piece(
+    toy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ok("sample", toy, "--batch-size", "50", "--steps", "3", "--save")
+    expected = lines(ok("served", toy))
+    asked = []
+    work_out = Sampler.served
+
+    def noted(self: Sampler, start: int, stop: int) -> Any:
+        asked.append(stop - start)
+        return work_out(self, start, stop)
+
+    monkeypatch.setattr(Sampler, "served", noted)
+    monkeypatch.setattr(audit, "_PIECE", 40)
+    monkeypatch.setattr(jsonlines, "_ROWS", 7)
+    assert lines(ok("served", toy)) == expected
+    assert asked == [40, 40, 40, 30]
+    ok("served", toy, "--out", "x.parquet")
+    assert pq.read_table("x.parquet").to_pylist() == expected

@@ -1,0 +1,183 @@
+"""DuckDB's fts extension: the ways it is found, in their order, and what is said if it is not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from duckplets import doctor
+from duckplets.db import fts as extension
+from duckplets.db.database import Database, engine_version
+from duckplets.errors import ExtensionError, QueryError
+from duckplets.search.terms import STEMMERS, Terms
+from duckplets.search.vocabulary import Vocabulary
+
+WHEEL = extension._wheel_file()
+
+
+@pytest.fixture(autouse=True)
+def bare_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No extension is installed for the user of a test."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was to be downloaded; there is no network."""
+    asked: list[str] = []
+
+    def refuse(database: Database, name: str) -> None:
+        asked.append(name)
+        raise QueryError("IO Error: no route to host")
+
+    monkeypatch.setattr(Database, "install_extension", refuse)
+    return asked
+
+
+@pytest.fixture
+def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extension, "find_spec", lambda name: None)
+
+
+def stems(database: Database) -> bool:
+    return database.rows("SELECT stem('foxes', 'porter')") == [("fox",)]
+
+
+def install_from_wheel(database: Database, name: str) -> None:
+    """What ``INSTALL fts`` does, without a network."""
+    assert name == "fts"
+    database._connection.install_extension(str(WHEEL))
+
+
+def test_the_wheel_serves_where_nothing_is_installed(install: list[str]) -> None:
+    database = extension.stemming()
+    assert stems(database)
+    assert extension.found() == f"from the wheel duckdb-extension-fts {engine_version()}"
+    assert not install
+    assert "duckdb_extension_fts" not in sys.modules
+
+
+def test_an_installed_extension_comes_first(
+    install: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_from_wheel(Database.scratch(), "fts")
+    monkeypatch.setattr(extension, "_wheel_file", lambda: pytest.fail("the wheel was looked for"))
+    assert stems(extension.stemming())
+    assert extension.found() == "installed"
+    assert not install
+
+
+@pytest.mark.usefixtures("no_wheel")
+def test_without_a_wheel_it_is_installed_and_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Database, "install_extension", install_from_wheel)
+    assert extension.found().startswith("not installed")
+    assert stems(extension.stemming())
+    assert extension.found() == "installed"
+
+
+@pytest.mark.usefixtures("no_wheel")
+def test_where_there_is_no_way_the_error_names_both_and_why_each_failed(install: list[str]) -> None:
+    with pytest.raises(ExtensionError) as raised:
+        extension.stemming()
+    text = str(raised.value)
+    assert "pip install 'duckplets[fts]'" in text
+    assert "duckdb -c 'INSTALL fts'" in text
+    assert "fts.duckdb_extension" in text  # where it was looked for
+    assert "the wheel duckdb-extension-fts: not installed" in text
+    assert "no route to host" in text
+    assert "\n" not in text
+    assert install == ["fts"]
+
+
+def test_a_wheel_for_another_duckdb_is_not_taken(
+    tmp_path: Path, install: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "extensions" / "v0.0.1"
+    other.mkdir(parents=True)
+    (other / "fts.duckdb_extension").write_bytes(WHEEL.read_bytes())
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(extension, "find_spec", lambda name: spec)
+    with pytest.raises(
+        ExtensionError, match=rf"is for DuckDB v0\.0\.1, this is v{engine_version()}"
+    ):
+        extension.stemming()
+
+
+def test_a_broken_file_in_the_wheel_is_a_reason_like_any_other(
+    tmp_path: Path, install: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "it's" / "extensions" / f"v{engine_version()}"
+    folder.mkdir(parents=True)
+    (folder / "fts.duckdb_extension").write_bytes(b"no extension")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "it's")])
+    monkeypatch.setattr(extension, "find_spec", lambda name: spec)
+    with pytest.raises(ExtensionError, match=r"the wheel duckdb-extension-fts: .*no route to host"):
+        extension.stemming()
+
+
+def test_a_wheel_in_a_folder_with_odd_characters_loads(
+    tmp_path: Path, install: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "it's; a 'folder'" / "fts.duckdb_extension"
+    file.parent.mkdir()
+    file.write_bytes(WHEEL.read_bytes())
+    monkeypatch.setattr(extension, "_wheel_file", lambda: file)
+    assert stems(extension.stemming())
+
+
+# ---- who needs it
+
+
+@pytest.mark.usefixtures("no_wheel", "install")
+def test_words_as_they_are_need_no_extension() -> None:
+    vocabulary = Vocabulary(Terms(stemmer="none", stop_words=["the"]))
+    assert vocabulary.read(pa.array(["The running foxes"])).key.tolist() == [-1, 0, 1]
+    assert vocabulary.terms(0, 9).to_pylist() == ["running", "foxes"]
+
+
+@pytest.mark.usefixtures("no_wheel", "install")
+@pytest.mark.parametrize("terms", [Terms(), Terms(stemmer="none", stop_words="english")])
+def test_stemming_and_english_stop_words_need_it(terms: Terms) -> None:
+    with pytest.raises(ExtensionError):
+        Vocabulary(terms)
+
+
+def test_the_stemmers_are_those_of_the_extension() -> None:
+    database = extension.stemming()
+    for stemmer in STEMMERS:
+        assert database.rows("SELECT stem('x', $s)", {"s": stemmer}) == [("x",)]
+    with pytest.raises(QueryError) as raised:
+        database.rows("SELECT stem('x', 'klingon')")
+    assert len(STEMMERS) == 28
+    assert "Unrecognized stemmer" in str(raised.value)
+
+
+# ---- doctor
+
+
+@pytest.mark.parametrize("wheel", [True, False])
+def test_doctor_says_which_way_and_downloads_nothing(
+    wheel: bool, install: list[str], request: pytest.FixtureRequest
+) -> None:
+    if not wheel:
+        request.getfixturevalue("no_wheel")
+    said = {check.what for check in doctor.environment() if check.ok}
+    line = next(what for what in said if what.startswith("DuckDB's extension fts: "))
+    assert ("from the wheel" in line) == wheel
+    assert ("not installed; " in line and "duckplets[fts]" in line) != wheel
+    assert not install
+
+
+def test_doctor_knows_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def installed(known: Callable[[str], bool]) -> list[str]:
+        monkeypatch.setattr(doctor, "_installed", lambda name: "1" if known(name) else None)
+        return [c.what for c in doctor.environment() if c.what.startswith("duckdb-extension-fts ")]
+
+    assert installed(lambda name: True) == ["duckdb-extension-fts 1"]
+    (missing,) = installed(lambda name: name == "duckdb")
+    assert "pip install 'duckplets[fts]'" in missing

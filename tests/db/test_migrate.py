@@ -1,0 +1,504 @@
+"""Schema versions: created whole, migrated one by one, refused with a way out; the schema."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import duckdb
+import pytest
+from conftest import Golden
+
+from duckplets.db import migrate, queries
+from duckplets.db.database import Database
+from duckplets.db.migrate import Kind
+from duckplets.errors import CorpusLockedError, MigrationError, QueryError
+
+ROOT = Path(__file__).parent.parent.parent
+KINDS: tuple[Kind, Kind] = ("corpus", "state")
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+
+Migrations = tuple[tuple[int, str, str], ...]
+SetMigrations = Callable[[Migrations], None]
+
+MORE: Migrations = (
+    (9001, "9001_more", "CREATE TABLE more (i INTEGER); INSERT INTO more VALUES (1)"),
+    (9002, "9002_again", "ALTER TABLE more ADD COLUMN j INTEGER"),
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "faq.duckdb"
+
+
+@pytest.fixture
+def add(monkeypatch: pytest.MonkeyPatch) -> SetMigrations:
+    """Make this duckplets know further migrations."""
+
+    def set_migrations(further: Migrations) -> None:
+        monkeypatch.setattr(migrate, "migrations", lambda kind: queries.migrations(kind) + further)
+
+    return set_migrations
+
+
+def migrated(path: Path, kind: Kind) -> list[str]:
+    with closing(Database.open(path)) as database:
+        return migrate.migrate(database, kind)
+
+
+def checked(path: Path, kind: Kind) -> None:
+    with closing(Database.open(path, read_only=True)) as database:
+        migrate.check(database, kind)
+
+
+def asked(path: Path, sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def done(path: Path, sql: str) -> None:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(sql)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+# ---- creating and migrating
+
+
+@EVERY_KIND
+def test_a_new_file_has_every_migration_with_its_checksum(kind: Kind, path: Path) -> None:
+    migrate.create(path, kind)
+    expected = [
+        (number, name, kind, hashlib.sha256(text.encode()).hexdigest())
+        for number, name, text in queries.migrations(kind)
+    ]
+    applied = asked(path, "SELECT number, name, kind, checksum FROM schema_migrations")
+    assert applied == expected
+    checked(path, kind)
+    assert list(contents(path.parent)) == [path.name]
+
+
+@EVERY_KIND
+def test_migrations_are_numbered_without_a_gap(kind: Kind) -> None:
+    found = queries.migrations(kind)
+    assert [number for number, _, _ in found] == list(range(1, len(found) + 1))
+    for number, name, _ in found:
+        assert name.startswith(f"{number:04}_")
+
+
+@EVERY_KIND
+def test_migrating_again_changes_nothing(kind: Kind, path: Path) -> None:
+    migrate.create(path, kind)
+    before = asked(path, "SELECT * FROM schema_migrations")
+    assert migrated(path, kind) == []
+    assert asked(path, "SELECT * FROM schema_migrations") == before
+
+
+@EVERY_KIND
+def test_an_older_file_gets_what_it_lacks(kind: Kind, path: Path, add: SetMigrations) -> None:
+    migrate.create(path, kind)
+    add(MORE[:1])
+    assert migrated(path, kind) == ["9001_more"]
+    add(MORE)
+    assert migrated(path, kind) == ["9002_again"]
+    assert migrated(path, kind) == []
+    assert asked(path, "SELECT i, j FROM more") == [(1, None)]
+    checked(path, kind)
+
+
+@EVERY_KIND
+def test_a_read_only_older_file_names_the_command(
+    kind: Kind, path: Path, add: SetMigrations
+) -> None:
+    migrate.create(path, kind)
+    add(MORE)
+    with pytest.raises(MigrationError) as refusal:
+        checked(path, kind)
+    assert "9001_more, 9002_again" in str(refusal.value)
+    assert f"duckplets migrate {path}" in str(refusal.value)
+    migrated(path, kind)
+    checked(path, kind)
+
+
+def test_a_failing_migration_leaves_the_version_before(path: Path, add: SetMigrations) -> None:
+    migrate.create(path, "corpus")
+    good, bad = MORE[0], "CREATE TABLE half (i INTEGER); INSERT INTO more VALUES ('no number')"
+    add((good, (9002, "9002_bad", bad)))
+    with pytest.raises(QueryError, match="no number"):
+        migrated(path, "corpus")
+    numbers = asked(path, "SELECT max(number) FROM schema_migrations")
+    assert numbers == [(9001,)]
+    assert asked(path, "SELECT i FROM more") == [(1,)]
+    assert asked(path, "SELECT 1 FROM duckdb_tables() WHERE table_name = 'half'") == []
+    add(MORE)
+    assert migrated(path, "corpus") == ["9002_again"]
+
+
+def test_a_failing_migration_leaves_no_new_file(path: Path, add: SetMigrations) -> None:
+    add(((9001, "9001_bad", "CREATE TABLE half (i INTEGER); SELECT no_such_column"),))
+    with pytest.raises(QueryError, match="no_such_column"):
+        migrate.create(path, "corpus")
+    assert contents(path.parent) == {}
+
+
+def test_the_connection_serves_after_a_failing_migration(path: Path, add: SetMigrations) -> None:
+    migrate.create(path, "state")
+    add(((9001, "9001_bad", "SELECT no_such_column"),))
+    with closing(Database.open(path)) as database:
+        with pytest.raises(QueryError):
+            migrate.migrate(database, "state")
+        with database.transaction():
+            database.rows("CREATE TABLE mine (i INTEGER)")
+    assert asked(path, "SELECT count(*) FROM mine") == [(0,)]
+
+
+def test_creating_does_not_overwrite_a_file_that_came_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ranks that save for the first time: the slower one must not wipe out the faster."""
+    really_migrate = migrate.migrate
+
+    def meanwhile(database: Database, kind: Kind) -> list[str]:
+        names = really_migrate(database, kind)
+        monkeypatch.setattr(migrate, "migrate", really_migrate)
+        other = Database.open(path)
+        really_migrate(other, kind)
+        other.close()
+        columns = "run, tag, position, step, epoch, saved_at"
+        values = "'default', NULL, 1, 1, 0, now()::TIMESTAMP"
+        done(path, f"INSERT INTO cursors ({columns}) VALUES ({values})")
+        return names
+
+    monkeypatch.setattr(migrate, "migrate", meanwhile)
+    with suppress(MigrationError):
+        migrate.create(path, "state")
+    assert asked(path, "SELECT run FROM cursors") == [("default",)]
+    assert list(contents(path.parent)) == [path.name]
+
+
+# ---- refusing
+
+
+def test_a_newer_file_is_refused(path: Path, add: SetMigrations) -> None:
+    add(MORE)
+    migrate.create(path, "corpus")
+    before = contents(path.parent)
+    add(())
+    for attempt in (checked, migrated):
+        with pytest.raises(MigrationError) as refusal:
+            attempt(path, "corpus")
+        assert "9001_more" in str(refusal.value)
+        assert "pip install -U duckplets" in str(refusal.value)
+    assert contents(path.parent) == before
+
+
+def test_another_text_of_a_migration_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate.create(path, "corpus")
+    edited = tuple(
+        (number, name, f"{text}-- edited") for number, name, text in queries.migrations("corpus")
+    )
+    monkeypatch.setattr(migrate, "migrations", lambda kind: edited)
+    for attempt in (checked, migrated):
+        with pytest.raises(MigrationError, match="0001_tables was applied with another text"):
+            attempt(path, "corpus")
+
+
+@pytest.mark.parametrize(("kind", "other"), [KINDS, KINDS[::-1]])
+def test_the_other_kind_of_file_is_refused(kind: Kind, other: Kind, path: Path) -> None:
+    migrate.create(path, kind)
+    for attempt in (checked, migrated):
+        with pytest.raises(MigrationError, match=f"is a {kind} file, not a {other} file"):
+            attempt(path, other)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE sources (name VARCHAR)",
+        'CREATE TABLE "it\'s; DROP TABLE x" (i INTEGER)',
+        "CREATE TABLE schema_migrations (version VARCHAR)",
+        "CREATE SCHEMA other; CREATE TABLE other.records (i INTEGER)",
+        "CREATE VIEW records AS SELECT 1 AS record_key",
+    ],
+    ids=["table", "odd name", "another tool's migrations", "other schema", "view"],
+)
+@EVERY_KIND
+def test_a_duckdb_file_of_something_else_is_refused(kind: Kind, sql: str, path: Path) -> None:
+    done(path, sql)
+    before = contents(path.parent)
+    for attempt in (checked, migrated):
+        with pytest.raises(MigrationError, match=path.name):
+            attempt(path, kind)
+    assert contents(path.parent) == before
+
+
+NO_DATABASE = {
+    "empty": b"",
+    "text": b"question,answer\n" * 1000,
+    "short": b"x",
+    "parquet": b"PAR1" + bytes(5000) + b"PAR1",
+    "sqlite": b"SQLite format 3\x00" + bytes(4080),
+    "zeros": bytes(20_000),
+}
+
+
+@pytest.mark.parametrize("content", NO_DATABASE.values(), ids=NO_DATABASE)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_no_duckdb_file_is_refused_and_left_alone(
+    content: bytes, read_only: bool, path: Path
+) -> None:
+    path.write_bytes(content)
+    with pytest.raises(MigrationError) as refusal:
+        Database.open(path, read_only=read_only)
+    assert str(path) in str(refusal.value)
+    assert contents(path.parent) == {path.name: content}
+
+
+def test_a_file_cut_short_is_refused(path: Path) -> None:
+    migrate.create(path, "corpus")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises((MigrationError, QueryError)) as refusal:
+        checked(path, "corpus")
+    assert str(path) in str(refusal.value)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_folder_is_refused(read_only: bool, tmp_path: Path) -> None:
+    with pytest.raises(MigrationError, match="is a folder"):
+        Database.open(tmp_path, read_only=read_only)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_missing_folder_is_refused(read_only: bool, tmp_path: Path) -> None:
+    with pytest.raises(MigrationError, match="does not exist"):
+        Database.open(tmp_path / "none" / "faq.duckdb", read_only=read_only)
+    with pytest.raises(MigrationError, match="does not exist"):
+        migrate.create(tmp_path / "none" / "faq.duckdb", "corpus")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_file_is_not_created_by_reading(path: Path) -> None:
+    with pytest.raises(MigrationError, match="duckplets ingest"):
+        Database.open(path, read_only=True)
+    assert not path.exists()
+
+
+def test_an_empty_database_is_at_no_version(path: Path) -> None:
+    done(path, "SELECT 1")
+    with pytest.raises(MigrationError, match="duckplets migrate"):
+        checked(path, "corpus")
+    assert migrated(path, "corpus") == [name for _, name, _ in queries.migrations("corpus")]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
+def test_a_file_one_may_not_read_is_refused(path: Path) -> None:
+    migrate.create(path, "corpus")
+    path.chmod(0)
+    with pytest.raises(MigrationError, match=path.name):
+        Database.open(path)
+
+
+@pytest.mark.parametrize("name", ["faq", "fäq ünïcode 🦆.duckdb", 'it\'s "quoted"; --.duckdb'])
+def test_any_file_name_serves(name: str, tmp_path: Path) -> None:
+    migrate.create(tmp_path / name, "corpus")
+    checked(tmp_path / name, "corpus")
+    assert list(contents(tmp_path)) == [name]
+
+
+# ---- other processes
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+DIE = """
+    import os, signal, sys
+    from pathlib import Path
+    from duckplets import migrate
+    from duckplets.db.database import Database
+
+    path, kind, moment = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+    def dying(function, calls):
+        def call(*arguments, **options):
+            nonlocal calls
+            if calls == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            calls -= 1
+            return function(*arguments, **options)
+        return call
+
+    if moment == "rename":
+        os.replace = os.rename = os.link = dying(None, 0)
+    elif moment == "close":
+        Database.close = dying(Database.close, 0)
+    elif moment == "unlink":
+        Path.unlink = dying(Path.unlink, 0)
+    else:
+        Database.rows = dying(Database.rows, int(moment))
+    migrate.create(path, kind)
+"""
+
+
+@pytest.mark.parametrize("moment", ["0", "1", "2", "3", "close", "rename", "unlink"])
+def test_a_kill_while_creating_leaves_no_file_or_a_whole_one(moment: str, path: Path) -> None:
+    process = python(DIE, path, "corpus", moment)
+    assert process.wait(30) == -signal.SIGKILL
+    process.communicate()
+    assert path.exists() == (moment == "unlink")
+    if not path.exists():
+        migrate.create(path, "corpus")
+    checked(path, "corpus")
+
+
+HOLD = """
+    import os, sys
+    from pathlib import Path
+    from duckplets.db.database import Database
+
+    database = Database.open(Path(sys.argv[1]), read_only=sys.argv[2] == "read")
+    print(os.getpid(), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def held(path: Path) -> Iterator[Callable[[str], int]]:
+    """Open the file in another process, for writing or reading; returns its id."""
+    processes = []
+
+    def hold(how: str) -> int:
+        process = python(HOLD, path, how)
+        processes.append(process)
+        assert process.stdout
+        return int(process.stdout.readline())
+
+    yield hold
+    for process in processes:
+        process.communicate()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_another_process_writes_is_locked(
+    read_only: bool, path: Path, held: Callable[[str], int]
+) -> None:
+    migrate.create(path, "corpus")
+    holder = held("write")
+    with pytest.raises(CorpusLockedError) as refusal:
+        Database.open(path, read_only=read_only)
+    assert f"process {holder}" in str(refusal.value)
+    assert str(path) in str(refusal.value)
+
+
+def test_a_file_another_process_reads_can_be_read_but_not_written(
+    path: Path, held: Callable[[str], int]
+) -> None:
+    migrate.create(path, "corpus")
+    holder = held("read")
+    checked(path, "corpus")
+    with pytest.raises(CorpusLockedError, match=str(holder)):
+        Database.open(path)
+
+
+def test_a_file_this_process_writes_is_locked_for_its_readers(path: Path) -> None:
+    migrate.create(path, "corpus")
+    with (
+        closing(Database.open(path)),
+        pytest.raises(CorpusLockedError, match="this process"),
+    ):
+        Database.open(path, read_only=True)
+
+
+# ---- the schema
+
+
+def schema(path: Path) -> str:
+    """Every table and view with its comment, and under it the columns with theirs."""
+    lines = []
+    for name, what, comment in asked(path, RELATIONS):
+        lines.append(f"{what} {name}" + (f": {comment}" if comment else ""))
+        for column, kind, nullable, remark in asked(path, COLUMNS.format(name)):
+            null = "" if nullable else " NOT NULL"
+            lines.append(f"    {column} {kind}{null}" + (f": {remark}" if remark else ""))
+    return "\n".join(lines) + "\n"
+
+
+RELATIONS = """
+    SELECT table_name, 'table', comment FROM duckdb_tables() WHERE NOT internal
+    UNION ALL SELECT view_name, 'view', comment FROM duckdb_views() WHERE NOT internal
+    ORDER BY ALL
+"""
+COLUMNS = """
+    SELECT column_name, data_type, is_nullable, comment FROM duckdb_columns()
+    WHERE NOT internal AND table_name = '{}' ORDER BY column_index
+"""
+
+
+@EVERY_KIND
+def test_the_schema_is_the_golden_one(kind: Kind, path: Path, golden: Golden) -> None:
+    migrate.create(path, kind)
+    golden(f"schema/{kind}.txt", schema(path))
+
+
+PUBLISHED: dict[Kind, dict[str, str]] = {
+    "corpus": {
+        "sources": "source_id name kind uri trust",
+        "records": (
+            "record_key record_id source_id added_version date group_key taxonomy meta trust "
+            "created_at updated_at"
+        ),
+        "sections": "section_key record_key position role heading text token_count",
+        "chunks": "chunk_key section_key kind window_index overlap start length token_count",
+        "splits": "record_key split",
+        "recipes": "name kind definition",
+        "negatives": "recipe anchor_section_key rank negative_section_key score",
+        "corpus_versions": "version committed_at what",
+        "section_texts": "record_id source split position role heading text token_count",
+        "chunk_texts": "record_id source split text",
+        "split_counts": "source split records",
+        "source_counts": "source records sections chunks",
+    },
+    "state": {
+        "runs": "run",
+        "cursors": "run tag position step saved_at",
+        "weight_events": "run step weights",
+    },
+}
+
+
+@EVERY_KIND
+def test_published_names_are_there(kind: Kind, path: Path) -> None:
+    migrate.create(path, kind)
+    for relation, names in PUBLISHED[kind].items():
+        columns = {column for column, *_ in asked(path, COLUMNS.format(relation))}
+        assert set(names.split()) <= columns, relation
+
+
+@EVERY_KIND
+def test_everything_has_a_comment(kind: Kind, path: Path) -> None:
+    migrate.create(path, kind)
+    for relation, what, comment in asked(path, RELATIONS):
+        assert comment, f"{what} {relation} has no comment"
+        for column, _, _, remark in asked(path, COLUMNS.format(relation)):
+            assert remark or what == "view", f"{relation}.{column} has no comment"

@@ -1,0 +1,442 @@
+"""Chunks in the corpus file: the rows of ``windows``, their spans and hashes, done again."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from corpora import odd_corpus
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import duckplets as dp
+from duckplets.testing import toy_corpus
+from duckplets.text.windows import windows
+
+TEXTS = [
+    "one",
+    " padded  by\tspaces \n",
+    " ".join(f"w{i}" for i in range(30)),
+    " ".join(f"w{i}" for i in range(30)),  # as the one above
+    "\r\n".join(f"line {i} ends here." for i in range(9)),
+    "w0 w1 w2",  # the first window of another
+    "né \U0001f469\u200d\U0001f467 漢字 e\u0301 \u05e9\u05dc\u05d5\u05dd " * 5,
+    "\u3000wide\u2003spaces\u2028between\x85all\xa0words " * 4,
+    "nul \0 in \0\0 words \0",
+    "x" * 5_000,
+    "x y " * 700,
+    "don't stop, e.g. now; (really?) " * 6,
+]
+
+CHUNKINGS = [
+    dp.Chunking(),
+    dp.Chunking(max_tokens=5, overlap=(2,), summary_tokens=3),
+    dp.Chunking(max_tokens=1, overlap=(0,), summary_tokens=0),
+    dp.Chunking(max_tokens=4, overlap=(3, 0, 9), summary_tokens=50),
+]
+
+
+def records(given: list[str]) -> dp.MemorySource:
+    """Records of two sections; the second is one word."""
+    rows = [{"id": f"r{i}", "a": text, "b": f"word{i}"} for i, text in enumerate(given)]
+    return dp.MemorySource(rows, id="id", anchor="a", positive="b")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        yield corpus
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    """A corpus to chunk again and again; it has a removed record, too."""
+    with dp.Corpus(tmp_path_factory.mktemp("filled") / "c.duckdb") as corpus:
+        corpus.ingest(records(TEXTS), name="s")
+        corpus.ingest(records(["replaced " * 20]), name="s", on_conflict="replace")
+        yield corpus
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Path:
+    """A tokenizer of words and punctuation, which finds more tokens than there are words."""
+    return write_tokenizer(tmp_path / "tokenizer.json")
+
+
+def write_tokenizer(path: Path) -> Path:
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.models.WordLevel({"[UNK]": 0, "w1": 1}, unk_token="[UNK]")
+    tokenizer = tokenizers.Tokenizer(words)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(path))
+    return path
+
+
+def rows(corpus: dp.Corpus, table: str) -> list[dict[str, Any]]:
+    return corpus.sql(f'FROM "{table}" ORDER BY ALL').to_pylist()
+
+
+def lower_md5(text: str) -> int:
+    return int.from_bytes(hashlib.md5(text.encode()).digest()[8:], "little")
+
+
+def expected(sections: list[dict[str, Any]], chunking: dp.Chunking) -> list[dict[str, Any]]:
+    """The rows of the table but for their keys."""
+    texts = [section["text"] for section in sections]
+    counts, found = windows(pa.array(texts), chunking)
+    assert [section["token_count"] for section in sections] == counts.tolist()
+    names = ("window_index", "overlap", "start", "length", "start_token", "token_count")
+    chunks = []
+    for at, section in enumerate(found.section.tolist()):
+        row = {name: getattr(found, name)[at].item() for name in names}
+        text = texts[section][row["start"] : row["start"] + row["length"]]
+        row |= {key: sections[section][key] for key in ("section_key", "record_key")}
+        row |= {"kind": "summary" if found.summary[at] else "window", "text_hash": lower_md5(text)}
+        chunks.append(row)
+    return chunks
+
+
+def check(corpus: dp.Corpus, chunking: dp.Chunking) -> None:
+    """Check every row of the table, and what follows from it."""
+    sections, stored = rows(corpus, "sections"), rows(corpus, "chunks")
+    keys = [row.pop("chunk_key") for row in stored]
+    assert stored == expected(sections, chunking)
+    assert keys == list(range(keys[0], keys[0] + len(keys)))
+    text_of = {section["section_key"]: section["text"] for section in sections}
+    solid = {key: [not char.isspace() for char in text] for key, text in text_of.items()}
+    hashes: dict[str, int] = {}
+    for row in stored:
+        begin, end = row["start"], row["start"] + row["length"]
+        text = text_of[row["section_key"]][begin:end]
+        assert len(text) == row["length"] > 0
+        assert hashes.setdefault(text, row["text_hash"]) == row["text_hash"]
+        if row["kind"] == "window":
+            assert row["token_count"] <= chunking.max_tokens
+            solid[row["section_key"]][begin:end] = [False] * row["length"]
+    assert len(set(hashes.values())) == len(hashes)
+    assert not any(map(any, solid.values()))
+
+
+# ---- what is stored
+
+
+def test_defaults_before_any_word_about_chunks(corpus: dp.Corpus) -> None:
+    words = " ".join(f"w{i}" for i in range(2_000))
+    corpus.ingest(records([*TEXTS, words]))
+    check(corpus, dp.Chunking())
+    spans = corpus.sql(
+        "SELECT kind, window_index, overlap, start_token, token_count FROM chunks "
+        "WHERE record_key = 13 AND overlap + window_index + token_count > 1 ORDER BY chunk_key"
+    ).to_pylist()
+    assert [tuple(span.values()) for span in spans] == [
+        ("window", 0, 64, 0, 1024),
+        ("window", 1, 64, 960, 1024),
+        ("window", 2, 64, 1920, 80),
+        ("summary", 0, 0, 0, 512),
+    ]
+    before = rows(corpus, "chunks")
+    assert corpus.chunk() == 0
+    assert corpus.chunk(dp.Chunking()) == 0
+    assert rows(corpus, "chunks") == before
+
+
+@pytest.mark.parametrize("chunking", CHUNKINGS, ids=lambda c: f"{c.max_tokens}-{c.overlap}")
+def test_ingest_and_chunk_give_the_same(tmp_path: Path, chunking: dp.Chunking) -> None:
+    with dp.Corpus(tmp_path / "before.duckdb") as corpus:
+        corpus.chunk(chunking)
+        corpus.ingest(records(TEXTS))
+        check(corpus, chunking)
+        first = corpus.sql("FROM chunk_texts ORDER BY ALL")
+    with dp.Corpus(tmp_path / "after.duckdb") as corpus:
+        corpus.ingest(records(TEXTS))
+        corpus.chunk(chunking)
+        check(corpus, chunking)
+        assert corpus.sql("FROM chunk_texts ORDER BY ALL") == first
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    max_tokens=st.integers(1, 12),
+    overlap=st.lists(st.integers(0, 14), min_size=1, max_size=3, unique=True).map(tuple),
+    summary_tokens=st.sampled_from([0, 1, 4, 100]),
+)
+def test_any_settings_give_the_rows_of_windows(
+    filled: dp.Corpus, max_tokens: int, overlap: tuple[int, ...], summary_tokens: int
+) -> None:
+    chunking = dp.Chunking(max_tokens=max_tokens, overlap=overlap, summary_tokens=summary_tokens)
+    filled.chunk(chunking)
+    check(filled, chunking)
+
+
+@settings(max_examples=15, deadline=None)
+@given(texts=st.lists(st.text(" \n\u3000ab\0é漢", max_size=40), max_size=6))
+def test_any_text_gives_the_rows_of_windows(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+) -> None:
+    texts = [*texts, "at least one"]
+    with dp.Corpus(tmp_path_factory.mktemp("any") / "c.duckdb") as corpus:
+        chunking = dp.Chunking(max_tokens=2, overlap=(1,), summary_tokens=1)
+        corpus.chunk(chunking)
+        corpus.ingest(records(texts))
+        check(corpus, chunking)
+
+
+def test_equal_texts_are_found_by_their_hash(filled: dp.Corpus) -> None:
+    filled.chunk(dp.Chunking(max_tokens=3, overlap=(0,), summary_tokens=3))
+    same = filled.sql(
+        "SELECT text_hash, list(DISTINCT section_key) AS sections FROM chunks "
+        "WHERE text_hash = $hash GROUP BY ALL",
+        {"hash": lower_md5("w0 w1 w2")},
+    ).to_pylist()
+    assert [len(row["sections"]) for row in same] == [3]
+
+
+def test_batches_of_sections_leave_no_seam(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.ingest(records(TEXTS))
+    for size in (1, 5, 24, 25):
+        monkeypatch.setattr("duckplets.ingest.chunks._SECTIONS", size)
+        chunking = dp.Chunking(max_tokens=size + 1, overlap=(1,), summary_tokens=2)
+        assert corpus.chunk(chunking) == 2 * len(TEXTS)
+        check(corpus, chunking)
+
+
+# ---- doing it again
+
+
+def test_other_settings_do_everything_again(filled: dp.Corpus) -> None:
+    sections = len(rows(filled, "sections"))
+    version = filled.version
+    for chunking in [
+        dp.Chunking(max_tokens=7),
+        dp.Chunking(max_tokens=7, overlap=(3,)),
+        dp.Chunking(max_tokens=7, overlap=(3,), summary_tokens=2),
+    ]:
+        assert filled.chunk(chunking) == sections
+        before = rows(filled, "chunks"), rows(filled, "settings")
+        assert filled.chunk(chunking) == 0
+        assert (rows(filled, "chunks"), rows(filled, "settings")) == before
+    assert len(rows(filled, "settings")) == 1
+    assert filled.version == version
+
+
+def test_new_ingests_follow_the_current_settings(tmp_path: Path) -> None:
+    chunking = dp.Chunking(max_tokens=6, overlap=(1, 2), summary_tokens=3)
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(records(TEXTS), name="one")
+        corpus.chunk(chunking)
+        before = rows(corpus, "chunks")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(records(TEXTS[::-1]), name="two")
+        after = rows(corpus, "chunks")
+        assert after[: len(before)] == before
+        check(corpus, chunking)
+        assert corpus.chunk(chunking) == 0
+
+
+def test_a_failure_half_way_changes_nothing(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.ingest(records(TEXTS))
+    before = rows(corpus, "chunks"), rows(corpus, "settings")
+    calls = itertools.count()
+
+    def failing(*arguments: Any) -> Any:
+        if next(calls) == 2:
+            raise MemoryError
+        return windows(*arguments)
+
+    monkeypatch.setattr("duckplets.ingest.chunks._SECTIONS", 5)
+    monkeypatch.setattr("duckplets.ingest.chunks.windows", failing)
+    with pytest.raises(MemoryError):
+        corpus.chunk(dp.Chunking(max_tokens=4))
+    assert (rows(corpus, "chunks"), rows(corpus, "settings")) == before
+    assert corpus.chunk(dp.Chunking(max_tokens=4)) == 2 * len(TEXTS)
+    check(corpus, dp.Chunking(max_tokens=4))
+
+
+def test_a_run_is_not_resumed_over_other_chunks(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with odd_corpus(path, 60, 1) as corpus:
+        sampler = corpus.sampler(batch_size=8)
+        next(sampler)
+        sampler.save()
+        taken = sampler.state_dict()
+        corpus.chunk(dp.Chunking(max_tokens=10, overlap=(3,), summary_tokens=6))
+        for attempt in (corpus.resume, lambda: corpus.sampler(batch_size=8).load_state_dict(taken)):
+            with pytest.raises(dp.StateMismatchError, match=r"chunking \(saved: .*, now: ") as told:
+                attempt()
+            assert "splits (" not in str(told.value)
+        corpus.resume(allow_drift=("chunking",)).close()
+        # Weights are part of it, though no window moves; the old settings fit again.
+        same = {"max_tokens": 12, "overlap": (3,), "summary_tokens": 6}
+        corpus.chunk(dp.Chunking(**same, summary_weight=0.5))
+        with pytest.raises(dp.StateMismatchError, match="chunking"):
+            corpus.resume()
+        corpus.chunk(dp.Chunking(**same))
+        with corpus.resume() as resumed:
+            assert next(resumed).step == 1
+
+
+def test_an_open_run_keeps_its_windows(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 1) as corpus:
+        sampler, other = (corpus.sampler(batch_size=8, prefetch=0) for _ in range(2))
+        expected = [batch.table for batch in itertools.islice(other, 30)]
+        assert next(sampler).table == expected[0]
+        corpus.chunk(dp.Chunking(max_tokens=5, overlap=(1,), summary_tokens=2))
+        assert [batch.table for batch in itertools.islice(sampler, 29)] == expected[1:]
+        assert sampler.batch_at(2).table == expected[2]
+
+
+# ---- a tokenizer
+
+
+def test_a_tokenizer_counts_and_cuts(corpus: dp.Corpus, tokenizer: Path) -> None:
+    corpus.ingest(records(TEXTS), name="one")
+    words = {row["section_key"]: row["token_count"] for row in rows(corpus, "sections")}
+    chunking = dp.Chunking(max_tokens=6, overlap=(2,), summary_tokens=4, tokenizer=str(tokenizer))
+    assert corpus.chunk(chunking) == 2 * len(TEXTS)
+    check(corpus, chunking)
+    pieces = {row["section_key"]: row["token_count"] for row in rows(corpus, "sections")}
+    assert pieces != words
+    # don ' t stop , e . g . now ; ( really ?)
+    assert (words[23], pieces[23]) == (5 * 6, 14 * 6)
+    corpus.ingest(records(TEXTS), name="two")
+    check(corpus, chunking)
+    assert corpus.chunk(chunking) == 0
+    assert corpus.chunk() == 4 * len(TEXTS)  # back to words, counts too
+    check(corpus, dp.Chunking())
+
+
+def test_a_tokenizer_file_may_move(corpus: dp.Corpus, tokenizer: Path) -> None:
+    corpus.ingest(records(TEXTS), name="one")
+    corpus.chunk(dp.Chunking(max_tokens=6, tokenizer=str(tokenizer)))
+    before = rows(corpus, "chunks")
+    moved = tokenizer.rename(tokenizer.with_name("moved.json"))
+    with pytest.raises(dp.ChunkingError, match=r"tokenizer\.json.*cannot be read"):
+        corpus.ingest(records(TEXTS), name="two")
+    chunking = dp.Chunking(max_tokens=6, tokenizer=str(moved))
+    assert corpus.chunk(chunking) == 0
+    assert rows(corpus, "chunks") == before
+    corpus.ingest(records(TEXTS), name="two")
+    check(corpus, chunking)
+
+
+def test_a_tokenizer_file_that_changed_asks_for_new_chunks(
+    corpus: dp.Corpus, tokenizer: Path
+) -> None:
+    corpus.ingest(records(TEXTS), name="one")
+    corpus.chunk(dp.Chunking(max_tokens=6, tokenizer=str(tokenizer)))
+    tokenizer.write_text(tokenizer.read_text().replace('"w1"', '"w2"'))
+    with pytest.raises(dp.ChunkingError, match=r"has changed.*chunk the corpus anew"):
+        corpus.ingest(records(TEXTS), name="two")
+    changed = dp.Chunking(max_tokens=6, tokenizer=str(tokenizer))
+    assert corpus.chunk(changed) == 2 * len(TEXTS)  # as the message says
+    corpus.ingest(records(TEXTS), name="two")
+    check(corpus, changed)
+    tokenizer.unlink()
+    assert corpus.chunk() == 4 * len(TEXTS)
+    check(corpus, dp.Chunking())
+
+
+# ---- views
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Iterator[dp.Corpus]:
+    """A corpus with all there can be: replaced records, removed sources, long sections."""
+    with toy_corpus(tmp_path / "c.duckdb", 40, sources=("a", "b", "gone")) as corpus:
+        corpus.ingest(records(TEXTS), name="a", on_conflict="replace")
+        corpus.chunk(dp.Chunking(max_tokens=9, overlap=(2,), summary_tokens=4))
+        corpus.remove("gone")
+        yield corpus
+
+
+def test_views_show_the_newest_version(changed: dp.Corpus) -> None:
+    sources = {row["source_id"]: row["name"] for row in rows(changed, "sources")}
+    split = {row["record_key"]: row["split"] for row in rows(changed, "splits")}
+    live = {
+        row["record_key"]: {
+            "record_id": row["record_id"],
+            "source": sources[row["source_id"]],
+            "split": split[row["record_key"]],
+        }
+        for row in rows(changed, "records")
+        if row["removed_version"] is None
+    }
+    assert len(live) < len(rows(changed, "records"))
+    shown = ("position", "role", "heading", "text", "token_count")
+    sections = {
+        row["section_key"]: row for row in rows(changed, "sections") if row["record_key"] in live
+    }
+    assert rows(changed, "section_texts") == in_order(
+        [live[row["record_key"]] | {c: row[c] for c in shown} for row in sections.values()]
+    )
+    chunks = [row for row in rows(changed, "chunks") if row["record_key"] in live]
+    texts = [
+        live[row["record_key"]]
+        | {c: sections[row["section_key"]][c] for c in ("position", "role")}
+        | {c: row[c] for c in ("kind", "window_index", "overlap", "token_count")}
+        | {"text": spanned(sections[row["section_key"]]["text"], row)}
+        for row in chunks
+    ]
+    assert rows(changed, "chunk_texts") == in_order(texts)
+    check_counts(changed, live, list(sections.values()), chunks)
+
+
+def spanned(text: str, chunk: dict[str, Any]) -> str:
+    return text[chunk["start"] : chunk["start"] + chunk["length"]]
+
+
+def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort rows as DuckDB does: text by its bytes."""
+
+    def values(row: dict[str, Any]) -> list[Any]:
+        return [v.encode() if isinstance(v, str) else v for v in row.values()]
+
+    return sorted(found, key=values)
+
+
+def check_counts(
+    corpus: dp.Corpus,
+    live: dict[int, dict[str, Any]],
+    sections: list[dict[str, Any]],
+    chunks: list[dict[str, Any]],
+) -> None:
+    """Check the two views of counts, and what is told of sources."""
+    names = sorted({record["source"] for record in live.values()})
+    splits = sorted({(record["source"], record["split"]) for record in live.values()})
+    assert rows(corpus, "split_counts") == [
+        {
+            "source": source,
+            "split": split,
+            "records": sum(
+                (record["source"], record["split"]) == (source, split) for record in live.values()
+            ),
+        }
+        for source, split in splits
+    ]
+
+    def of(source: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in found if live[row["record_key"]]["source"] == source]
+
+    counts = [
+        {
+            "source": source,
+            "records": sum(record["source"] == source for record in live.values()),
+            "sections": len(of(source, sections)),
+            "chunks": len(of(source, chunks)),
+            "tokens": sum(row["token_count"] for row in of(source, sections)),
+        }
+        for source in names
+    ]
+    assert names == ["a", "b"]
+    assert rows(corpus, "source_counts") == counts
+    told = corpus.sources().select(["name", "records", "sections", "chunks", "tokens"]).to_pylist()
+    assert told == [{"name": row.pop("source"), **row} for row in counts]

@@ -1,0 +1,779 @@
+"""Ingest: whole or not at all, every row counted, the same result whatever the order."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import json
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from effort import often
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import duckplets as dp
+from duckplets.db.database import Database
+from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
+from duckplets.sources import Rows, Source
+from duckplets.testing import toy_corpus, toy_records
+
+Row = tuple[str, str]  # id, content
+Dump = dict[str, list[dict[str, Any]]]
+
+POLICIES = ("error", "skip", "replace")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        yield corpus
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], dp.Corpus]:
+    """Open one empty corpus after the other, faster than creating each."""
+    folder = tmp_path_factory.mktemp("copies")
+    dp.Corpus(folder / "empty.duckdb").close()
+    numbers = itertools.count()
+
+    def copy() -> dp.Corpus:
+        path = folder / f"c{next(numbers)}.duckdb"
+        shutil.copy(folder / "empty.duckdb", path)
+        return dp.Corpus(path)
+
+    return copy
+
+
+def small_batches(patch: pytest.MonkeyPatch, rows: int) -> None:
+    patch.setattr("duckplets.sources.feed.MAX_ROWS", rows)
+
+
+def ingest(corpus: dp.Corpus, source: Source, **arguments: Any) -> dp.IngestReport:
+    """Ingest, and check what holds for every report."""
+    report = corpus.ingest(source, progress=False, **arguments)
+    assert report.read == report.added + report.skipped + report.failed
+    assert sum(report.reasons.values()) == report.skipped + report.failed
+    assert min(report.read, report.added, report.skipped, report.failed, report.replaced) >= 0
+    assert all(report.reasons.values())
+    assert report.version == corpus.version
+    return report
+
+
+def plain(rows: list[Row]) -> dp.MemorySource:
+    return dp.MemorySource([{"id": i, "text": text} for i, text in rows], id="id", text="text")
+
+
+def texts(*given: str) -> dp.MemorySource:
+    return dp.MemorySource([{"text": text} for text in given], text="text")
+
+
+def dump(corpus: dp.Corpus) -> Dump:
+    """Everything that is stored, row by row."""
+    tables = corpus.sql("SELECT table_name FROM duckdb_tables() ORDER BY 1")["table_name"]
+    assert len(tables) >= 9
+    return {
+        table: corpus.sql(f'SELECT * FROM "{table}" ORDER BY ALL').to_pylist()
+        for table in tables.to_pylist()
+    }
+
+
+def column(corpus: dp.Corpus, query: str) -> list[Any]:
+    return corpus.sql(query).column(0).to_pylist()
+
+
+def live(corpus: dp.Corpus) -> dict[str, str]:
+    """Text by id, in the newest version; every id once."""
+    found = corpus.sql("SELECT record_id, text FROM section_texts").to_pylist()
+    ids = column(corpus, "SELECT record_id FROM live_records")
+    assert len(found) == len(ids) == len(set(ids))
+    return {row["record_id"]: row["text"] for row in found}
+
+
+def at_version(corpus: dp.Corpus, version: int) -> dict[str, str]:
+    """What a run pinned to a version sees."""
+    found = corpus.sql(
+        """
+        SELECT record_id, text FROM records JOIN sections USING (record_key)
+        WHERE added_version <= $version AND coalesce(removed_version > $version, TRUE)
+        """,
+        {"version": version},
+    ).to_pylist()
+    assert len({row["record_id"] for row in found}) == len(found)
+    return {row["record_id"]: row["text"] for row in found}
+
+
+# ---- reports
+
+MIXED = [
+    {"id": "a", "title": "first", "body": "one", "day": "2024-01-02", "trust": "0.25"},
+    {"id": "", "title": "no id", "body": "two", "day": "", "trust": ""},
+    {"id": "b", "title": " \n", "body": "three", "day": "", "trust": ""},
+    {"id": "c", "title": "no body", "body": "", "day": "", "trust": ""},
+    {"id": "d", "title": "bad date", "body": "five", "day": "yesterday", "trust": ""},
+    {"id": "e", "title": "bad trust", "body": "six", "day": "", "trust": "1.5"},
+    {"id": "a", "title": "first", "body": "one", "day": "2024-01-02", "trust": "0.25"},
+    {"id": "f", "title": "last", "body": "eight", "day": "", "trust": ""},
+]
+
+
+def as_csv(folder: Path, records: list[dict[str, str]], **mapping: Any) -> Source:
+    with (folder / "r.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(records[0]), quoting=csv.QUOTE_ALL)
+        writer.writeheader()
+        writer.writerows(records)
+    return dp.CsvSource(folder / "r.csv", **mapping)
+
+
+def as_parquet(folder: Path, records: list[dict[str, str]], **mapping: Any) -> Source:
+    pq.write_table(pa.Table.from_pylist(records), folder / "r.parquet")
+    return dp.ParquetSource(folder / "r.parquet", **mapping)
+
+
+def in_memory(folder: Path, records: list[dict[str, str]], **mapping: Any) -> Source:
+    return dp.MemorySource(records, **mapping)
+
+
+@pytest.mark.parametrize("batch", [2, 65_536])
+@pytest.mark.parametrize("make", [in_memory, as_csv, as_parquet])
+def test_every_row_is_counted(
+    corpus: dp.Corpus,
+    make: Callable[..., Source],
+    batch: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_batches(monkeypatch, batch)
+    mapping = {"anchor": "title", "positive": "body", "id": "id", "date": "day", "trust": "trust"}
+    report = ingest(corpus, make(tmp_path, MIXED, **mapping), name="mixed")
+    assert (report.read, report.added, report.skipped, report.failed) == (8, 2, 6, 0)
+    assert report.reasons == {
+        SAME: 1,
+        "no id": 1,
+        "no anchor": 1,
+        "no positive": 1,
+        "unreadable date": 1,
+        "trust outside 0..1": 1,
+    }
+    stored = corpus.sql(
+        "SELECT record_id, trust, date::VARCHAR AS day FROM live_records ORDER BY ALL"
+    ).to_pylist()
+    assert stored == [
+        {"record_id": "mixed/a", "trust": 0.25, "day": "2024-01-02"},
+        {"record_id": "mixed/f", "trust": 0.5, "day": None},
+    ]
+
+
+class Wrapped:
+    """A source of another's rows, with something done to its batches."""
+
+    kind = "wrapped"
+    uri = None
+    trust = None
+
+    def __init__(
+        self,
+        source: Source,
+        batches: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter,
+        rejected: dict[str, int] | None = None,
+    ) -> None:
+        self.source, self.batches, self.rejected = source, batches, rejected or {}
+
+    def default_name(self) -> str:
+        return "wrapped"
+
+    def open(self, reader: Database) -> Rows:
+        rows = self.source.open(reader)
+        return Rows(self.batches(rows.batches), rows.defaults, rejected=lambda: self.rejected)
+
+
+def test_what_a_source_rejects_is_counted_as_failed(corpus: dp.Corpus) -> None:
+    source = Wrapped(plain([("a", "x"), ("a", "x")]), rejected={"torn page": 3, SAME: 1})
+    assert isinstance(source, Source)
+    report = ingest(corpus, source)
+    assert (report.read, report.added, report.skipped, report.failed) == (6, 1, 1, 4)
+    assert report.reasons == {SAME: 2, "torn page": 3}
+    assert live(corpus) == {"wrapped/a": "x"}
+
+
+def test_every_version_keeps_its_report(corpus: dp.Corpus) -> None:
+    reports = [
+        ingest(corpus, plain([("a", "x"), ("b", "y"), ("b", "y")]), name="one"),
+        ingest(corpus, plain([("a", "z")]), name="one", on_conflict="replace"),
+        ingest(corpus, plain([("a", "x")]), name="two"),
+    ]
+    assert corpus.remove("one") == 2
+    versions = corpus.sql(
+        "SELECT version, what, source, report, committed_at <= now()::TIMESTAMP AS past "
+        "FROM corpus_versions ORDER BY version"
+    ).to_pylist()
+    assert [v["version"] for v in versions] == [1, 2, 3, 4] == [r.version for r in reports] + [4]
+    assert [v["what"] for v in versions] == ["ingest"] * 3 + ["remove"]
+    assert [v["source"] for v in versions] == ["one", "one", "two", "one"]
+    assert all(v["past"] for v in versions)
+    for report, version in zip(reports, versions, strict=False):
+        names = report.__dataclass_fields__
+        assert json.loads(version["report"]) == {name: getattr(report, name) for name in names}
+    assert json.loads(versions[3]["report"]) == {"removed": 2}
+
+
+def test_progress_rises_to_the_end(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_batches(monkeypatch, 10)
+    told: list[tuple[int, int | None]] = []
+    corpus.ingest(plain([(f"r{i}", "x") for i in range(95)]), progress=lambda *n: told.append(n))
+    done = [count for count, _ in told]
+    assert done == sorted(set(done))
+    assert len(done) == 10
+    assert told[-1] == (95, 95)
+    assert {total for _, total in told} == {95}
+    told.clear()
+    source = dp.MemorySource(iter([{"text": "of unknown number"}]), text="text")
+    corpus.ingest(source, progress=lambda *n: told.append(n))
+    assert told == [(1, None)]
+
+
+# ---- ids
+
+
+def test_ids_are_source_and_key(corpus: dp.Corpus) -> None:
+    ingest(corpus, plain([("7", "x"), ("a/b", "y"), (" é\U0001f600", "z")]), name="my source")
+    assert set(live(corpus)) == {"my source/7", "my source/a/b", "my source/ é\U0001f600"}
+
+
+def test_ids_of_content_are_its_sha256(corpus: dp.Corpus) -> None:
+    ingest(corpus, texts("hello"), name="s")
+    digest = hashlib.sha256(b"hello").hexdigest()
+    # As sql/sources/rows.sql says: such ids must never change.
+    content = f"1 context {digest}dg-t0 m0 "
+    assert live(corpus) == {f"s/{hashlib.sha256(content.encode()).hexdigest()[:16]}": "hello"}
+    [hashed] = column(corpus, "SELECT content_hash FROM records")
+    assert set(live(corpus)) == {f"s/{hashed:016x}"}
+
+
+contents = st.lists(st.text("abc \né漢", max_size=5), min_size=1, max_size=12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(rows=contents, data=st.data())
+def test_the_order_of_rows_changes_no_record(
+    copies: Callable[[], dp.Corpus], rows: list[str], data: st.DataObject
+) -> None:
+    shuffled = data.draw(st.permutations(rows))
+    cut = data.draw(st.integers(0, len(rows)))
+    found = []
+    for order, parts in ((rows, [rows]), (shuffled, [shuffled[:cut], shuffled[cut:]])):
+        with copies() as corpus:
+            corpus.split(0.5, 0.25, 0.25, seed=3)
+            for part in parts:
+                if any(text.strip() for text in part):
+                    ingest(corpus, texts(*part), name="s")
+            stored = corpus.sql(
+                "SELECT record_id, split, position, role, heading, text, token_count "
+                "FROM section_texts ORDER BY ALL"
+            ).to_pylist()
+            assert sorted(row["text"] for row in stored) == sorted(
+                {text for text in order if text.strip()}
+            )
+            found.append(stored)
+    assert found[0] == found[1]
+
+
+def test_a_row_in_front_relabels_nothing(corpus: dp.Corpus) -> None:
+    ingest(corpus, texts("one", "two"), name="s")
+    before = dump(corpus)
+    report = ingest(corpus, texts("zero", "one", "two"), name="s")
+    assert (report.added, report.reasons) == (1, {SAME: 2})
+    after = dump(corpus)
+    for table in ("records", "sections", "chunks"):
+        assert after[table][:2] == before[table]
+        assert len(after[table]) == 3
+
+
+# ---- duplicates
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("batch", [1, 3, 65_536])
+def test_duplicates_are_skipped_and_counted(
+    corpus: dp.Corpus, policy: Any, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_batches(monkeypatch, batch)
+    rows = [("a", "x"), ("b", "y"), ("a", "x"), ("a", "x"), ("c", "z"), ("b", "y")]
+    report = ingest(corpus, plain(rows), on_conflict=policy)
+    assert (report.read, report.added, report.reasons) == (6, 3, {SAME: 3})
+    before = dump(corpus)
+    report = ingest(corpus, plain(rows), on_conflict=policy)
+    assert (report.read, report.added, report.replaced, report.reasons) == (6, 0, 0, {SAME: 6})
+    after = dump(corpus)
+    assert len(after.pop("corpus_versions")) == 2
+    before.pop("corpus_versions")
+    assert after == before
+
+
+def test_batches_beyond_the_largest(corpus: dp.Corpus) -> None:
+    count = 66_000
+    rows = [(f"r{i}", f"text {i}") for i in range(count)]
+    report = ingest(corpus, plain([*rows, rows[0], rows[-1]]))
+    assert (report.added, report.reasons) == (count, {SAME: 2})
+    facts = corpus.sql(
+        "SELECT count(*) AS n, min(record_key) AS low, max(record_key) AS high, "
+        "count(DISTINCT record_key) AS keys FROM records"
+    ).to_pylist()
+    assert facts == [{"n": count, "low": 1, "high": count, "keys": count}]
+    first = "SELECT count(*) FROM records WHERE record_id = 'memory/r' || (record_key - 1)"
+    assert column(corpus, first) == [count]  # keys are given in the order of arrival
+    before = dump(corpus)
+    with pytest.raises(dp.SourceError, match=rf"'memory/r0' \(row {count + 1}\)"):
+        corpus.ingest(plain([*rows, ("r0", "other")]), progress=False)
+    assert dump(corpus) == before
+
+
+def test_the_same_key_in_two_sources_is_two_records(corpus: dp.Corpus) -> None:
+    ingest(corpus, plain([("a", "x")]), name="one")
+    assert ingest(corpus, plain([("a", "other")]), name="two").added == 1
+    assert live(corpus) == {"one/a": "x", "two/a": "other"}
+
+
+# ---- conflicts: three policies
+
+
+@pytest.mark.parametrize("batch", [1, 65_536])
+def test_an_error_names_the_id_and_changes_nothing(
+    corpus: dp.Corpus, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_batches(monkeypatch, batch)
+    corpus.split()
+    ingest(corpus, plain([("a", "x"), ("b", "y")]), name="s")
+    before = dump(corpus)
+    for rows, wrong, row in [
+        ([("new", "n"), ("", "no id"), ("b", "other")], "s/b", 3),  # with what is stored
+        ([("c", "1"), ("c", "2"), ("a", "3")], "s/c", 2),  # with a row above
+    ]:
+        with pytest.raises(dp.SourceError, match=rf"'{wrong}' \(row {row}\).*'replace' or 'skip'"):
+            corpus.ingest(plain(rows), name="s")
+        assert dump(corpus) == before
+    with pytest.raises(dp.SourceError):  # nor is a new source left behind
+        corpus.ingest(plain([("c", "1"), ("c", "2")]), name="new")
+    assert dump(corpus) == before
+    assert ingest(corpus, plain([("c", "1")]), name="s").added == 1  # and it goes on
+
+
+def test_skip_keeps_the_first(corpus: dp.Corpus) -> None:
+    ingest(corpus, plain([("a", "x"), ("b", "y")]), name="s")
+    rows = [("a", "other"), ("c", "1"), ("c", "2"), ("c", "1"), ("b", "y")]
+    report = ingest(corpus, plain(rows), name="s", on_conflict="skip")
+    assert (report.added, report.reasons) == (1, {CONFLICT: 2, SAME: 2})
+    assert live(corpus) == {"s/a": "x", "s/b": "y", "s/c": "1"}
+
+
+def test_skipping_every_row_is_no_error(corpus: dp.Corpus) -> None:
+    ingest(corpus, plain([("a", "x")]), name="s")
+    report = ingest(corpus, plain([("a", "other")]), name="s", on_conflict="skip")
+    assert (report.added, report.reasons) == (0, {CONFLICT: 1})
+
+
+def test_replace_keeps_the_last_and_the_old_for_pinned_runs(corpus: dp.Corpus) -> None:
+    ingest(corpus, plain([("a", "x"), ("b", "y")]), name="s")
+    before = dump(corpus)
+    rows = [("a", "1"), ("a", "2"), ("c", "z"), ("b", "y")]
+    report = ingest(corpus, plain(rows), name="s", on_conflict="replace")
+    assert (report.added, report.replaced, report.reasons) == (2, 1, {OVERTAKEN: 1, SAME: 1})
+    assert live(corpus) == {"s/a": "2", "s/b": "y", "s/c": "z"}
+    assert at_version(corpus, 1) == {"s/a": "x", "s/b": "y"}
+    after = dump(corpus)
+    assert after["records"][0] == before["records"][0] | {"removed_version": 2}
+    assert after["records"][1] == before["records"][1]
+    assert after["sections"][:2] == before["sections"]
+    assert after["chunks"][:2] == before["chunks"]
+    columns = ("record_id", "added_version", "removed_version")
+    assert [tuple(row[c] for c in columns) for row in after["records"]] == [
+        ("s/a", 1, 2),
+        ("s/b", 1, None),
+        ("s/a", 2, None),
+        ("s/c", 2, None),
+    ]
+
+
+class Expected:
+    """The three policies in plain Python."""
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        self.live: dict[str, str] = {}
+        self.history: list[dict[str, str]] = [{}]
+
+    def ingest(self, rows: list[Row], batch: int) -> dict[str, Any] | tuple[str, int]:
+        """Return the counts of the report, or the id and row of the first conflict."""
+        now, added, fresh = dict(self.live), 0, set[str]()
+        reasons: Counter[str] = Counter()
+        replaced = 0
+        if self.policy == "error":
+            for number, (key, text) in enumerate(rows, 1):
+                if now.setdefault(key, text) != text:
+                    return key, number
+            now = dict(self.live)
+        if self.policy != "replace":
+            for key, text in rows:
+                if key in now:
+                    reasons[SAME if now[key] == text else CONFLICT] += 1
+                else:
+                    now[key] = text
+                    added += 1
+        for start in range(0, len(rows) if self.policy == "replace" else 0, batch):
+            part = rows[start : start + batch]
+            for key, last in dict(part).items():
+                copies = [text for k, text in part if k == key]
+                reasons[OVERTAKEN] += sum(text != last for text in copies)
+                same = copies.count(last)
+                if now.get(key) == last:
+                    reasons[SAME] += same
+                    continue
+                reasons[SAME] += same - 1
+                added += 1
+                if key in fresh:
+                    added -= 1
+                    reasons[OVERTAKEN] += 1
+                elif key in now:
+                    replaced += 1
+                now[key] = last
+                fresh.add(key)
+        self.live = now
+        self.history.append(now)
+        return {"added": added, "replaced": replaced, "reasons": dict(+reasons)}
+
+
+rows_of = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from(["1", "2", "3"])), min_size=1, max_size=9
+)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=often(15, less=7), deadline=None)
+@given(ingests=st.lists(rows_of, min_size=1, max_size=4), batch=st.sampled_from([1, 2, 3, 100]))
+def test_policies_are_those_of_the_reference(
+    copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int
+) -> None:
+    expected = Expected(policy)
+    with copies() as corpus, pytest.MonkeyPatch.context() as patch:
+        small_batches(patch, batch)
+        for rows in ingests:
+            outcome = expected.ingest(rows, batch)
+            if isinstance(outcome, tuple):
+                before = dump(corpus)
+                key, row = outcome
+                with pytest.raises(dp.SourceError, match=rf"'s/{key}' \(row {row}\)"):
+                    corpus.ingest(plain(rows), name="s")
+                assert dump(corpus) == before
+                continue
+            report = ingest(corpus, plain(rows), name="s", on_conflict=policy)
+            assert {name: getattr(report, name) for name in outcome} == outcome
+        for version, state in enumerate(expected.history):
+            assert at_version(corpus, version) == {f"s/{key}": t for key, t in state.items()}
+        assert live(corpus) == {f"s/{key}": text for key, text in expected.live.items()}
+
+
+def test_an_unknown_policy_is_refused(corpus: dp.Corpus) -> None:
+    with pytest.raises(dp.SourceError, match=r"on_conflict='merge'.*error, skip, replace"):
+        corpus.ingest(texts("x"), on_conflict="merge")  # type: ignore[arg-type]
+
+
+# ---- nothing, and things going wrong half-way
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (texts(), "no rows"),
+        (texts("", " \n"), "none of the 2 rows.*2 no text"),
+        (plain([("", "x")]), "none of the 1 rows.*1 no id"),
+        (Wrapped(texts(), rejected={"torn page": 2}), "none of the 2 rows.*2 torn page"),
+    ],
+)
+def test_a_source_without_records_is_refused(
+    corpus: dp.Corpus, source: Source, message: str
+) -> None:
+    before = dump(corpus)
+    with pytest.raises(dp.SourceError, match=message):
+        corpus.ingest(source)
+    assert dump(corpus) == before
+
+
+@pytest.mark.parametrize("error", [dp.SourceError("the disk is gone"), OSError("x"), MemoryError])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_an_error_half_way_changes_nothing(
+    corpus: dp.Corpus, after: int, error: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_batches(monkeypatch, 2)
+
+    def breaking(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from itertools.islice(batches, after)
+        raise error
+
+    corpus.split()
+    ingest(corpus, plain([("a", "x")]), name="wrapped")
+    before = dump(corpus)
+    rows = plain([(f"r{i}", f"text {i}") for i in range(9)])
+    with pytest.raises(error if isinstance(error, type) else type(error)):
+        corpus.ingest(Wrapped(rows, breaking), on_conflict="replace")
+    assert dump(corpus) == before
+    assert ingest(corpus, rows, name="wrapped").added == 9  # the connection still serves
+
+
+def test_an_interrupted_ingest_changes_nothing(corpus: dp.Corpus) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        corpus.ingest(texts("x"), progress=interrupted)
+    assert corpus.version == 0
+    assert live(corpus) == {}
+    ingest(corpus, texts("x"))
+
+
+# ---- trust and names
+
+
+def trusts(corpus: dp.Corpus) -> tuple[list[float], list[float]]:
+    return (
+        column(corpus, "SELECT trust FROM live_records ORDER BY record_key"),
+        column(corpus, "SELECT trust FROM sources WHERE removed_version IS NULL"),
+    )
+
+
+def test_trust_is_the_row_s_else_the_source_s_else_a_half(corpus: dp.Corpus) -> None:
+    rows = [{"text": "a", "t": 0.25}, {"text": "b"}, {"text": "c", "t": 1}]
+    by_row = dp.MemorySource(rows, text="text", trust="t")
+    ingest(corpus, by_row, name="s")
+    assert trusts(corpus) == ([0.25, 0.5, 1], [0.5])
+    ingest(corpus, texts("d"), name="s", trust=0.75)  # from now on
+    assert trusts(corpus) == ([0.25, 0.5, 1, 0.75], [0.75])
+    ingest(corpus, texts("e"), name="s")
+    assert trusts(corpus)[0][-1] == 0.75
+    ingest(corpus, dp.MemorySource([{"text": "f"}], text="text", trust=0), name="s")
+    assert trusts(corpus)[0][-1] == 0
+    ingest(corpus, dp.MemorySource([{"text": "g"}], text="text", trust=0.1), name="s", trust=0.9)
+    assert trusts(corpus)[0][-1] == 0.9
+
+
+@pytest.mark.parametrize("trust", [-0.1, 1.001, float("nan"), float("inf"), True, "0.9", "column"])
+def test_a_wrong_trust_is_refused(corpus: dp.Corpus, trust: Any) -> None:
+    with pytest.raises(dp.SourceError, match=r"trust=.*from 0 to 1"):
+        corpus.ingest(texts("x"), trust=trust)
+    assert corpus.version == 0
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "line\nbreak", "\0", "x" * 201, "\udc80", 5])
+def test_a_wrong_name_is_refused(corpus: dp.Corpus, name: Any) -> None:
+    with pytest.raises(dp.SourceError, match="source name"):
+        corpus.ingest(texts("x"), name=name)
+    assert corpus.version == 0
+
+
+def test_names_default_to_the_file(corpus: dp.Corpus, tmp_path: Path) -> None:
+    ingest(corpus, as_parquet(tmp_path, [{"body": "x"}], text="body"))
+    ingest(corpus, texts("y"), name="Ünïcode 漢 '\"")
+    found = corpus.sources().select(["name", "kind", "records"]).to_pylist()
+    assert found == [
+        {"name": "r", "kind": "parquet", "records": 1},
+        {"name": "Ünïcode 漢 '\"", "kind": "memory", "records": 1},
+    ]
+    assert column(corpus, "SELECT uri FROM sources WHERE name = 'r'")[0].endswith("r.parquet")
+
+
+# ---- removing, and ingesting again
+
+
+def test_remove_leaves_the_rows_for_pinned_runs(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "toy.duckdb", 60, sources=("a", "b")) as corpus:
+        sampler = corpus.sampler(batch_size=16)
+        expected = [batch.table for batch in itertools.islice(corpus.sampler(batch_size=16), 8)]
+        before = dump(corpus)
+        assert corpus.remove("a") == 60
+        assert corpus.version == 3
+        assert corpus.sources()["name"].to_pylist() == ["b"]
+        assert all(
+            key.startswith("b/") for key in column(corpus, "SELECT record_id FROM live_records")
+        )
+        after = dump(corpus)
+        for table in ("sections", "chunks", "splits"):
+            assert after[table] == before[table]
+        for old, new in zip(before["records"], after["records"], strict=True):
+            removed = 3 if old["record_id"].startswith("a/") else None
+            assert new == old | {"removed_version": removed}
+        assert [b.table for b in itertools.islice(sampler, 8)] == expected
+        assert set(next(corpus.sampler())["source"]) == {"b"}
+        with pytest.raises(dp.SourceError, match=r"no source 'a'.*there are: b"):
+            corpus.remove("a")
+        with pytest.raises(dp.SourceError, match="did you mean 'b'"):
+            corpus.remove("B")
+        corpus.remove("b")
+        with pytest.raises(dp.SourceError, match="there are: none"):
+            corpus.remove("b")
+
+
+def test_a_removed_source_can_come_back(corpus: dp.Corpus) -> None:
+    corpus.split(0.5, 0.25, 0.25, seed=1)
+    rows = [(f"r{i}", f"text {i}") for i in range(40)]
+    ingest(corpus, plain(rows), name="s", trust=0.9)
+    first = corpus.sql("SELECT record_id, split FROM live_records ORDER BY ALL")
+    corpus.remove("s")
+    report = ingest(corpus, plain([(key, text + "!") for key, text in rows]), name="s")
+    assert (report.added, report.replaced, report.reasons) == (40, 0, {})
+    again = corpus.sql("SELECT record_id, split FROM live_records ORDER BY ALL")
+    assert again == first
+    assert column(corpus, "SELECT source_id FROM sources ORDER BY 1") == [1, 2]
+    assert trusts(corpus)[1] == [0.5]
+    assert at_version(corpus, 1) == {f"s/{key}": text for key, text in rows}
+    assert at_version(corpus, 2) == {}
+    assert live(corpus) == {f"s/{key}": text + "!" for key, text in rows}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_second_ingest_touches_only_what_is_new(corpus: dp.Corpus, policy: Any) -> None:
+    records = toy_records(30)
+    mapping = {"anchor": "title", "positive": "body", "id": "id", "date": "date", "meta": ["topic"]}
+    corpus.chunk(dp.Chunking(max_tokens=8, overlap=(2, 0), summary_tokens=4))
+    ingest(corpus, dp.MemorySource(records[:20], **mapping), name="s")
+    before = dump(corpus)
+    random.Random(1).shuffle(records)
+    report = ingest(corpus, dp.MemorySource(records, **mapping), name="s", on_conflict=policy)
+    assert (report.added, report.skipped) == (10, 20)
+    after = dump(corpus)
+    for table in ("records", "sections", "chunks"):
+        old = len(before[table])
+        assert after[table][:old] == before[table]
+        assert len(after[table]) > old
+    for table, key in [
+        ("records", "record_key"),
+        ("sections", "section_key"),
+        ("chunks", "chunk_key"),
+    ]:
+        keys = [row[key] for row in after[table]]
+        assert keys == list(range(keys[0], keys[0] + len(keys)))
+
+
+def test_a_read_only_corpus_refuses_to_change(tmp_path: Path) -> None:
+    toy_corpus(tmp_path / "toy.duckdb", 20).close()
+    recipe = dp.TripletRecipe("r", *[dp.any_section()] * 3)
+    attempts: list[tuple[str, Callable[[dp.Corpus], Any]]] = [
+        ("ingest", lambda corpus: corpus.ingest(texts("x"))),
+        ("split", lambda corpus: corpus.split()),
+        ("chunk", lambda corpus: corpus.chunk(dp.Chunking(max_tokens=3))),
+        ("remove a source", lambda corpus: corpus.remove("toy")),
+        ("add a recipe", lambda corpus: corpus.add_recipe(recipe)),
+        ("remove a recipe", lambda corpus: corpus.remove_recipe("r")),
+    ]
+    content = (tmp_path / "toy.duckdb").read_bytes()
+    with dp.Corpus(tmp_path / "toy.duckdb", read_only=True) as corpus:
+        for verb, attempt in attempts:
+            with pytest.raises(dp.MigrationError, match=f"cannot {verb}.*open read-only.*Corpus"):
+                attempt(corpus)
+        assert next(corpus.sampler(batch_size=2)).keys()
+    assert (tmp_path / "toy.duckdb").read_bytes() == content
+
+
+# ---- text comes back as it was
+
+ODD = [
+    "NUL \0 in \0\0 between",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467 family, \U0001f1e9\U0001f1ea flag, e\u0301",
+    "\u202eright to left\u202c \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
+    "\r\nDOS\r\nlines\rand Mac\n\n",
+    "\ttab\x0b\x0c\x1c\x85\u2028\u2029 padded \u3000",
+    "\ufeffmark in front",
+    "' OR 1=1; -- \" $1 $text {}",
+    "NULL",
+    "0",
+    "x" * 1_000_000,
+    "wörd " * 100_000,
+    "a" * 300 + "\n" + "b",
+]
+
+
+@pytest.mark.parametrize("make", [in_memory, as_csv, as_parquet])
+def test_odd_texts_come_back_exactly(
+    corpus: dp.Corpus, make: Callable[..., Source], tmp_path: Path
+) -> None:
+    records = [{"id": f"{i}", "text": text} for i, text in enumerate(ODD)]
+    ingest(corpus, make(tmp_path, records, id="id", text="text"), name="s")
+    assert live(corpus) == {f"s/{i}": text for i, text in enumerate(ODD)}
+
+
+def test_odd_metadata_comes_back_exactly(corpus: dp.Corpus) -> None:
+    odd = [text for text in ODD if len(text) < 1_000]
+    records = [{"t": "x", "id": text, "g": text, "k": [text, text], "m": text} for text in odd]
+    source = dp.MemorySource(records, text="t", id="id", group="g", taxonomy="k", meta="m")
+    ingest(corpus, source, name="s")
+    stored = corpus.sql(
+        "SELECT record_id, group_key, taxonomy, meta['m'] AS m FROM live_records "
+        "ORDER BY record_key"
+    ).to_pylist()
+    assert stored == [
+        {"record_id": f"s/{text}", "group_key": text, "taxonomy": [text, text], "m": text}
+        for text in odd
+    ]
+
+
+@settings(max_examples=25, deadline=None)
+@given(given_texts=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8, unique=True))
+def test_any_text_comes_back_exactly(
+    copies: Callable[[], dp.Corpus], given_texts: list[str]
+) -> None:
+    filled = [text for text in given_texts if text.strip()]
+    with copies() as corpus:
+        if not filled:
+            with pytest.raises(dp.SourceError):
+                corpus.ingest(texts(*given_texts))
+            return
+        report = ingest(corpus, texts(*given_texts))
+        assert report.added == len(filled)
+        assert sorted(live(corpus).values()) == sorted(filled)
+        windows = column(corpus, "SELECT text FROM chunk_texts")
+        assert sorted(windows) == sorted(filled)
+
+
+def test_several_sections_keep_their_order(corpus: dp.Corpus) -> None:
+    records = [{"q": "Q", "a": "A", "more": ["1", " ", "2"], "last": "L"}]
+    source = dp.MemorySource(records, anchor="q", positive="a", context=["more", "last"])
+    ingest(corpus, source)
+    sections = corpus.sql(
+        "SELECT position, role, heading, text FROM section_texts ORDER BY position"
+    ).to_pylist()
+    assert [tuple(row.values()) for row in sections] == [
+        (0, "anchor", "q", "Q"),
+        (1, "context", "a", "A"),
+        (2, "context", "more", "1"),
+        (3, "context", "more", "2"),
+        (4, "context", "last", "L"),
+    ]
+
+
+def test_nothing_is_left_in_the_folder() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        with dp.Corpus(Path(folder) / "c.duckdb") as corpus:
+            corpus.ingest(texts("x"))
+        assert [file.name for file in Path(folder).iterdir()] == ["c.duckdb"]
+
+
+def test_rows_that_cannot_be_read_are_failed_and_not_skipped(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"q": "a", "a": "b"}\n{"q": "c"\n[1]\n{"q": " ", "a": "d"}\n')
+    table = tmp_path / "table.csv"
+    table.write_text("q,a\none,two\nragged\n,blank\n")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for source, expected in [
+            (dp.JsonSource(lines, anchor="q", positive="a"), (4, 1, 1, 2)),
+            (dp.CsvSource(table, anchor="q", positive="a"), (3, 1, 1, 1)),
+        ]:
+            report = corpus.ingest(source, progress=False)
+            assert (report.read, report.added, report.skipped, report.failed) == expected
+            assert sum(report.reasons.values()) == report.skipped + report.failed

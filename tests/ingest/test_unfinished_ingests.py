@@ -1,0 +1,387 @@
+"""Ingests that stop half-way: nobody sees them, and going on gives what an unbroken one gives."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from effort import often
+
+import duckplets as dp
+from duckplets import doctor
+from duckplets.db.database import Database
+from duckplets.ingest import pending
+from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
+from duckplets.sources import Mark, ResumableSource, Rows
+
+Records = list[dict[str, Any]]
+
+
+class TornError(Exception):
+    """What a source raises that stops half-way."""
+
+
+@dataclass
+class Pages:
+    """Records in pages, each with a mark; stops before the page ``tears`` says, once."""
+
+    records: Records
+    page: int = 3
+    tears: int | None = None
+    error: BaseException = field(default_factory=TornError)
+    trust: float | None = None
+    version: int = 1
+    opened_at: list[Any] = field(default_factory=list)
+
+    kind: ClassVar[str] = "pages"
+    uri: ClassVar[str | None] = "pages://here"
+
+    def default_name(self) -> str:
+        return "pages"
+
+    def settings(self) -> dict[str, Any]:
+        return {"version": self.version}
+
+    def open(self, reader: Database) -> Rows:
+        return self.open_at(reader, None)
+
+    def open_at(self, reader: Database, cursor: Any) -> Rows:
+        self.opened_at.append(cursor)
+        return Rows(self._batches(reader, cursor or 0), "roles")
+
+    def _batches(self, reader: Database, start: int) -> Iterator[Any]:
+        for number in range(start, -(-len(self.records) // self.page)):
+            if number == self.tears:
+                raise self.error
+            part = self.records[number * self.page :][: self.page]
+            source = dp.MemorySource(part, anchor="title", positive="body", id="id")
+            yield from source.open(reader).batches
+            yield Mark(number + 1)
+
+
+def some(count: int, seed: int = 0) -> Records:
+    """Return records with long texts, blank ones, and ids that come again with equal content."""
+    chance = random.Random(seed)
+    found: Records = []
+    for i in range(count):
+        if found and chance.random() < 0.1:
+            found.append(dict(chance.choice(found)))
+            continue
+        body = " ".join(chance.choice(["kiwi", "plum", "fig", "pear"]) for _ in range(40))
+        found.append({"id": f"k{i}", "title": f"title {i}", "body": body})
+        if chance.random() < 0.1:
+            found[-1]["body"] = " "
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _every_mark_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[[str], dp.Corpus]]:
+    """Open corpora that have splits and short windows, closed in the end."""
+    there: list[dp.Corpus] = []
+
+    def open_one(name: str) -> dp.Corpus:
+        new = not (tmp_path / name).exists()
+        corpus = dp.Corpus(tmp_path / name)
+        there.append(corpus)
+        if new:
+            corpus.chunk(dp.Chunking(max_tokens=16, overlap=(2,), summary_tokens=4))
+            corpus.ingest(dp.MemorySource([{"text": "first"}], text="text"), progress=False)
+            corpus.split(0.6, 0.2, 0.2, seed=3)
+        return corpus
+
+    yield open_one
+    for corpus in there:
+        corpus.close()
+
+
+def contents(corpus: dp.Corpus) -> dict[str, list[Any]]:
+    """Return all that is stored but for times."""
+    found = {}
+    for (table,) in corpus._database.rows("SELECT table_name FROM duckdb_tables() ORDER BY 1"):
+        rows = corpus.sql(f'SELECT * FROM "{table}" ORDER BY ALL').to_pylist()
+        for row in rows:
+            for name in ("created_at", "updated_at", "committed_at", "applied_at", "report"):
+                row.pop(name, None)
+        found[table] = rows
+    return found
+
+
+def visible(corpus: dp.Corpus) -> Any:
+    tables = ("live_records", "section_texts", "chunk_texts", "source_counts", "split_counts")
+    return [corpus.sql(f"FROM {t} ORDER BY ALL").to_pylist() for t in tables] + [corpus.version]
+
+
+def ingest(corpus: dp.Corpus, source: Any, **arguments: Any) -> dp.IngestReport:
+    return corpus.ingest(source, progress=False, **arguments)
+
+
+def comparable(report: dp.IngestReport) -> Any:
+    return (report.read, report.added, report.skipped, report.failed, report.reasons)
+
+
+@pytest.mark.parametrize("seed", range(often(12, less=5)))
+def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(
+    opened: Callable[[str], dp.Corpus], seed: int
+) -> None:
+    chance = random.Random(seed)
+    records, page = some(chance.randrange(1, 60), seed), chance.randrange(1, 9)
+    unbroken, broken = opened("unbroken.duckdb"), opened("broken.duckdb")
+    whole = ingest(unbroken, Pages(records, page))
+    pages = -(-len(records) // page)
+    before = visible(broken)
+    for tears in sorted(chance.choices(range(pages), k=chance.randrange(1, 4))):
+        with pytest.raises(TornError):
+            ingest(broken, Pages(records, page, tears))
+        assert visible(broken) == before, "half of an ingest is seen"
+        broken.close()
+        broken = opened("broken.duckdb")
+    report = ingest(broken, Pages(records, page))
+    assert comparable(report) == comparable(whole)
+    assert contents(broken) == contents(unbroken)
+    broken.close()
+    assert all(check.ok for check in doctor.corpus(broken.path))
+
+
+def test_it_goes_on_after_the_last_mark_that_was_stored(
+    opened: Callable[[str], dp.Corpus],
+) -> None:
+    corpus, source = opened("c.duckdb"), Pages(some(30), 3, tears=4)
+    with pytest.raises(TornError):
+        ingest(corpus, source)
+    source.tears = None
+    ingest(corpus, source)
+    assert source.opened_at == [None, 4]
+
+
+def test_rows_after_the_last_mark_are_stored_with_the_whole(
+    opened: Callable[[str], dp.Corpus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 10**9)
+    monkeypatch.setattr("duckplets.ingest.ingest._SECONDS_A_COMMIT", 10**9)
+    one, other = opened("one.duckdb"), opened("other.duckdb")
+    ingest(one, Pages(some(30)))
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    ingest(other, Pages(some(30)))
+    assert contents(one) == contents(other)
+
+
+def test_control_c_leaves_what_was_stored(opened: Callable[[str], dp.Corpus]) -> None:
+    corpus = opened("c.duckdb")
+    before = visible(corpus)
+    threads = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        ingest(corpus, Pages(some(30), 3, tears=5, error=KeyboardInterrupt()))
+    assert visible(corpus) == before
+    assert threading.active_count() == threads
+    (found,) = pending.unfinished(corpus._database)
+    assert (found.name, found.cursor, found.counts["read"]) == ("pages", 5, 15)
+
+
+def test_others_come_and_go_meanwhile(opened: Callable[[str], dp.Corpus]) -> None:
+    corpus, records = opened("c.duckdb"), some(40)
+    with pytest.raises(TornError):
+        ingest(corpus, Pages(records, tears=6))
+    ingest(corpus, dp.MemorySource([{"text": f"other {i}"} for i in range(9)], text="text"))
+    corpus.split(0.5, 0.25, 0.25, seed=4, reassign=True)
+    corpus.chunk(dp.Chunking(max_tokens=8, overlap=(1,)))
+    run = corpus.sampler("texts", batch_size=4, seed=1)
+    report = ingest(corpus, Pages(records))
+    assert report.version == corpus.version == 3
+    ids = {f"pages/{r['id']}" for r in records if r["body"].strip()}
+    live = corpus.sql("SELECT record_id, split FROM live_records WHERE source = 'pages'")
+    assert set(live["record_id"].to_pylist()) == ids
+    assert None not in live["split"].to_pylist()
+    served = {s for batch in [run.batch_at(t) for t in range(20)] for s in batch["source"]}
+    assert served == {"memory"}, "a run that is pinned draws no record published later"
+
+
+def test_a_source_that_is_known_gets_more(opened: Callable[[str], dp.Corpus]) -> None:
+    corpus = opened("c.duckdb")
+    first, second = some(20, 1), [{"id": "z", "title": "z", "body": "z z"}]
+    ingest(corpus, Pages(first), trust=0.25)
+    more = Pages(first + second)
+    more.tears = 5
+    with pytest.raises(TornError):
+        ingest(corpus, more)
+    more.tears = None
+    report = ingest(corpus, more)
+    assert (report.added, report.read) == (1, 21)
+    assert report.reasons[SAME] >= 19 - 2
+    trust = corpus.sql("SELECT trust FROM live_records WHERE record_id = 'pages/z'")
+    assert trust["trust"].to_pylist() == [0.25]
+
+
+@pytest.mark.parametrize("tears", [None, 1, 2, 3])
+@pytest.mark.parametrize("page", [1, 2, 5])
+def test_replacing_takes_the_last_of_several(
+    opened: Callable[[str], dp.Corpus], tears: int | None, page: int
+) -> None:
+    corpus = opened("c.duckdb")
+    old = [{"id": i, "title": f"old {i}", "body": f"old body {i}"} for i in "abc"]
+    ingest(corpus, Pages(old))
+    pinned = corpus.version
+    new = [{"id": i, "title": f"new {n}", "body": f"body {n}"} for n, i in enumerate("axbxaxy")]
+    source = Pages(new, page, tears)
+    if tears is not None and tears < -(-len(new) // page):
+        with pytest.raises(TornError):
+            ingest(corpus, source, on_conflict="replace")
+        source.tears = None
+    source.tears = None
+    report = ingest(corpus, source, on_conflict="replace")
+    titles = "SELECT record_id, text FROM section_texts WHERE source = 'pages' AND role = 'anchor'"
+    assert {r["record_id"]: r["text"] for r in corpus.sql(titles).to_pylist()} == {
+        "pages/a": "new 4",
+        "pages/b": "new 2",
+        "pages/c": "old c",
+        "pages/x": "new 5",
+        "pages/y": "new 6",
+    }
+    assert (report.read, report.added, report.replaced) == (7, 4, 2)
+    assert report.reasons == {OVERTAKEN: 3}
+    was = corpus.sql(
+        "SELECT record_id FROM records WHERE added_version <= $v AND removed_version > $v",
+        {"v": pinned},
+    )
+    assert sorted(was["record_id"].to_pylist()) == ["pages/a", "pages/b"]
+
+
+def test_a_conflict_is_found_across_marks_and_can_be_skipped(
+    opened: Callable[[str], dp.Corpus],
+) -> None:
+    corpus = opened("c.duckdb")
+    records = [{"id": i, "title": str(n), "body": f"body {n}"} for n, i in enumerate("abcda")]
+    with pytest.raises(dp.SourceError, match=r"record 'pages/a' \(row 1\) has other content"):
+        ingest(corpus, Pages(records, 1))
+    report = ingest(corpus, Pages(records, 1), on_conflict="skip")
+    assert (report.added, report.reasons) == (4, {CONFLICT: 1})
+
+
+# ---- which ingest goes on
+
+
+@pytest.fixture
+def half(opened: Callable[[str], dp.Corpus]) -> dp.Corpus:
+    """A corpus with half an ingest."""
+    corpus = opened("half.duckdb")
+    with pytest.raises(TornError):
+        ingest(corpus, Pages(some(30), tears=4))
+    return corpus
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "message"),
+    [
+        (Pages(some(30), version=2), {}, "with another source, stopped at"),
+        (Pages(some(30)), {"trust": 0.9}, "with another trust, stopped at"),
+        (dp.MemorySource(some(3), text="title"), {"name": "pages"}, "from pages://here, stopped"),
+    ],
+)
+def test_another_ingest_of_that_name_is_refused(
+    half: dp.Corpus, source: Any, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(dp.SourceError, match=message) as caught:
+        ingest(half, source, **arguments)
+    assert "after 12 rows" in str(caught.value)
+    assert "restart=True" in str(caught.value)
+
+
+def test_restart_discards_what_was_stored(
+    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
+) -> None:
+    unbroken = opened("unbroken.duckdb")
+    ingest(unbroken, Pages(some(30), version=2))
+    ingest(half, Pages(some(30), version=2), restart=True)
+    assert contents(half) == contents(unbroken)
+
+
+def test_restart_without_an_unfinished_ingest_is_an_ordinary_one(
+    opened: Callable[[str], dp.Corpus],
+) -> None:
+    one, other = opened("one.duckdb"), opened("other.duckdb")
+    ingest(one, Pages(some(10)))
+    ingest(other, Pages(some(10)), restart=True)
+    assert contents(one) == contents(other)
+
+
+def test_removing_discards_what_was_stored(
+    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
+) -> None:
+    added = sum(bool(r["body"].strip()) for r in some(30)[:12])
+    assert half.remove("pages") <= added
+    assert contents(half) == contents(opened("never.duckdb"))
+    assert half.remove("memory") == 1
+    with pytest.raises(dp.SourceError, match="no source 'pages'"):
+        half.remove("pages")
+
+
+def test_texts_are_not_cleaned_otherwise_meanwhile(half: dp.Corpus) -> None:
+    message = "source 'pages' has an unfinished ingest; finish it, or discard it"
+    with pytest.raises(dp.ChunkingError, match=message):
+        half.denoise()
+    half.chunk(dp.Chunking(max_tokens=8))
+    half.remove("pages")
+    assert half.denoise() == 1
+
+
+def test_an_unfinished_ingest_is_shown(half: dp.Corpus) -> None:
+    (found,) = half.unfinished()
+    assert half.status()["unfinished"] == [found]
+    assert (found["source"], found["uri"], found["rows"]) == ("pages", "pages://here", 12)
+    half.close()
+    checks = list(doctor.corpus(half.path))
+    assert all(check.ok for check in checks)
+    assert "unfinished ingest of pages: 12 rows" in "\n".join(check.what for check in checks)
+
+
+def test_an_ingest_that_stored_nothing_leaves_nothing(
+    opened: Callable[[str], dp.Corpus],
+) -> None:
+    corpus = opened("c.duckdb")
+    blank = [{"id": str(i), "title": "t", "body": ""} for i in range(9)]
+    with pytest.raises(
+        dp.SourceError, match="none of the 9 rows of source 'pages' can be a record"
+    ):
+        ingest(corpus, Pages(blank))
+    with pytest.raises(dp.SourceError, match="source 'pages' has no rows"):
+        ingest(corpus, Pages([]))
+    assert contents(corpus) == contents(opened("never.duckdb"))
+
+
+def test_control_c_before_the_first_mark_leaves_nothing(
+    opened: Callable[[str], dp.Corpus],
+) -> None:
+    corpus = opened("c.duckdb")
+    with pytest.raises(KeyboardInterrupt):
+        ingest(corpus, Pages(some(9), tears=0, error=KeyboardInterrupt()))
+    assert contents(corpus) == contents(opened("never.duckdb"))
+
+
+def test_one_killed_before_its_first_record_stands_in_nobodys_way(
+    opened: Callable[[str], dp.Corpus],
+) -> None:
+    corpus, unbroken = opened("c.duckdb"), opened("unbroken.duckdb")
+    with corpus._database.transaction():
+        pending.begin(corpus._database, "pages", 99, {"kind": "hub", "uri": "hf://a/b"})
+    ingest(corpus, Pages(some(9)))
+    ingest(unbroken, Pages(some(9)))
+    assert contents(corpus) == contents(unbroken)
+
+
+def test_settings_that_are_no_json_are_refused(opened: Callable[[str], dp.Corpus]) -> None:
+    with pytest.raises(dp.SourceError, match=r"its settings\(\) are not plain JSON values"):
+        ingest(opened("c.duckdb"), Pages(some(3), version={1}))  # type: ignore[arg-type]
+
+
+def test_a_source_without_marks_is_no_resumable_one() -> None:
+    assert isinstance(Pages([]), ResumableSource)
+    assert not isinstance(dp.MemorySource([], text="text"), ResumableSource)

@@ -1,0 +1,300 @@
+"""Given negatives: guarded, counted, kept and drawn as plain Python says."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from questions import (
+    AMONG_ANCHORS,
+    ANCHOR,
+    CONTEXT,
+    OTHER_TOPIC,
+    RECIPE,
+    SAME_TOPIC,
+    SOME_TOPIC,
+    Expected,
+    Rows,
+    build,
+    legal_rows,
+    random_rows,
+    records_of,
+    stored,
+)
+
+import duckplets as dp
+from duckplets.mining import external as given
+from duckplets.mining.external import GivenReport
+from duckplets.mining.select import OUTCOMES
+from duckplets.recipes.bm25 import Bm25
+
+
+def some(counts: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
+
+
+RECIPES = {
+    "any": RECIPE,
+    "same topic": SAME_TOPIC,
+    "other topic": OTHER_TOPIC,
+    "anchors": AMONG_ANCHORS,
+    "some topics": SOME_TOPIC,
+}
+KNOBS: list[dict[str, Any]] = [
+    {},
+    {"top_k": 3, "absolute_margin": 0.5},
+    {"top_k": 2, "max_score": 2.0, "min_score": -1.0},
+]
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of corpora, to copy: building one takes longer than what is tested."""
+    folder = tmp_path_factory.mktemp("given")
+    for seed in range(len(KNOBS)):
+        build(folder / f"{seed}.duckdb", seed).close()
+    return folder
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_rows_are_guarded_counted_and_kept(name: str, made: Path, tmp_path: Path) -> None:
+    recipe, seen = RECIPES[name], Counter()
+    for seed, knobs in enumerate(KNOBS):
+        with dp.Corpus(shutil.copy(made / f"{seed}.duckdb", tmp_path)) as corpus:
+            rows = random_rows(corpus, seed, 3000)
+            report = corpus.add_negatives(rows, name=recipe, when_short="keep", **knobs)
+            expected = Expected(corpus, recipe)
+            kept, counts = expected.kept(rows, Bm25(**knobs))
+            assert stored(corpus) == {anchor: mine for anchor, mine in kept.items() if mine}
+            assert some(report.counts) == some(counts)
+            assert sum(report.counts.values()) == report.rows == len(rows)
+            assert report.anchors == len(expected.anchors)
+            seen.update(report.counts)
+    reasons = {"unknown anchor", "unknown negative", "positive", "other source or split"}
+    reasons |= {"same group", "same text", "duplicate row", "kept", "not_needed"}
+    reasons |= {"strategy"} if "topic" in name and recipe is not SOME_TOPIC else set()
+    if recipe is SOME_TOPIC:
+        reasons |= {"not an anchor of the recipe", "not a negative of the recipe"}
+    assert reasons <= set(some(seen))
+
+
+@pytest.fixture
+def corpus(made: Path, tmp_path: Path) -> Iterator[dp.Corpus]:
+    with dp.Corpus(shutil.copy(made / "1.duckdb", tmp_path)) as copied:
+        yield copied
+
+
+def test_the_positive_says_what_margins_mean_and_where_it_ranks(corpus: dp.Corpus) -> None:
+    rows = legal_rows(corpus)
+    higher = [row | {"score": 3.5} for row in rows if row["anchor_id"] == row["negative_id"]]
+    corpus.add_negatives(rows + higher, name=RECIPE, absolute_margin=0, when_short="keep")
+    assert {tuple(score for _, score in mine) for mine in stored(corpus).values()} == {(2.0, 1.0)}
+    found = corpus.sql("SELECT DISTINCT positive_score, positive_rank, examined FROM mined_anchors")
+    assert found.to_pylist() == [{"positive_score": 2.0, "positive_rank": 3, "examined": 4}]
+
+
+# -- sections, sources, what was there before ---------------------------------------------------
+
+
+def test_section_keys_name_single_sections(corpus: dp.Corpus) -> None:
+    records, rows = records_of(corpus), legal_rows(corpus)
+    by_id = corpus.add_negatives(rows, name=RECIPE)
+    expected = stored(corpus)
+    keyed = [
+        {
+            "anchor_section_key": records[row["anchor_id"]].sections["anchor"][0],
+            "negative_section_key": records[row["negative_id"]].sections["context"][0],
+            "score": row["score"],
+        }
+        for row in rows
+    ]
+    by_key = corpus.add_negatives(keyed, name=RECIPE)
+    assert stored(corpus) == expected
+    assert by_key.counts == by_id.counts
+    wrong = [row | {"negative_section_key": row["anchor_section_key"]} for row in keyed]
+    wrong += [row | {"anchor_section_key": 10**9} for row in keyed]
+    report = corpus.add_negatives(keyed + wrong, name=RECIPE)
+    assert report.counts["not a negative of the recipe"] == len(keyed)
+    assert report.counts["unknown anchor"] == len(keyed)
+    assert stored(corpus) == expected
+
+
+def test_a_record_stands_for_all_its_sections_that_fit(tmp_path: Path) -> None:
+    records = [
+        {"id": f"r{i}", "q": f"question {i}", "a": f"answer {i}", "b": f"another answer {i}"}
+        for i in range(8)
+    ]
+    rows = [
+        {"anchor_id": f"s/r{i}", "negative_id": f"s/r{j}", "score": float(j)}
+        for i in range(8)
+        for j in (1, 4, 6)
+    ]
+    with dp.Corpus(tmp_path / "lists.duckdb") as corpus:
+        source = dp.MemorySource(records, id="id", anchor="q", context=["a", "b"])
+        corpus.ingest(source, name="s", progress=False)
+        corpus.split(1, 0, 0)
+        report = corpus.add_negatives(rows, name=RECIPE, when_short="keep")
+        assert report.counts["positive"] == 3
+        assert report.counts["kept"] == 2 * (len(rows) - 3)
+        found = corpus.sql(
+            """
+            SELECT negative, rank FROM negative_texts WHERE anchor_record_id = 's/r0' ORDER BY rank
+            """
+        )
+        texts = [f"{kind} {j}" for j in (6, 4, 1) for kind in ("answer", "another answer")]
+        assert found["negative"].to_pylist() == texts
+
+
+def test_rows_can_be_limited_to_a_source_and_a_split(corpus: dp.Corpus) -> None:
+    rows = random_rows(corpus, 3, 3000)
+    whole = corpus.add_negatives(rows, name=RECIPE)
+    assert [(pair.source, pair.split) for pair in whole.pairs] == [
+        ("one", "test"),
+        ("one", "train"),
+        ("two", "test"),
+        ("two", "train"),
+    ]
+    part = corpus.add_negatives(rows, name=RECIPE, source="two", split="train")
+    assert part.pairs[0].counts == whole.pairs[3].counts
+    assert len(part.pairs) == 1
+    assert sum(part.counts.values()) == len(rows)
+    limited = dp.TripletRecipe(
+        "limited", ANCHOR, CONTEXT, CONTEXT, by="bm25", sources=("one", "three")
+    )
+    report = corpus.add_negatives(rows, name=limited)
+    assert [(pair.source, pair.split) for pair in report.pairs] == [
+        ("one", "test"),
+        ("one", "train"),
+    ]
+    with pytest.raises(dp.RecipeError, match=r"no source 'on' \(did you mean 'one'\?\)"):
+        corpus.add_negatives(rows, name=RECIPE, source="on")
+    with pytest.raises(dp.SplitError):
+        corpus.add_negatives(rows, name=RECIPE, split="tests")
+
+
+def test_a_later_mining_takes_the_place_of_an_earlier_one(corpus: dp.Corpus) -> None:
+    rows = legal_rows(corpus)
+    first = corpus.add_negatives(rows, name=RECIPE)
+    before = corpus.sql("SELECT * FROM mined_negatives ORDER BY ALL")
+    turned = [row | {"score": -row["score"]} for row in rows]
+    second = corpus.add_negatives(turned, name=RECIPE, split="train")
+    keys = {pair.split: pair.mining for pair in first.pairs}
+    assert keys["train"] != second.pairs[0].mining
+    current = corpus.sql("SELECT DISTINCT mining_key FROM minings WHERE superseded_at IS NULL")
+    assert set(current["mining_key"].to_pylist()) == {keys["test"], second.pairs[0].mining}
+    old = corpus.sql(
+        "SELECT * FROM mined_negatives WHERE mining_key <= $most ORDER BY ALL",
+        {"most": max(keys.values())},
+    )
+    assert old.equals(before)
+
+
+def failing(rows: Rows) -> Iterator[dict[str, Any]]:
+    yield from rows
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_one_changes_nothing(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = legal_rows(corpus)
+    corpus.add_negatives(rows, name=RECIPE)
+    before = corpus.sql("SELECT * FROM negatives ORDER BY ALL")
+    with pytest.raises(KeyboardInterrupt):
+        corpus.add_negatives(failing(rows), name=RECIPE)
+    calls = []
+
+    def interrupt(done: int, total: int | None) -> None:
+        calls.append((done, total))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(given, "_BLOCK_ROWS", 1)
+    turned = [row | {"score": -row["score"]} for row in rows]
+    with pytest.raises(KeyboardInterrupt):
+        corpus.add_negatives(turned, name=RECIPE, progress=interrupt)
+    assert corpus.sql("SELECT * FROM negatives ORDER BY ALL").equals(before)
+    assert not corpus.sql("SELECT * FROM duckdb_tables() WHERE temporary").num_rows
+    corpus.add_negatives(turned, name=RECIPE)
+    expected, _ = Expected(corpus, RECIPE).kept(turned, Bm25())
+    assert stored(corpus) == expected, "nothing of the interrupted one is left in it"
+    left = corpus.sql(
+        """
+        SELECT count(*) AS n FROM mined_negatives ANTI JOIN minings USING (mining_key)
+        UNION ALL SELECT count(*) FROM minings WHERE finished_at IS NULL
+        """
+    )
+    assert left["n"].to_pylist() == [0, 0]
+
+
+# -- anchors left short -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("keep", {"short": 3, "none": 0}),
+        ("drop", {"dropped": 0}),
+        ("random", {"random": 6}),
+        ("backfill", {"short": 3, "none": 0}),
+    ],
+)
+def test_anchors_left_short(policy: str, expected: dict[str, int], corpus: dp.Corpus) -> None:
+    rows = [row for row in legal_rows(corpus) if row["score"] < 4 and row["anchor_id"] < "one/r4"]
+    report: GivenReport = corpus.add_negatives(rows, name=RECIPE, top_k=6, when_short=policy)
+    found = corpus.sql(
+        "SELECT outcome, candidates, count(*) AS n FROM mined_anchors GROUP BY ALL"
+    ).to_pylist()
+    assert {row["outcome"]: row["candidates"] for row in found} == expected
+    assert set(expected) <= set(OUTCOMES)
+    assert sum(row["n"] for row in found) == report.anchors
+    negatives = stored(corpus)
+    by_anchor = {row["anchor_id"] for row in rows}
+    judge = Expected(corpus, RECIPE)
+    for anchor, mine in negatives.items():
+        drawn = [name for name, score in mine if score is None]
+        assert bool(drawn) == (policy == "random")
+        assert len(drawn) == (6 - 3 * (anchor in by_anchor) if drawn else 0)
+        assert len({name for name, _ in mine}) == len(mine)
+        for name in drawn:
+            assert judge.fate({"anchor_id": anchor, "negative_id": name}) == "candidate"
+    assert set(negatives) == {"drop": set(), "random": judge_pool(corpus, judge)}.get(
+        policy, by_anchor
+    )
+
+
+def judge_pool(corpus: dp.Corpus, judge: Expected) -> set[str]:
+    pairs = corpus.sql(
+        "SELECT source_id, sources.name, split FROM minings JOIN sources USING (source_id)"
+    ).to_pylist()
+    places = {(pair["name"], pair["split"]) for pair in pairs}
+    records = judge.records
+    return {a for a in judge.anchors if (records[a].source, records[a].split) in places}
+
+
+# -- drawing --------------------------------------------------------------------------------------
+
+
+def test_a_sampler_draws_what_was_given(corpus: dp.Corpus) -> None:
+    rows = [row for row in legal_rows(corpus) if row["anchor_id"] != row["negative_id"]]
+    corpus.add_negatives(rows, name=RECIPE, split="train", when_short="keep")
+    scores = {(row["anchor_id"], row["negative_id"]): row["score"] for row in rows}
+    columns = ["anchor_record_id", "negative_record_id", "negative_by", "negative_score"]
+    sampler = corpus.sampler(
+        recipes=[RECIPE], mixture={"two": 0}, columns=columns, swap=False, batch_size=8, epochs=4
+    )
+    drawn: dict[str, list[str]] = defaultdict(list)
+    for batch in sampler:
+        for row in batch.to_pylist():
+            anchor, negative = row["anchor_record_id"], row["negative_record_id"]
+            assert row["negative_score"] == scores[anchor, negative]
+            assert row["negative_by"] == "given"
+            drawn[anchor].append(negative)
+    assert drawn
+    for anchor, negatives in drawn.items():
+        given_to = {name for owner, name in scores if owner == anchor}
+        assert set(negatives) == given_to, "four epochs go once around four candidates"

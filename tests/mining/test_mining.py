@@ -1,0 +1,468 @@
+"""Mining: exactly match_bm25's ranking under the guards, the same however it is done."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from effort import often
+from mining_oracle import BOTH, Oracle, odd_corpus, records, sections
+
+import duckplets as dp
+from duckplets.errors import MigrationError, RecipeError, SplitError, StateMismatchError
+from duckplets.mining import guards
+from duckplets.mining import mine as mining
+
+WORDNET = Path(__file__).parents[3] / "shared" / "corpora" / "wordnet.parquet"
+
+
+def recipe(**options: Any) -> dp.TripletRecipe:
+    return dp.TripletRecipe("mined", *BOTH, **{"by": "bm25"} | options)
+
+
+def mined(corpus: dp.Corpus) -> list[tuple[Any, ...]]:
+    """Everything that was mined, but for keys of minings."""
+    table = corpus.sql(
+        "SELECT recipe, source, split, anchor_section_key, rank, negative_section_key, score "
+        "FROM negatives ORDER BY ALL"
+    )
+    anchors = corpus.sql(
+        "SELECT anchor_section_key, candidates, outcome, examined, positive_score, positive_rank "
+        "FROM mined_anchors JOIN minings USING (mining_key) "
+        "WHERE superseded_at IS NULL ORDER BY ALL"
+    )
+    return [tuple(r.values()) for t in (table, anchors) for r in t.to_pylist()]
+
+
+# ---- exactness
+
+STRATEGIES: dict[str, tuple[Any, Any]] = {
+    "other_record": ("other_record", lambda a, n: True),
+    "other_date": ("other_date", lambda a, n: a.date != n.date),
+    "equality": (
+        dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
+        lambda a, n: a.topic == n.topic,
+    ),
+    "inequality": (
+        dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
+        lambda a, n: a.topic != n.topic,
+    ),
+    "order": (
+        dp.sql("negative.date > anchor.date"),
+        lambda a, n: a.date is not None and n.date is not None and n.date > a.date,
+    ),
+}
+
+
+@pytest.mark.parametrize(("seed", "strategy"), list(enumerate(STRATEGIES)))
+def test_negatives_are_the_best_legal_documents(
+    tmp_path: Path, strategy: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how, allowed = STRATEGIES[strategy]
+    monkeypatch.setattr(guards, "_BLOCK_PAIRS", 700)  # several blocks
+    with odd_corpus(tmp_path / "c.duckdb", 110, seed, sources=2) as corpus:
+        corpus.mine(recipe(strategy=how), top_k=7, split="train")
+        everything = sections(corpus)
+        compared = 0
+        for source in ("odd0", "odd1"):
+            oracle = Oracle(everything, source, "train", allowed=allowed)
+            oracle.anchors = [
+                a for a in oracle.anchors if any(oracle.legal(a, d) for d in oracle.documents)
+            ]
+            compared += oracle.check(corpus, "mined", top_k=7)
+        assert compared == len(corpus.sql("FROM negatives")) > 200
+
+
+ANCHORS = often(1000, less=60)  # each costs a match_bm25
+
+
+def test_scores_are_match_bm25s_on_an_odd_corpus(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 700, 3) as corpus:
+        corpus.mine(recipe(), split="train")
+        oracle = Oracle(sections(corpus), "odd0", "train")
+        assert oracle.check(corpus, "mined", top_k=32, sample=ANCHORS) > 10 * ANCHORS
+
+
+@pytest.mark.skipif(not WORDNET.exists(), reason="the WordNet file is not here")
+def test_scores_are_match_bm25s_on_wordnet(tmp_path: Path) -> None:
+    some = pq.read_table(WORDNET).slice(40_000, 8_000)
+    pq.write_table(some, tmp_path / "some.parquet")
+    with dp.Corpus(tmp_path / "w.duckdb") as corpus:
+        source = dp.ParquetSource(
+            tmp_path / "some.parquet",
+            anchor="title",
+            positive="definition",
+            id="id",
+            group="hypernym",
+        )
+        corpus.ingest(source, name="wordnet", progress=False)
+        corpus.split(0.8, 0.1, 0.1, seed=42)
+        corpus.mine(recipe(), split="train", progress=False)
+        oracle = Oracle(sections(corpus), "wordnet", "train")
+        assert oracle.check(corpus, "mined", top_k=32, sample=ANCHORS) > 3 * ANCHORS
+
+
+# ---- the same however it is done
+
+
+KNOBS: dict[str, Any] = {"relative_margin": 0.1, "when_short": "random", "top_k": 9}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+    with odd_corpus(tmp_path_factory.mktemp("reference") / "c.duckdb", 240, 9) as corpus:
+        corpus.mine(recipe(), split="train", **KNOBS)
+        return mined(corpus)
+
+
+@pytest.mark.parametrize(("threads", "block", "shard"), [(1, 5, 50), (2, 64, 7), (8, 3000, 1000)])
+def test_threads_blocks_and_shards_change_nothing(
+    tmp_path: Path,
+    reference: list[tuple[Any, ...]],
+    threads: int,
+    block: int,
+    shard: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mining, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(guards, "BLOCK_ANCHORS", block)
+    with odd_corpus(tmp_path / "c.duckdb", 240, 9, threads=threads) as corpus:
+        corpus.mine(recipe(), split="train", shard_documents=shard, **KNOBS)
+        assert mined(corpus) == reference
+
+
+def test_scope_shard_searches_the_anchors_own_shard(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 240, 9) as corpus:
+        corpus.mine(recipe(), split="train", top_k=500)
+        whole = {row[3:6:2]: row[6] for row in mined(corpus) if len(row) == 7}
+        report = corpus.mine(recipe(), split="train", top_k=500, scope="shard", shard_documents=30)
+        some = {row[3:6:2]: row[6] for row in mined(corpus) if len(row) == 7}
+        assert some.items() < whole.items()
+        shards = -(-report.pairs[0].searched // 30)
+        assert shards > 4
+        assert len(some) < 2 * len(whole) / shards
+
+
+# ---- interrupted
+
+
+def test_an_interrupted_mining_goes_on(
+    tmp_path: Path, reference: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "BLOCK_ANCHORS", 16)
+    done: list[int] = []
+
+    def stop(now: int, _: int | None) -> None:
+        done.append(now)
+        if len(done) in (3, 4, 9):
+            raise KeyboardInterrupt
+
+    with odd_corpus(tmp_path / "c.duckdb", 240, 9) as corpus:
+        resumed = 0
+        for _ in range(5):
+            try:
+                report = corpus.mine(recipe(), split="train", progress=stop, **KNOBS)
+                resumed += sum(pair.resumed for pair in report.pairs)
+            except KeyboardInterrupt:
+                assert not list(tmp_path.glob(".c.duckdb.mining-*"))
+        assert resumed > 0
+        assert mined(corpus) == reference
+        for pair in report.pairs:
+            assert sum(pair.outcomes.values()) == pair.anchors
+
+
+KILLED = """
+import sys
+import duckplets as dp
+from duckplets import guards
+guards.BLOCK_ANCHORS = 4
+sys.path.insert(0, sys.argv[2])
+from test_mining import KNOBS, recipe
+def tell(done, count):
+    print(done, flush=True)
+with dp.Corpus(sys.argv[1]) as corpus:
+    corpus.mine(recipe(), split="train", progress=tell, **KNOBS)
+"""
+
+
+def test_a_killed_mining_goes_on(tmp_path: Path, reference: list[tuple[Any, ...]]) -> None:
+    path = tmp_path / "c.duckdb"
+    odd_corpus(path, 240, 9).close()
+    for number in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(path), str(Path(__file__).parent)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        for _ in range(6 + 5 * number):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    with dp.Corpus(path) as corpus:
+        report = corpus.mine(recipe(), split="train", **KNOBS)
+        assert report.pairs[0].resumed > 0
+        assert mined(corpus) == reference
+        unfinished = corpus.sql("SELECT count(*) AS n FROM minings WHERE finished_at IS NULL")
+        assert unfinished["n"][0].as_py() == 0
+    assert not list(tmp_path.glob(".c.duckdb.mining-*")), "what a killed one left is removed"
+
+
+def test_other_settings_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "BLOCK_ANCHORS", 16)
+
+    def stop(now: int, _: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with odd_corpus(tmp_path / "c.duckdb", 100, 4) as corpus:
+        with pytest.raises(KeyboardInterrupt):
+            corpus.mine(recipe(), progress=stop, split="train")
+        (pair,) = corpus.mine(recipe(), top_k=3, split="train").pairs
+        assert pair.resumed == 0
+        assert corpus.sql("SELECT max(rank) AS r FROM mined_negatives")["r"][0].as_py() == 3
+        keys = corpus.sql("SELECT DISTINCT mining_key AS k FROM mined_anchors")["k"].to_pylist()
+        assert keys == [pair.mining]
+
+
+# ---- stale
+
+
+def more(number: int) -> dp.MemorySource:
+    rows = [row | {"id": f"new{number}-{i}"} for i, row in enumerate(records(40, 100 + number))]
+    return dp.MemorySource(
+        rows, id="id", anchor="title", positive="body", group="group", date="day", meta=["topic"]
+    )
+
+
+def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 120, 5, sources=2) as corpus:
+        corpus.add_recipe(recipe())
+        first = corpus.mine()
+        pairs = {(p.source, p.split) for p in first.pairs}
+        assert pairs == {(s, p) for s in ("odd0", "odd1") for p in ("train", "validation", "test")}
+        assert corpus.mine().pairs == ()
+        before = mined(corpus)
+        corpus.ingest(more(1), name="odd1", progress=False)
+        stale = {(row["source"], row["split"]) for row in corpus.status()["mining"] if row["stale"]}
+        assert stale == {("odd1", "train"), ("odd1", "validation"), ("odd1", "test")}
+        with pytest.raises(StateMismatchError, match=r"source 'odd1', split 'train'.*stale"):
+            corpus.sampler(recipes=["mined"])
+        again = corpus.mine()
+        assert {(p.source, p.split) for p in again.pairs} == stale
+        kept = [row for row in before if "odd0" in row]
+        assert set(kept) <= set(mined(corpus))
+        assert not any(row["stale"] for row in corpus.status()["mining"])
+        everything = sections(corpus)
+        assert Oracle(everything, "odd1", "train").check(corpus, "mined", top_k=32) > 100
+
+
+def test_a_recipe_that_has_changed_is_stale(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 5) as corpus:
+        corpus.mine(recipe())
+        corpus.sampler(recipes=[recipe()]).close()
+        with pytest.raises(StateMismatchError, match=r"the recipe has changed: strategy"):
+            corpus.sampler(recipes=[recipe(strategy="other_date")])
+        with pytest.raises(StateMismatchError, match=r"mined with the defaults.*'top_k': 4"):
+            corpus.sampler(recipes=[recipe(by=dp.bm25(top_k=4))])
+        corpus.sampler(recipes=[recipe(by=dp.bm25(rotation=4))]).close()  # acts at drawing only
+
+
+def test_other_terms_make_it_due(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 5) as corpus:
+        corpus.add_recipe(recipe())
+        corpus.mine()
+        corpus.index(dp.Terms(stemmer="none"), source="odd0")
+        assert len(corpus.mine().pairs) == 3
+        assert corpus.mine().pairs == ()
+
+
+def test_a_run_pinned_to_an_old_version_yields_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with odd_corpus(path, 120, 5) as corpus:
+        corpus.add_recipe(recipe())
+        corpus.mine()
+        with corpus.sampler(batch_size=16, columns=COLUMNS) as sampler:
+            expected = [next(sampler).to_pydict() for _ in range(12)]
+        with corpus.sampler(batch_size=16, columns=COLUMNS) as sampler:
+            next(sampler)
+            sampler.save()
+        corpus.ingest(more(2), name="odd0", on_conflict="replace", progress=False)
+        corpus.mine(top_k=5)
+    with dp.resume(path) as sampler:
+        assert [next(sampler).to_pydict() for _ in range(11)] == expected[1:]
+
+
+COLUMNS = ["anchor", "positive", "negative", "negative_by", "negative_score", "negative_rank"]
+
+
+# ---- knobs and reports
+
+
+@pytest.mark.parametrize("when_short", ["backfill", "random", "drop", "keep"])
+def test_counts_add_up_and_short_anchors_are_treated_as_asked(
+    tmp_path: Path, when_short: str
+) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 200, 6) as corpus:
+        report = corpus.mine(
+            recipe(),
+            split="train",
+            top_k=6,
+            range_min=1,
+            range_max=40,
+            relative_margin=0.05,
+            min_score=0.1,
+            when_short=when_short,
+        )
+        (pair,) = report.pairs
+        rows = corpus.sql("SELECT * FROM mined_anchors").to_pylist()
+        assert sum(pair.counts.values()) == sum(row["examined"] for row in rows)
+        assert (
+            pair.counts["kept"]
+            + sum(
+                row["score"] is None
+                for row in corpus.sql("SELECT score FROM negatives").to_pylist()
+            )
+            == pair.candidates
+        )
+        assert pair.anchors == len(rows) == sum(pair.outcomes.values())
+        assert pair.short == sum(row["outcome"] != "full" for row in rows)
+        assert pair.short > 0
+        by_outcome: dict[str, list[int]] = {outcome: [] for outcome in pair.outcomes}
+        for row in rows:
+            by_outcome[row["outcome"]].append(row["candidates"])
+        assert set(by_outcome["full"]) == {6}
+        if when_short == "drop":
+            assert set(by_outcome["dropped"]) == {0}
+            with corpus.sampler(recipes=[recipe()], epochs=1) as sampler:
+                assert sampler.epoch_length == pair.outcomes["full"]
+        if when_short == "random":
+            assert set(by_outcome) == {"full", "random"}
+            assert set(by_outcome["random"]) == {6}
+        if when_short == "keep":
+            assert set(by_outcome) <= {"full", "short", "none"}
+            assert max(by_outcome["short"]) < 6
+        if when_short == "backfill":
+            assert by_outcome["backfilled"] == [6] * len(by_outcome["backfilled"])
+
+
+def test_random_fills_are_legal_and_without_a_score(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 150, 8) as corpus:
+        how, allowed = STRATEGIES["equality"]
+        corpus.mine(
+            recipe(strategy=how), split="train", top_k=12, when_short="random", absolute_margin=0.5
+        )
+        everything = {s.key: s for s in sections(corpus)}
+        oracle = Oracle(list(everything.values()), "odd0", "train", allowed=allowed)
+        rows = corpus.sql("FROM negatives").to_pylist()
+        drawn = [row for row in rows if row["score"] is None]
+        assert len(drawn) > 100
+        seen = set()
+        for row in rows:
+            pair = row["anchor_section_key"], row["negative_section_key"]
+            assert pair not in seen
+            seen.add(pair)
+            assert oracle.legal(everything[pair[0]], everything[pair[1]])
+
+
+def test_mining_a_recipe_by_name_with_settings(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 5) as corpus:
+        assert corpus.mine().pairs == (), "no recipe asks for it"
+        report = corpus.mine("anchor_context", split="train", top_k=2)
+        assert [p.recipe for p in report.pairs] == ["anchor_context"]
+        assert corpus.mine("anchor_context", split="train").pairs == ()
+        assert len(corpus.mine("anchor_context", split="train", top_k=3).pairs) == 1
+        fixed = recipe(by=dp.bm25(top_k=4))
+        assert corpus.mine(fixed, split="train").candidates > 0
+        with pytest.raises(RecipeError, match=r"says itself how it is mined.*top_k"):
+            corpus.mine(fixed, top_k=5)
+
+
+def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with odd_corpus(path, 40, 5) as corpus:
+        with pytest.raises(RecipeError, match=r"no setting 'topk'.*did you mean 'top_k'"):
+            corpus.mine(recipe(), topk=5)  # type: ignore[call-arg]
+        with pytest.raises(RecipeError, match=r"no recipe 'nope'"):
+            corpus.mine("nope")
+        with pytest.raises(RecipeError, match=r"no source 'odd9'.*did you mean 'odd0'"):
+            corpus.mine(recipe(), source="odd9")
+        with pytest.raises(SplitError):
+            corpus.mine(recipe(), split="trian")  # type: ignore[arg-type]
+        with pytest.raises(StateMismatchError, match=r"no negatives have been mined yet; call"):
+            corpus.sampler(recipes=[recipe()])
+    with (
+        dp.Corpus(path, read_only=True) as corpus,
+        pytest.raises(MigrationError, match=r"cannot mine negatives in .* read-only"),
+    ):
+        corpus.mine(recipe())
+    with dp.Corpus(tmp_path / "d.duckdb") as corpus:
+        corpus.ingest(more(1), name="odd0", progress=False)
+        with pytest.raises(SplitError, match=r"duckplets split"):
+            corpus.mine(recipe())
+
+
+def test_a_full_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device", "shard")
+
+    monkeypatch.setattr("duckplets.mining.impacts.np.save", full)
+    with (
+        odd_corpus(tmp_path / "c.duckdb", 40, 5) as corpus,
+        pytest.raises(dp.QueryError, match=r"No space left on device"),
+    ):
+        corpus.mine(recipe())
+
+
+# ---- a million negatives
+
+
+@pytest.mark.parametrize("by", ["bm25", dp.bm25(relative_margin=0.05, when_short="keep", top_k=4)])
+def test_a_million_drawn_negatives_break_no_rule(tmp_path: Path, by: Any) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 700, 12, sources=2) as corpus:
+        corpus.mine(recipe(by=by), split="train")
+        everything = {s.key: s for s in sections(corpus)}
+        chunks = corpus.sql("SELECT chunk_key, section_key FROM chunks ORDER BY ALL")
+        of_chunk = dict(zip(*(c.to_pylist() for c in chunks.columns), strict=True))
+        size = max(of_chunk) + 1
+        names: dict[str, dict[Any, int]] = {}
+        codes = {
+            name: np.full(size, -1, np.int64)
+            for name in ("source", "split", "record", "group", "normal")
+        }
+        for chunk, key in of_chunk.items():
+            for name, values in codes.items():
+                value = getattr(everything[key], name)
+                if value is not None:
+                    values[chunk] = names.setdefault(name, {}).setdefault(value, len(names[name]))
+        known = set()
+        for source in ("odd0", "odd1"):
+            oracle = Oracle(list(everything.values()), source, "train")
+            for anchor in oracle.anchors:
+                for text in {anchor.normal} | oracle._known[anchor.normal]:
+                    pair = names["normal"][anchor.normal], names["normal"].get(text, -1)
+                    known.add((names["source"][source] * size + pair[0]) * size + pair[1])
+        with corpus.sampler(recipes=[recipe(by=by)], negatives=4, swap=False, epochs=300) as run:
+            drawn, mined_ones = 0, 0
+            for start in range(0, 125_000, 25_000):
+                plan = run._planner.plan(start, start + 25_000)
+                anchors, _, *negatives = plan.chunks
+                for column, places in zip(negatives, plan.candidates, strict=True):
+                    for name in ("source", "split"):
+                        assert (codes[name][column] == codes[name][anchors]).all()
+                    assert (codes["record"][column] != codes["record"][anchors]).all()
+                    grouped = codes["group"][anchors] >= 0
+                    same = codes["group"][column] == codes["group"][anchors]
+                    assert not (same & grouped).any()
+                    words = codes["source"][anchors] * size + codes["normal"][anchors]
+                    assert not np.isin(words * size + codes["normal"][column], list(known)).any()
+                    drawn += len(column)
+                    mined_ones += int((places >= 0).sum())
+        assert drawn == 500_000
+        assert drawn / 5 < mined_ones < drawn or by == "bm25"

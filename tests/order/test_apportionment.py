@@ -1,0 +1,291 @@
+"""Apportionment: every prefix of positions is fair, and counts have a closed form."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from conftest import Golden
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_order import listed
+
+from duckplets.order.permute import (
+    MAX_SPAN,
+    Apportionment,
+    Integers,
+    exact_weights,
+    hashed,
+    key,
+)
+
+
+def dealt(deal: Apportionment, start: int, stop: int, leaves: int) -> tuple[Integers, Integers]:
+    """Return the leaf of every position, and how many that leaf had before it."""
+    leaf = np.full(stop - start, -1, dtype=np.int64)
+    index = np.full(stop - start, -1, dtype=np.int64)
+    for share in deal.shares(start, stop):
+        assert 0 <= share.leaf < leaves
+        assert len(share.offsets)
+        assert (np.diff(share.offsets) > 0).all()
+        assert (leaf[share.offsets] == -1).all()
+        leaf[share.offsets] = share.leaf
+        index[share.offsets] = share.start + np.arange(len(share.offsets))
+    assert (leaf >= 0).all()
+    return leaf, index
+
+
+def bound(weights: Iterable[int]) -> int:
+    """How far a prefix's count may be from the exact share, not reaching it."""
+    positive = sum(w > 0 for w in weights)
+    return 1 if positive <= 2 else math.ceil(math.log2(positive)) + 1
+
+
+def of_many(leaves: int) -> list[float]:
+    """Return weights of every size, with zeros among them."""
+    words = hashed(key("weights", leaves), np.arange(leaves)).tolist()
+    rest = [0.0 if word % 7 == 0 else (word % 1000 + 1) / 10 ** (word % 4) for word in words[1:]]
+    return [0.5, *rest]
+
+
+def of_many_magnitudes(leaves: int) -> list[float]:
+    """Return weights from a millionth to a million, all magnitudes as likely."""
+    words = hashed(key("magnitudes", leaves), np.arange(leaves)).tolist()
+    return [float(f"{word % 9999 + 1}e{word % 12 - 9}") for word in words]
+
+
+SPECIAL: dict[str, list[float]] = {
+    "one": [3.0],
+    "equal": [1, 1],
+    "1.009": [1, 1.009],
+    "millionth": [1e-6, 1],
+    "zero first": [0, 1],
+    "zero among": [1, 0, 2, 0.0, 3],
+    "halves": [0.75, 0.25],
+    "defaults": [0.30, 0.10, 0.35, 0.25],
+    "floats": [0.1 + 0.2, 0.3, 0.1],
+    "steep": [1e-300, 1e-9, 1.0, 1e9],
+    "powers": [2.0**-i for i in range(30)],
+}
+MAGNITUDES = {f"magnitudes {leaves}": of_many_magnitudes(leaves) for leaves in range(2, 51)}
+OTHERS: dict[str, list[float]] = {}
+for leaves in (*range(2, 18), 31, 32, 33, 49, 50):
+    OTHERS |= {f"equal {leaves}": [1.0] * leaves, f"mixed {leaves}": of_many(leaves)}
+WEIGHTS = SPECIAL | MAGNITUDES | OTHERS
+CASES = pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS)
+
+
+def check_stretch(exact: tuple[int, ...], purpose: str, start: int, stop: int) -> None:
+    """Check that every prefix that ends in a stretch is fair, and counts those of the walk."""
+    deal, total = Apportionment(exact, key(purpose)), sum(exact)
+    before, after = ([deal.count(i, t) for i in range(len(exact))] for t in (start, stop))
+    for t, counts in ((start, before), (stop, after)):
+        assert sum(counts) == t
+        for count, weight in zip(counts, exact, strict=True):
+            assert abs(count * total - t * weight) < bound(exact) * total
+            assert weight or not count
+    leaf, index = dealt(deal, start, stop, len(exact))
+    walked = np.bincount(leaf, minlength=len(exact))
+    assert (np.array(before) + walked).tolist() == after
+    by_leaf = np.argsort(leaf, kind="stable")
+    numbers = np.arange(len(leaf)) - np.repeat(np.cumsum(walked) - walked, walked)
+    assert (index[by_leaf] == np.repeat(before, walked) + numbers).all()
+    # A leaf is furthest behind right before it gets a position, and furthest ahead right after.
+    # Products wrap at 2^64, differences do not: from one prefix to the next they change little.
+    position, weights = np.arange(start, stop), np.array(exact)[leaf]
+    assert (position * weights - index * total < bound(exact) * total).all()
+    assert ((index + 1) * total - (position + 1) * weights < bound(exact) * total).all()
+
+
+@pytest.mark.parametrize("weights", (SPECIAL | MAGNITUDES).values(), ids=SPECIAL | MAGNITUDES)
+def test_every_prefix_to_a_million_is_fair(weights: list[float]) -> None:
+    exact = exact_weights(weights)
+    for start in range(0, 10**6, MAX_SPAN):
+        check_stretch(exact, "million", start, min(start + MAX_SPAN, 10**6))
+
+
+@CASES
+@pytest.mark.parametrize("around", [10**9, 10**12])
+def test_every_prefix_around_a_far_position_is_fair(weights: list[float], around: int) -> None:
+    check_stretch(exact_weights(weights), "around", around - 4000, around + 4000)
+
+
+@CASES
+def test_every_prefix_is_fair(weights: list[float]) -> None:
+    check_stretch(exact_weights(weights), "fair", 0, 20_000)
+
+
+@CASES
+def test_counts_are_those_of_the_walk(weights: list[float]) -> None:
+    exact = exact_weights(weights)
+    deal = Apportionment(exact, key("walk"))
+    leaf, _ = dealt(deal, 0, 3000, len(exact))
+    for i in range(len(exact)):
+        walked = [0, *np.cumsum(leaf == i).tolist()]
+        assert [deal.count(i, t) for t in range(0, 3001, 7)] == walked[::7]
+
+
+@CASES
+@pytest.mark.parametrize("start", [10**9, 10**12, 2**50 + 1])
+def test_far_positions_are_dealt_without_walking(weights: list[float], start: int) -> None:
+    exact, length = exact_weights(weights), 1000
+    deal, total = Apportionment(exact, key("far")), sum(exact)
+    leaf, index = dealt(deal, start, start + length, len(exact))
+    counts = [deal.count(i, start) for i in range(len(exact))]
+    assert sum(counts) == start
+    for i, weight in enumerate(exact):
+        assert abs(counts[i] * total - start * weight) < bound(exact) * total
+        here = index[leaf == i].tolist()
+        assert here == list(range(counts[i], counts[i] + len(here)))
+        assert deal.count(i, start + length) == counts[i] + len(here)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    weights=st.lists(st.integers(0, 10_000), min_size=2, max_size=50).filter(any),
+    purpose=st.integers(0, 2**64 - 1),
+    start=st.sampled_from([0, 1, 10**9, 10**12]),
+    cuts=st.lists(st.integers(0, 600), max_size=8),
+)
+def test_cuts_change_nothing(weights: list[int], purpose: int, start: int, cuts: list[int]) -> None:
+    deal = Apportionment(weights, purpose)
+    leaf, index = dealt(deal, start, start + 600, len(weights))
+    edges = sorted({0, 600, *cuts})
+    parts = [
+        dealt(deal, start + low, start + high, len(weights))
+        for low, high in itertools.pairwise(edges)
+    ]
+    assert np.concatenate([p[0] for p in parts]).tolist() == leaf.tolist()
+    assert np.concatenate([p[1] for p in parts]).tolist() == index.tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    weights=st.lists(st.floats(0, 1e6), min_size=2, max_size=50).filter(any),
+    purpose=st.integers(0, 2**64 - 1),
+    positions=st.integers(0, 10**12),
+)
+def test_counts_are_fair_for_all_weights(
+    weights: list[float], purpose: int, positions: int
+) -> None:
+    exact = exact_weights(weights)
+    deal, total = Apportionment(exact, purpose), sum(exact)
+    counts = [deal.count(i, positions) for i in range(len(exact))]
+    assert sum(counts) == positions
+    for count, weight in zip(counts, exact, strict=True):
+        assert abs(count * total - positions * weight) < bound(exact) * total
+
+
+def test_phases_are_rotated_by_the_key() -> None:
+    deals = [Apportionment((1, 1, 1, 1), key("phase", seed)) for seed in range(64)]
+    firsts = [dealt(deal, 0, 1, 4)[0][0] for deal in deals]
+    assert set(firsts) == {0, 1, 2, 3}
+
+
+def test_a_small_weight_is_not_put_off_to_the_end() -> None:
+    """In 1000 positions a leaf of one in a thousand comes once, and anywhere among them."""
+    firsts = []
+    for seed in range(200):
+        leaf, _ = dealt(Apportionment((1, 999), key("small", seed)), 0, 1000, 2)
+        (place,) = np.flatnonzero(leaf == 0)
+        firsts.append(place)
+    assert 400 < np.mean(firsts) < 600
+
+
+def test_the_greatest_span_is_exact() -> None:
+    exact = exact_weights([1e-300, 1, 1 / 3, 1e9])
+    deal = Apportionment(exact, key("span"))
+    for start in (0, 10**12):
+        whole = list(deal.shares(start, start + MAX_SPAN))
+        for share in whole:
+            grown = deal.count(share.leaf, start + MAX_SPAN) - deal.count(share.leaf, start)
+            assert grown == len(share.offsets)
+    with pytest.raises(ValueError, match=str(MAX_SPAN)):
+        list(deal.shares(0, MAX_SPAN + 1))
+
+
+def test_no_positions_have_no_shares() -> None:
+    assert list(Apportionment((1, 2), key("none")).shares(5, 5)) == []
+
+
+# ---- weights as integers
+
+
+@pytest.mark.parametrize(
+    ("weights", "integers"),
+    [
+        ([1, 1.009], (1000, 1009)),
+        ([1.0, 1.009], (1000, 1009)),
+        ([0.1, 0.2, 0.3], (1, 2, 3)),
+        ([0.30, 0.10, 0.35, 0.25], (6, 2, 7, 5)),
+        ([1e-6, 1], (1, 1_000_000)),
+        ([1e-6, 0, 1], (1, 0, 1_000_000)),
+        ([2, 4, 6], (1, 2, 3)),
+        ([5], (1,)),
+        ([0.5], (1,)),
+        ([0, 3], (0, 1)),
+        ([0, 0.0], (0, 0)),
+        ([1, 2**43], (1, 2**43)),
+        ([1.5, 1e12], (3, 2 * 10**12)),
+        ([1.000000000001, 1], (10**12 + 1, 10**12)),
+        ([np.float64(1), np.float64(1.009)], (1000, 1009)),
+    ],
+)
+def test_weights_keep_the_ratios_they_were_written_in(
+    weights: list[float], integers: tuple[int, ...]
+) -> None:
+    found = exact_weights(weights)
+    assert found == integers
+    assert all(type(w) is int for w in found)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [1e-300, 1],
+        [1e300, 1],
+        [5e-324, 1.7e308, 1],
+        [0.1 + 0.2, 0.3],
+        [1, 2**60],
+        [2**60 + 1, 2**60],
+        [1 / 3] * 7 + [1e-17, 0],
+        [1e-300] * 50 + [1],
+    ],
+)
+def test_extreme_ratios_are_rounded_but_nothing_vanishes(weights: list[float]) -> None:
+    found = exact_weights(weights)
+    assert sum(found) <= 2**44
+    total = sum(Fraction(w) for w in weights)
+    for weight, integer in zip(weights, found, strict=True):
+        assert (integer > 0) == (weight > 0)
+        moved = abs(Fraction(integer, sum(found)) - Fraction(weight) / total) * 10**12
+        assert moved < 0.1 * len(weights)  # samples, at position 10^12
+
+
+# ---- golden files: the first thousand of each
+
+
+def apportioned(weights: list[float], start: int = 0, seed: int = 7) -> Callable[[], Integers]:
+    def leaves() -> Integers:
+        deal = Apportionment(exact_weights(weights), key(seed, "sources"))
+        return dealt(deal, start, start + 1000, len(weights))[0]
+
+    return leaves
+
+
+DEALT: dict[str, Callable[[], Integers]] = {
+    "shares_1_1.009": apportioned([1, 1.009]),
+    "shares_defaults": apportioned([0.30, 0.10, 0.35, 0.25]),
+    "shares_zero_among": apportioned([1, 0, 2, 0.0, 3]),
+    "shares_17": apportioned(of_many(17)),
+    "shares_17_from_1000000000000": apportioned(of_many(17), 10**12),
+}
+
+
+@pytest.mark.parametrize("name", DEALT)
+def test_the_first_thousand_positions_never_change(name: str, golden: Golden) -> None:
+    golden(f"order/{name}.txt", listed(DEALT[name]()))

@@ -1,0 +1,371 @@
+"""Mixtures: what is refused where it is written, what a phase means, and plain values."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, asdict, replace
+from fractions import Fraction
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckplets.errors import DuckpletsError, MixtureError
+from duckplets.order.mixture import Anneal, Mixture, Phase, mixture_of
+
+SOURCES = ["code", "web", "wiki"]
+NAN, INF = float("nan"), float("inf")
+
+
+# ---- refused where it is written
+
+WRONG_WEIGHTS: list[tuple[Any, str]] = [
+    (["web"], r"give a weight for each name, as in \{'web': 0.7\}, not \['web'\]"),
+    (None, "give a weight for each name"),
+    ("web", "give a weight for each name"),
+    (0.7, "give a weight for each name, as in .* not 0.7"),
+    ({"": 1}, "source name ''; give the name of a source as text"),
+    ({3: 1}, "source name 3; give the name"),
+    ({None: 1}, "source name None; give the name"),
+    ({"web": -1}, "source 'web' has weight -1; give a finite number from 0"),
+    ({"code": 1, "web": -1e-300}, "source 'web' has weight -1e-300"),
+    ({"web": NAN}, "source 'web' has weight nan"),
+    ({"web": INF}, "source 'web' has weight inf"),
+    ({"web": -INF}, "source 'web' has weight -inf"),
+    ({"web": 10**400}, "source 'web' has weight 1000"),
+    ({"web": True}, "source 'web' has weight True"),
+    ({"web": np.bool_(True)}, "source 'web' has weight .*True"),
+    ({"web": "0.7"}, "source 'web' has weight '0.7'"),
+    ({"web": None}, "source 'web' has weight None"),
+    ({"web": [1]}, r"source 'web' has weight \[1\]"),
+    ({"web": 1j}, "source 'web' has weight 1j"),
+]
+WRITTEN: list[tuple[Callable[[Any], Any], str]] = [
+    (Mixture, "mixture: "),
+    (lambda weights: Phase(7, weights), "phase at step 7: "),
+    (lambda weights: Anneal(7, weights), "anneal: "),
+    (lambda weights: Mixture().changed(SOURCES, weights, "set_weights"), "set_weights: "),
+]
+
+
+@pytest.mark.parametrize(("made", "where"), WRITTEN)
+@pytest.mark.parametrize(("weights", "message"), WRONG_WEIGHTS)
+def test_wrong_weights_fail_where_they_are_written(
+    made: Callable[[Any], Any], where: str, weights: Any, message: str
+) -> None:
+    with pytest.raises(MixtureError, match="^" + where + message):
+        made(weights)
+
+
+@pytest.mark.parametrize("value", [0, -1, -0.0, NAN, INF, -INF, True, "1", None, [1], 10**400])
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [
+        (lambda v: Mixture({}, v), "mixture: temperature="),
+        (lambda v: Phase(3, {}, v), "phase at step 3: lr_scale="),
+        (lambda v: Anneal(3, {}, None, v), "anneal: lr_scale="),
+    ],
+)
+def test_factors_are_above_zero_and_finite(
+    made: Callable[[Any], Any], what: str, value: Any
+) -> None:
+    with pytest.raises(MixtureError, match=f"^{what}.*; give a finite number above 0$") as caught:
+        made(value)
+    assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [-1, 0.0, 1.5, True, "1", [1], NAN])
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [
+        (lambda v: Phase(v, {}), "phase: start_step="),
+        (lambda v: Anneal(v, {}), "anneal: start_step="),
+        (lambda v: Anneal(0, {}, v), "anneal: end_step="),
+    ],
+)
+def test_steps_are_integers_from_0(made: Callable[[Any], Any], what: str, value: Any) -> None:
+    with pytest.raises(MixtureError, match=f"^{what}.*; give an integer from 0$") as caught:
+        made(value)
+    assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 0), (5, 5), (5, 4), (5, 0)])
+def test_an_anneal_ends_after_it_starts(start: int, end: int) -> None:
+    message = f"^anneal: end_step={end} must be more than start_step={start}; leave it out"
+    with pytest.raises(MixtureError, match=message):
+        Anneal(start, {}, end)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"phases": [Phase(5, {}), Phase(5, {})]}, "a phase at step 5 after one at step 5"),
+        ({"phases": [Phase(5, {}), Phase(7, {}), Phase(6, {})]}, "step 6 after one at step 7"),
+        ({"phases": Phase(5, {})}, r"phases=Phase\(.*: give a list of Phase"),
+        ({"phases": [{"start_step": 5}]}, r"phases=\[\{'start_step'.*: give a list of Phase"),
+        ({"phases": [Anneal(5, {})]}, "give a list of Phase"),
+        ({"phases": "now"}, "phases='now': give a list of Phase"),
+        ({"phases": None}, "phases=None: give a list of Phase"),
+        ({"anneal": Phase(5, {})}, r"anneal=Phase\(.*: give an Anneal\(…\) or None"),
+        ({"anneal": {"start_step": 5}}, "give an Anneal"),
+        ({"anneal": 5}, "anneal=5: give an Anneal"),
+        ({"phases": [Phase(5, {})], "anneal": Anneal(9, {})}, "phases and anneal together; give"),
+    ],
+)
+def test_phases_that_make_no_sense_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MixtureError, match="^mixture: .*" + message):
+        Mixture({}, **arguments)
+
+
+def test_the_error_is_a_value_error_too() -> None:
+    assert issubclass(MixtureError, ValueError)
+    assert issubclass(MixtureError, DuckpletsError)
+
+
+# ---- refused once the sources are known
+
+
+@pytest.mark.parametrize(
+    ("mixture", "message"),
+    [
+        (Mixture({"weeb": 1}), r"mixture: no source 'weeb' \(did you mean 'web'\?\); there are: "),
+        (Mixture({"x": 0}), "mixture: no source 'x'; there are: code, web, wiki$"),
+        (Mixture({"Web": 1}), r"mixture: no source 'Web' \(did you mean 'web'\?\)"),
+        (
+            Mixture(phases=[Phase(4, {}), Phase(9, {"coed": 1})]),
+            r"phase at step 9: no source 'coed' \(did you mean 'code'\?\); there are: code, web",
+        ),
+        (Mixture(anneal=Anneal(4, {"wik": 1})), r"anneal: no source 'wik' \(did you mean 'wiki'"),
+        (Mixture(dict.fromkeys(SOURCES, 0)), "mixture: every source has weight 0; give at least"),
+        (
+            Mixture({"web": 0, "wiki": 0}, phases=[Phase(4, {}), Phase(9, {"code": 0})]),
+            "phase at step 9: every source has weight 0",
+        ),
+        (
+            Mixture({"web": 0, "wiki": 0}, anneal=Anneal(4, {"code": 0}, 9)),
+            "anneal: every source has weight 0",
+        ),
+    ],
+)
+def test_names_and_sums_are_checked_against_the_sources(mixture: Mixture, message: str) -> None:
+    with pytest.raises(MixtureError, match="^" + message):
+        mixture.check(SOURCES)
+
+
+@pytest.mark.parametrize(
+    "mixture",
+    [
+        Mixture(),
+        Mixture({"web": 0, "wiki": 0}),  # code was left out and weighs 1
+        Mixture({"web": 0.7, "code": 0.3}, 1.5, [Phase(0, {"web": 0}), Phase(9, {"code": 0})]),
+        Mixture({"web": 0, "code": 0}, anneal=Anneal(0, {"wiki": 0, "web": 1e-300})),
+    ],
+)
+def test_what_fits_the_sources_passes(mixture: Mixture) -> None:
+    mixture.check(SOURCES)
+
+
+# ---- what weights mean
+
+
+def test_an_omitted_source_weighs_1() -> None:
+    assert Mixture({"web": 0.7}).declared(SOURCES) == {"code": 1.0, "web": 0.7, "wiki": 1.0}
+    assert Mixture().declared(SOURCES) == dict.fromkeys(SOURCES, 1.0)
+    assert list(Mixture({"wiki": 2}).declared(SOURCES)) == SOURCES
+    assert Mixture({"web": 0.7}, omitted=0).declared(SOURCES) == {"code": 0, "web": 0.7, "wiki": 0}
+    for wrong in (-1, float("nan"), "1"):
+        with pytest.raises(MixtureError, match="omitted"):
+            Mixture(omitted=wrong)  # type: ignore[arg-type]
+
+
+def test_a_phase_overrides_the_declared_weights_not_those_of_the_phase_before() -> None:
+    first, second = Phase(5, {"web": 0.1, "wiki": 0}), Phase(9, {"code": 4})
+    mixture = Mixture({"web": 0.7, "code": 0.3}, phases=[first, second])
+    assert mixture.changed(SOURCES, first.weights) == {"code": 0.3, "web": 0.1, "wiki": 0}
+    assert mixture.changed(SOURCES, second.weights) == {"code": 4, "web": 0.7, "wiki": 1}
+    assert mixture.changed(SOURCES, {}) == mixture.declared(SOURCES)
+
+
+def test_phase_and_lr_scale_at_every_step() -> None:
+    mixture = Mixture(phases=[Phase(3, {}, 0.5), Phase(4, {}), Phase(9, {}, 2)])
+    expected = [(0, 1.0)] * 3 + [(1, 0.5)] + [(2, 1.0)] * 5 + [(3, 2.0)] * 3
+    assert [(mixture.phase(s), mixture.lr_scale(s)) for s in range(12)] == expected
+    assert mixture.phase(10**15) == 3
+
+
+def test_a_phase_at_step_0_is_in_force_from_the_first_sample() -> None:
+    mixture = Mixture(phases=[Phase(0, {}, 0.5), Phase(1, {}, 0.25)])
+    assert [(mixture.phase(s), mixture.lr_scale(s)) for s in range(3)] == [
+        (1, 0.5),
+        (2, 0.25),
+        (2, 0.25),
+    ]
+
+
+@pytest.mark.parametrize("end", [None, 7])
+def test_an_anneal_counts_as_phase_1(end: int | None) -> None:
+    mixture = Mixture(anneal=Anneal(3, {"web": 0}, end, 0.5))
+    expected = [(0, 1.0)] * 3 + [(1, 0.5)] * 6
+    assert [(mixture.phase(s), mixture.lr_scale(s)) for s in range(9)] == expected
+
+
+def test_without_phases_nothing_changes() -> None:
+    assert {(Mixture().phase(s), Mixture().lr_scale(s)) for s in (0, 1, 10**12)} == {(0, 1.0)}
+
+
+# ---- values
+
+
+def test_arguments_stand_in_the_order_of_the_interface() -> None:
+    assert Phase(3, {"web": 1}, 0.5) == Phase(start_step=3, weights={"web": 1}, lr_scale=0.5)
+    anneal = Anneal(start_step=3, weights={"web": 1}, end_step=9, lr_scale=0.5)
+    assert Anneal(3, {"web": 1}, 9, 0.5) == anneal
+    mixture = Mixture(weights={"web": 1}, temperature=2.0, phases=(), anneal=anneal)
+    assert Mixture({"web": 1}, 2.0, (), anneal) == mixture
+    assert Mixture() == Mixture({}, 1.0, (), None)
+
+
+def test_what_the_caller_changes_later_changes_nothing() -> None:
+    weights, phases = {"web": 1.0}, [Phase(3, {})]
+    mixture = Mixture(weights, phases=phases)
+    weights["web"] = 9.0
+    phases.clear()
+    assert mixture == Mixture({"web": 1.0}, phases=[Phase(3, {})])
+    with pytest.raises(TypeError, match="item assignment"):
+        mixture.weights["web"] = 2.0  # type: ignore[index]
+    with pytest.raises(FrozenInstanceError):
+        mixture.temperature = 2.0  # type: ignore[misc]
+
+
+def test_numbers_of_any_kind_become_plain_ones() -> None:
+    two, three = np.float32(2), np.int64(3)
+    given_as: Any = {"a": 7, "b": np.float64(0.5), "c": three, "d": Fraction(1, 4), "e": -0.0}
+    mixture = Mixture(
+        OrderedDict(given_as), cast(float, two), [Phase(cast(int, three), {}, two.item())]
+    )
+    assert dict(mixture.weights) == {"a": 7.0, "b": 0.5, "c": 3.0, "d": 0.25, "e": 0.0}
+    assert {type(weight) for weight in mixture.weights.values()} == {float}
+    assert type(mixture.temperature) is float
+    assert type(mixture.phases[0].start_step) is int
+    assert type(mixture.phases[0].lr_scale) is float
+    assert json.dumps(mixture.to_dict()).count("-0.0") == 0
+
+
+def test_equal_mixtures_hash_alike_whatever_the_order_of_names() -> None:
+    one, other = Mixture({"a": 1, "b": 2}), Mixture({"b": 2.0, "a": 1.0})
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one.weights == {"a": 1, "b": 2}
+    assert one != Mixture({"a": 1, "b": 3})
+    assert one != Mixture({"a": 1, "b": 2}, 2.0)
+    assert len({one, other, replace(one, temperature=2)}) == 2
+    assert Phase(1, {"a": 1}) != Anneal(1, {"a": 1})  # type: ignore[comparison-overlap]
+
+
+def test_mixtures_can_be_copied_pickled_and_written_down() -> None:
+    mixture = Mixture({"a": 1, "b": 0.5}, 1.5, [Phase(3, {"a": 0}, 0.5)])
+    assert pickle.loads(pickle.dumps(mixture)) == mixture
+    assert copy.deepcopy(mixture) == mixture
+    assert asdict(mixture)["weights"] == {"a": 1.0, "b": 0.5}
+    assert eval(repr(mixture), {"Mixture": Mixture, "Phase": Phase}) == mixture
+
+
+# ---- mixture_of
+
+
+def test_mixture_of_takes_what_a_caller_may_give() -> None:
+    mixture = Mixture({"web": 0.5}, 2)
+    assert mixture_of(mixture) is mixture
+    assert mixture_of(None) == mixture_of({}) == Mixture()
+    assert mixture_of({"web": 3}) == Mixture({"web": 3.0})
+
+
+@pytest.mark.parametrize("value", [["web"], "mix.toml", 0.7, 0, False, (), Phase(3, {}), Mixture])
+def test_mixture_of_says_what_to_give(value: Any) -> None:
+    message = r"give a weight for each name, as in .*Mixture\(…\), or Mixture.from_toml\(path\)"
+    with pytest.raises(MixtureError, match=message) as caught:
+        mixture_of(value)
+    assert str(caught.value).startswith(f"mixture={value!r}: ")
+
+
+# ---- plain values
+
+positive = st.floats(1e-300, 1e300)
+tables = st.dictionaries(st.text(min_size=1), st.one_of(st.just(0.0), positive), max_size=5)
+steps = st.integers(0, 2**62)
+rising = st.lists(steps, unique=True, max_size=5).map(sorted)
+
+
+@st.composite
+def mixtures(draw: st.DrawFn) -> Mixture:
+    anneal, phases = None, []
+    if draw(st.booleans()):
+        phases = [Phase(step, draw(tables), draw(positive)) for step in draw(rising)]
+    elif draw(st.booleans()):
+        start = draw(steps)
+        end = draw(st.none() | st.integers(start + 1, 2**63))
+        anneal = Anneal(start, draw(tables), end, draw(positive))
+    return Mixture(draw(tables), draw(positive), phases, anneal)
+
+
+@settings(max_examples=200, deadline=None)
+@given(mixtures())
+def test_plain_values_make_an_equal_mixture(mixture: Mixture) -> None:
+    plain = mixture.to_dict()
+    through = json.loads(json.dumps(plain, sort_keys=True))
+    assert through == plain
+    again = Mixture.from_dict(through)
+    assert again == mixture
+    assert hash(again) == hash(mixture)
+    assert again.to_dict() == plain
+
+
+def test_plain_values_are_these() -> None:
+    mixture = Mixture({"web": 0.7}, 1.5, anneal=Anneal(40, {"web": 0}, 50, 0.5))
+    assert mixture.to_dict() == {
+        "weights": {"web": 0.7},
+        "temperature": 1.5,
+        "phases": [],
+        "anneal": {"start_step": 40, "weights": {"web": 0.0}, "end_step": 50, "lr_scale": 0.5},
+        "omitted": 1.0,
+    }
+    phases = Mixture(phases=[Phase(3, {"web": 2})]).to_dict()["phases"]
+    assert phases == [{"start_step": 3, "weights": {"web": 2.0}, "lr_scale": 1.0}]
+
+
+def test_what_is_left_out_of_plain_values_is_the_default() -> None:
+    assert Mixture.from_dict({}) == Mixture()
+    phase = {"start_step": 3, "weights": {}}
+    assert Mixture.from_dict({"phases": [phase]}) == Mixture(phases=[Phase(3, {})])
+
+
+@pytest.mark.parametrize(
+    ("d", "message"),
+    [
+        (
+            ["web"],
+            r"mixture: give a dict of weights, temperature, phases, anneal, omitted, not \['web'\]",
+        ),
+        ({"weigths": {}}, r"unknown key 'weigths' \(did you mean 'weights'\?\); keys: weights, t"),
+        ({3: 4}, "unknown key 3; keys"),
+        ({"phases": {}}, r"phases=\{\}: give a list"),
+        ({"phases": [3]}, r"phases\[0\]: give a dict of start_step, weights, lr_scale, not 3"),
+        ({"phases": [{"start_step": 1}]}, r"mixture: phases\[0\]: weights is missing"),
+        ({"anneal": {"weights": {}}}, "mixture: anneal: start_step is missing"),
+        (
+            {"phases": [{"start_step": 1, "weights": {}, "end_step": 3}]},
+            r"phases\[0\]: unknown key 'end_step'",
+        ),
+        ({"anneal": {"start_step": 1, "weights": {}, "endstep": 3}}, "did you mean 'end_step'"),
+        ({"temperature": 0}, "temperature=0; give a finite number above 0"),
+    ],
+)
+def test_damaged_plain_values_are_refused(d: Any, message: str) -> None:
+    with pytest.raises(MixtureError, match=message):
+        Mixture.from_dict(d)

@@ -1,0 +1,387 @@
+"""Mixture files: the [data] table of a training config, and everything wrong in it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duckplets.errors import MixtureError
+from duckplets.order.mixture import Anneal, Mixture, Phase
+
+Load = Callable[[str], Mixture]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def write_and_load(text: str) -> Mixture:
+        file = tmp_path / "mix.toml"
+        file.write_text(text, encoding="utf-8")
+        return Mixture.from_toml(file)
+
+    return write_and_load
+
+
+TWO = """
+[[data.datasets]]
+name = "web"
+path = "/data/tokenized/web"
+weight = 0.7
+[[data.datasets]]
+name = "code"
+hf_name = "bigcode/the-stack-dedup"
+weight = 0.3
+"""
+DECLARED = {"web": 0.7, "code": 0.3}
+
+
+def listed(*arguments: Any, **named: Any) -> Mixture:
+    """Return the mixture of a file that lists datasets: nothing else is drawn."""
+    return Mixture(*arguments, **named, omitted=0)
+
+
+# ---- what files say
+
+
+def test_phases_of_a_training_config_are_read(load: Load) -> None:
+    found = load(
+        """
+        [data]
+        mix_temperature = 1.0            # 1.0 leaves the weights alone
+
+        [[data.datasets]]
+        name   = "web"
+        path   = "/data/tokenized/web"
+        weight = 0.7
+
+        [[data.datasets]]
+        name    = "code"
+        hf_name = "bigcode/the-stack-dedup"
+        hf_config = "default"
+        weight  = 0.3
+
+        [[data.phases]]
+        start_step      = 10_000
+        dataset_weights = { web = 0.3, code = 0.7 }
+        lr_scale        = 0.5
+
+        [[data.phases]]
+        start_step = 20_000
+        [data.phases.dataset_weights]
+        web = 0
+        """
+    )
+    first, second = Phase(10_000, {"web": 0.3, "code": 0.7}, 0.5), Phase(20_000, {"web": 0})
+    assert found == listed(DECLARED, phases=[first, second])
+    found.check(["code", "web"])
+
+
+def test_the_annealing_shortcut_is_an_anneal_at_once(load: Load) -> None:
+    found = load(
+        "[data]\nanneal_start_step = 40_000\nanneal_weights = { web = 0.1, code = 0.9 }\n" + TWO
+    )
+    assert found == listed(DECLARED, anneal=Anneal(40_000, {"web": 0.1, "code": 0.9}))
+
+
+def test_the_shortcut_may_begin_at_step_0(load: Load) -> None:
+    found = load("[data]\nanneal_start_step = 0\nanneal_weights = { web = 0 }\n" + TWO)
+    assert found == listed(DECLARED, anneal=Anneal(0, {"web": 0}))
+
+
+@pytest.mark.parametrize(
+    "off",
+    [
+        "anneal_start_step = 0\nanneal_weights = {}",
+        "anneal_start_step = 0",
+        "anneal_weights = {}",
+        "anneal_start_step = 0\nanneal_weights = {}\nphases = []\nmix_temperature = 1",
+    ],
+)
+def test_the_defaults_written_out_change_nothing(load: Load, off: str) -> None:
+    assert load(f"[data]\n{off}\n{TWO}") == listed(DECLARED)
+
+
+def test_defaults_beside_phases_are_no_anneal(load: Load) -> None:
+    phase = "[[data.phases]]\nstart_step = 0\ndataset_weights = { web = 0 }\n"
+    found = load(f"[data]\nanneal_start_step = 0\nanneal_weights = {{}}\n{TWO}{phase}")
+    assert found == listed(DECLARED, phases=[Phase(0, {"web": 0})])
+
+
+def test_what_is_left_out_has_its_default(load: Load) -> None:
+    found = load(
+        """
+        [data]
+        mix_temperature = 2
+        [[data.datasets]]
+        name = "a"
+        [[data.datasets]]
+        name = "never"
+        weight = 0
+        [[data.phases]]
+        start_step = 3
+        lr_scale = 2
+        """
+    )
+    assert found == listed({"a": 1.0, "never": 0.0}, 2.0, [Phase(3, {}, 2.0)])
+
+
+def test_sources_that_are_not_listed_weigh_0_until_a_phase_names_them(load: Load) -> None:
+    phase = "[[data.phases]]\nstart_step = 5\ndataset_weights = { web = 2 }\n"
+    found = load(TWO + phase)
+    assert found.declared(["code", "web", "wiki"]) == {"code": 0.3, "web": 0.7, "wiki": 0}
+    with pytest.raises(MixtureError, match="every source has weight 0"):
+        load(TWO.replace("0.7", "0").replace("0.3", "0")).check(["code", "web", "wiki"])
+
+
+def test_an_empty_data_table_is_all_sources_alike(load: Load) -> None:
+    assert load("[data]") == Mixture()
+    assert load("[data]\nmix_temperature = 1.7\ndatasets = []") == Mixture({}, 1.7)
+
+
+def test_without_datasets_phases_may_name_any_source(load: Load) -> None:
+    found = load("[[data.phases]]\nstart_step = 5\ndataset_weights = { web = 3 }")
+    assert found == Mixture(phases=[Phase(5, {"web": 3})])
+
+
+def test_other_tables_of_a_training_config_are_let_be(load: Load) -> None:
+    others = """
+    [train]
+    max_steps = 100
+    data = "x"
+    [metadata]
+    datasets = 3
+    [[video.datasets]]
+    weight = "none of ours"
+    [model]
+    """
+    assert load(TWO + others) == listed(DECLARED)
+
+
+def test_a_mark_in_front_and_other_line_ends_do_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "mix.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + TWO.replace("\n", "\r\n").encode())
+    assert Mixture.from_toml(str(file)) == listed(DECLARED)
+
+
+# ---- names
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"),
+    [
+        ('name = "web"\npath = "/data/other"', "web"),
+        ('path = "/data/tokenized/web"', "web"),
+        ('path = "/data/tokenized/web/"', "web"),
+        ('path = "web"', "web"),
+        ('path = "/data/web.parquet"', "web"),
+        ('path = "/data/web.jsonl.gz"', "web"),
+        ('path = "/data/web-v1.5"', "web-v1.5"),
+        ("path = 'C:\\data\\web'", "web"),
+        ('path = "s3://bucket/data/web"', "web"),
+        ('hf_name = "bigcode/the-stack-dedup"', "the-stack-dedup"),
+        ('hf_name = "wikitext"\nhf_config = "wikitext-103-raw-v1"', "wikitext"),
+        ('hf_name = "org/corpus.csv"', "corpus.csv"),
+        ('name = ""\npath = "/data/web"\nhf_name = ""', "web"),
+        ('path = "/data/web"\nhf_name = "org/other"', "web"),
+    ],
+)
+def test_a_dataset_without_a_name_takes_the_last_part(load: Load, keys: str, name: str) -> None:
+    assert load(f"[[data.datasets]]\n{keys}\nweight = 2") == listed({name: 2.0})
+
+
+def test_a_phase_may_call_a_nameless_dataset_by_the_whole_of_its_path(load: Load) -> None:
+    found = load(
+        """
+        [data]
+        anneal_start_step = 3
+        anneal_weights = { "/data/web" = 0.5, "bigcode/the-stack-dedup" = 2, wiki = 3 }
+        [[data.datasets]]
+        path = "/data/web"
+        [[data.datasets]]
+        hf_name = "bigcode/the-stack-dedup"
+        [[data.datasets]]
+        path = "/data/wiki"
+        """
+    )
+    assert found.anneal == Anneal(3, {"web": 0.5, "the-stack-dedup": 2, "wiki": 3})
+    assert set(found.weights) == {"web", "the-stack-dedup", "wiki"}
+
+
+# ---- one mistake, by its place
+
+PHASE = "[[data.phases]]\nstart_step = 5\n"
+WRONG = [
+    # keys
+    ("[data]\nmix_temprature = 2", "data: unknown key 'mix_temprature' (did you mean 'mix_temp"),
+    ("[data]\nweb = 2", "data: unknown key 'web'; keys: mix_temperature, datasets, phases, anneal"),
+    ("[data]\ndataset_path = 'x'", "data: unknown key 'dataset_path'; give each dataset as [[data"),
+    ("[data]\nhf_dataset_name = 'x'", "'hf_dataset_name'; give each dataset as [[data.datasets]]"),
+    ("[data]\nnum_workers = 4", "data: unknown key 'num_workers'; leave it out: text is read when"),
+    ("[[data.datasets]]\nname='a'\nwieght=1", "data.datasets[0]: unknown key 'wieght' (did you me"),
+    ("[[data.datasets]]\nname='a'\nnum_workers=1", "[0]: unknown key 'num_workers'; keys: name, p"),
+    (PHASE + "weights = {}", "data.phases[0]: unknown key 'weights' (did you mean 'dataset_weight"),
+    ("mix_temperature = 2\n[data]", "mix_temperature stands outside of [data]; move it there"),
+    ("[[phases]]\nstart_step = 3", "phases stands outside of [data]; move it there"),
+    ("[[dta.phases]]\nstart_step = 3", "unknown table [dta] (did you mean 'data'?)"),
+    ("[data]\n[Data]\nmix_temperature = 2", "unknown table [Data] (did you mean 'data'?)"),
+    ("[train]\nsteps = 3", "there is no [data] table; write [[data.datasets]] tables with name"),
+    ("", "there is no [data] table"),
+    # types
+    ("data = 3", "data=3: write a table, [data]"),
+    ("[[data]]\nphases = []", "data=[{'phases': []}]: write a table, [data]"),
+    ("[data.datasets]\nweb = 3", "data.datasets: a list of tables is wanted; write [[data.datas"),
+    ("[data]\ndatasets = ['web']", "data.datasets: a list of tables is wanted"),
+    ("[data.phases]\nstart_step = 3", "data.phases: a list of tables is wanted; write [[data.ph"),
+    ("[data]\nmix_temperature = 'hot'", "data: mix_temperature='hot'; give a finite number above"),
+    ("[data]\nmix_temperature = 0", "data: mix_temperature=0; give a finite number above 0"),
+    ("[data]\nmix_temperature = nan", "data: mix_temperature=nan; give a finite number above 0"),
+    ("[[data.datasets]]\nname = 3", "data.datasets[0]: name=3; give text"),
+    ("[[data.datasets]]\nname = 'a'\nhf_config = true", "data.datasets[0]: hf_config=True; give t"),
+    # datasets
+    ("[[data.datasets]]\nweight = 2", "data.datasets[0]: no name, and no path or hf_name to make"),
+    ("[[data.datasets]]\npath = '/'", "data.datasets[0]: no name, and none can be made of '/'; g"),
+    ("[[data.datasets]]\npath = '/d/*.npy'", "none can be made of '/d/*.npy'; give the name of a"),
+    ("[[data.datasets]]\nname='a'\nweight=-1", "data.datasets[0]: source 'a' has weight -1; give"),
+    ("[[data.datasets]]\nname='a'\nweight='1'", "data.datasets[0]: source 'a' has weight '1'; gi"),
+    ("[[data.datasets]]\nname='a'\nweight=inf", "data.datasets[0]: source 'a' has weight inf; gi"),
+    (TWO + "[[data.datasets]]\nname='web'", "data.datasets[2]: a second dataset 'web'; give each"),
+    (TWO + "[[data.datasets]]\npath='/x/web'", "data.datasets[2]: a second dataset 'web'; give e"),
+    # phases
+    ("[[data.phases]]\nlr_scale = 1.0", "data.phases[0]: start_step is missing"),
+    ("[[data.phases]]\nstart_step = -1", "data.phases[0]: start_step=-1; give an integer from 0"),
+    ("[[data.phases]]\nstart_step = 5.0", "data.phases[0]: start_step=5.0; give an integer from"),
+    (PHASE + PHASE, "data.phases[1]: start_step=5 after one of 5; start_step must rise from phase"),
+    (PHASE + "lr_scale = 0", "data.phases[0]: lr_scale=0; give a finite number above 0"),
+    (PHASE + "dataset_weights = 3", "data.phases[0]: dataset_weights: give a weight for each nam"),
+    (PHASE + "dataset_weights = {a = -1}", "[0]: dataset_weights: source 'a' has weight -1; give"),
+    (
+        TWO + PHASE + "dataset_weights = {wbe = 1}",
+        "data.phases[0]: dataset_weights: no dataset 'wbe' (did you mean 'web'?); there are: web,",
+    ),
+    (
+        "[[data.datasets]]\npath = '/d/web'\n"
+        + PHASE
+        + "dataset_weights = {web = 1, '/d/web' = 2}",
+        "data.phases[0]: dataset_weights: 'web' is there twice, also as '/d/web'",
+    ),
+    # the shortcut
+    ("[data]\nanneal_start_step = 4", "data: anneal_start_step without anneal_weights; give both"),
+    (
+        "[data]\nanneal_start_step = 4\nanneal_weights = {}",
+        "data: anneal_start_step without anneal_weights; give both",
+    ),
+    ("[data]\nanneal_weights = {a = 1}", "data: anneal_weights without anneal_start_step; give b"),
+    (
+        "[data]\nanneal_start_step = -4\nanneal_weights = {a = 1}",
+        "data: anneal_start_step=-4; give an integer from 0",
+    ),
+    (
+        "[data]\nanneal_start_step = 4\nanneal_weights = [1]",
+        "data: anneal_weights: give a weight for each name, as in {'web': 0.7}, not [1]",
+    ),
+    (
+        "[data]\nanneal_start_step = 4\nanneal_weights = {wbe = 1}\n" + TWO,
+        "data: anneal_weights: no dataset 'wbe' (did you mean 'web'?); there are: web, code",
+    ),
+    (
+        "[data]\nanneal_start_step = 4\nanneal_weights = {a = 1}\n" + PHASE,
+        "data: phases and anneal_start_step or anneal_weights; give one of the two",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_a_mistake_is_named_by_file_table_and_key(
+    load: Load, tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(MixtureError) as caught:
+        load(text)
+    found = str(caught.value)
+    assert found.startswith(f"{tmp_path / 'mix.toml'}: ")
+    assert "mistakes" not in found
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("wrong", "count"),
+    [
+        ("anneal_start_step = false", 2),  # no step at all, and no weights: not the default 0
+        ('anneal_weights = ""', 2),
+        ("anneal_start_step = 0.0", 2),
+    ],
+)
+def test_wrong_types_are_never_taken_for_off(load: Load, wrong: str, count: int) -> None:
+    with pytest.raises(MixtureError, match=f"{count} mistakes"):
+        load(f"[data]\n{wrong}")
+
+
+def test_all_mistakes_are_reported_at_once(load: Load, tmp_path: Path) -> None:
+    text = """
+    [data]
+    mix_temperature = -1
+    num_workers = 4
+    anneal_start_step = 9
+    [[data.datasets]]
+    name = "web"
+    weight = -1
+    [[data.datasets]]
+    nme = "code"
+    [[data.phases]]
+    dataset_weights = { web = nan, wiki = inf }
+    lr_scale = 0
+    """
+    with pytest.raises(MixtureError) as caught:
+        load(text)
+    first, *lines = str(caught.value).splitlines()
+    assert first == f"{tmp_path / 'mix.toml'}: 10 mistakes"
+    starts = [
+        "data: unknown key 'num_workers'",
+        "data: mix_temperature=-1",
+        "data.datasets[0]: source 'web' has weight -1",
+        "data.datasets[1]: unknown key 'nme' (did you mean 'name'?)",
+        "data.datasets[1]: no name",
+        "data.phases[0]: start_step is missing",
+        "data.phases[0]: dataset_weights: source 'web' has weight nan",
+        "data.phases[0]: dataset_weights: source 'wiki' has weight inf",
+        "data.phases[0]: lr_scale=0",
+        "data: phases and anneal_start_step",
+    ]
+    assert len(lines) == len(starts)
+    for line, start in zip(lines, starts, strict=True):
+        assert line.startswith(f"  {start}")
+
+
+def test_a_dataset_without_a_name_makes_no_further_mistakes_of_phases(load: Load) -> None:
+    datasets = "[[data.datasets]]\nname = 3\n[[data.datasets]]\nname = 'web'\n"
+    with pytest.raises(MixtureError, match=r"mix\.toml: data\.datasets\[0\]: name=3; give text$"):
+        load(datasets + PHASE + "dataset_weights = { code = 1, web = 2 }")
+
+
+# ---- files that are none
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[data]\nmix_temperature = = 2", r"not TOML: .*line 2"),
+        (b"[data]\n[data]", r"not TOML: .*line 2"),
+        (b"[data]\nname = \xff", "not UTF-8: byte 14"),
+        (b"[data]\nmix_temperature = " + b"9" * 5000, "not TOML: "),
+        (b"x = " + b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "mix.toml"
+    file.write_bytes(content)
+    with pytest.raises(MixtureError, match=message) as caught:
+        Mixture.from_toml(file)
+    assert str(caught.value).startswith(f"{file}: ")
+
+
+def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MixtureError, match=r"none\.toml: there is no such file"):
+        Mixture.from_toml(tmp_path / "none.toml")
+    with pytest.raises(MixtureError, match="cannot be read: "):
+        Mixture.from_toml(tmp_path)

@@ -1,0 +1,238 @@
+"""The order: bijections, pure functions of positions, hashed draws; and its golden files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from conftest import Golden
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckplets.order import permute as order
+from duckplets.order.permute import Integers, below, hashed, key, ranks
+
+SMALL = 5000
+BOTH_WAYS = pytest.mark.parametrize("sorted_up_to", [SMALL, 0], ids=["sorted", "walked"])
+
+
+def epoch(stream: int, n: int, e: int = 0) -> Integers:
+    return ranks(stream, n, e * n, (e + 1) * n)[0]
+
+
+def is_permutation(items: Integers, n: int) -> bool:
+    return len(items) == n and bool((np.bincount(items, minlength=n) == 1).all())
+
+
+# ---- permutations: bijections
+
+
+@BOTH_WAYS
+def test_every_epoch_is_a_bijection_for_every_small_n(
+    sorted_up_to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order, "_SMALL", sorted_up_to)
+    for n in range(1, SMALL + 1):
+        assert is_permutation(epoch(key("bijection", n), n, n % 3), n), n
+
+
+@BOTH_WAYS
+def test_epochs_asked_for_at_once_are_bijections(
+    sorted_up_to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order, "_SMALL", sorted_up_to)
+    for n in [*range(1, 200), 4095, 4096, 4097]:
+        items, epochs = ranks(key("epochs", n), n, 7 * n, 10 * n)
+        assert epochs.tolist() == np.repeat([7, 8, 9], n).tolist()
+        for e in range(3):
+            assert is_permutation(items[e * n : (e + 1) * n], n), n
+
+
+@pytest.mark.parametrize("e", [0, 1, 1_000_003])
+def test_every_epoch_is_a_bijection_around_powers_of_two(e: int) -> None:
+    for n in sorted({max(1, 2**k + d) for k in range(17) for d in (-1, 0, 1)}):
+        assert is_permutation(epoch(key("powers", n), n, e), n), n
+
+
+@pytest.mark.parametrize("k", range(17, 22))
+@pytest.mark.parametrize("d", [-1, 0, 1])
+def test_an_epoch_is_a_bijection_around_a_great_power_of_two(k: int, d: int) -> None:
+    n = 2**k + d
+    assert is_permutation(epoch(key("powers", n), n, k), n)
+
+
+def test_an_epoch_is_a_bijection_far_beyond_what_is_held_in_memory() -> None:
+    n, start = 10**12 + 39, 7 * (10**12 + 39) - 500
+    items, epochs = ranks(key("far"), n, start, start + 1000)
+    assert (epochs == np.repeat([6, 7], 500)).all()
+    assert len(np.unique(items[:500])) == len(np.unique(items[500:])) == 500
+    assert items.min() >= 0
+    assert items.max() < n
+
+
+# ---- permutations: pure functions of the position
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    n=st.one_of(st.integers(1, 60), st.integers(4090, 4100), st.integers(4097, 9000)),
+    cuts=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    first=st.sampled_from([0, 1, 5, 10**6]),
+)
+def test_a_part_is_the_slice_of_the_whole(n: int, cuts: tuple[float, float], first: int) -> None:
+    stream, origin, length = key("part", n), first * n, 3 * n
+    low, high = sorted(int(c * length) for c in cuts)
+    items, epochs = ranks(stream, n, origin, origin + length)
+    part, part_epochs = ranks(stream, n, origin + low, origin + high)
+    assert part.tolist() == items[low:high].tolist()
+    assert part_epochs.tolist() == epochs[low:high].tolist()
+
+
+@pytest.mark.parametrize("n", [1, 10, 4096, 4097, 70_000])
+def test_nothing_is_asked_and_nothing_comes(n: int) -> None:
+    for position in (0, n, 10 * n + 1):
+        items, epochs = ranks(key("nothing"), n, position, position)
+        assert len(items) == len(epochs) == 0
+
+
+@pytest.mark.parametrize("n", [20, 300, 4096, 4097, 10_000])
+def test_epochs_and_streams_have_orders_of_their_own(n: int) -> None:
+    orders = [epoch(key("stream", s), n, e).tobytes() for s in range(12) for e in range(12)]
+    assert len(set(orders)) == 144
+
+
+# ---- hashed draws
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 2**16 + 1, 2**31, 2**32 - 1, 2**32])
+def test_draws_are_the_product_with_the_bound(bound: int) -> None:
+    words = [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 2**32, 2**64 - 1]
+    words += hashed(key("product"), np.arange(500)).tolist()
+    draws = below(np.array(words, dtype=np.uint64), bound)
+    assert draws.dtype == np.int64
+    assert draws.tolist() == [word * bound >> 64 for word in words]
+
+
+def test_bounds_may_differ_from_draw_to_draw() -> None:
+    bounds = np.arange(1, 5001)
+    words = hashed(key("bounds"), bounds)
+    draws = below(words, bounds)
+    assert ((draws >= 0) & (draws < bounds)).all()
+    assert draws.tolist() == [int(below(w, b)) for w, b in zip(words, bounds, strict=True)]
+
+
+def test_hashes_of_a_purpose_do_not_collide() -> None:
+    words = hashed(key("collide"), np.arange(200_000))
+    assert len(np.unique(words)) == 200_000
+
+
+def test_hashes_of_attempts_and_purposes_are_unrelated() -> None:
+    values = np.arange(4000)
+    families = [hashed(key("one"), values, a) for a in range(4)] + [hashed(key("two"), values)]
+    families.append(hashed(key("one") + 1, values))
+    for i, a in enumerate(families):
+        for b in families[:i]:
+            assert not np.intersect1d(a, b).size
+            flipped = np.unpackbits((a ^ b).view(np.uint8)).mean()
+            assert abs(flipped - 0.5) < 4 * 0.5 / math.sqrt(64 * len(values))
+
+
+def test_hashes_do_not_depend_on_how_values_are_held() -> None:
+    values = list(range(1000))
+    kinds = (np.int64, np.int32, np.uint64, np.uint16)
+    found = [hashed(key("held"), np.array(values, dtype=kind)).tolist() for kind in kinds]
+    found.append([int(hashed(key("held"), [value])[0]) for value in values])
+    assert all(words == found[0] for words in found)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("a", "bc"), ("ab", "c")),
+        (("a", "b"), ("a:b",)),
+        (("a", "b"), ("b", "a")),
+        (("a",), ("a", "")),
+        (("", "a"), ("a", "")),
+        ((1,), ("1",)),
+        ((12, 3), (1, 23)),
+        (("1:int",), (1,)),
+        ((7, "faq", "order"), (8, "faq", "order")),
+        ((-1,), (1,)),
+        ((), ("",)),
+    ],
+)
+def test_keys_tell_their_parts_apart(
+    one: tuple[str | int, ...], other: tuple[str | int, ...]
+) -> None:
+    assert key(*one) != key(*other)
+    assert key(*one) == key(*one)
+    assert 0 <= key(*one) < 2**64
+
+
+def test_keys_take_any_text_and_any_integer() -> None:
+    parts: list[str | int] = [
+        "",
+        "\x00",
+        "é",
+        "e\u0301",
+        "🦆",
+        "x" * 10_000,
+        0,
+        -1,
+        2**64,
+        2**200,
+        -(2**64),
+    ]
+    assert len({key(part) for part in parts}) == len(parts)
+
+
+# ---- golden files: the first thousand of each
+
+
+def listed(values: Integers) -> str:
+    rows = [values[i : i + 20] for i in range(0, len(values), 20)]
+    return "".join(" ".join(str(v) for v in row) + "\n" for row in rows)
+
+
+def permutation(n: int, first_epoch: int = 0, seed: int = 7) -> Callable[[], Integers]:
+    stream = key(seed, "faq", "anchor_context", "order")
+    return lambda: ranks(stream, n, first_epoch * n, first_epoch * n + 1000)[0]
+
+
+def drawn(limit: int, attempt: int = 0) -> Callable[[], Integers]:
+    purpose = key(7, "faq", "anchor_context", "negative")
+    return lambda: below(hashed(purpose, np.arange(1000), attempt), limit)
+
+
+DRAWS: dict[str, Callable[[], Integers]] = {
+    "ranks_10": permutation(10),
+    "ranks_1000": permutation(1000),
+    "ranks_1000_seed_8": permutation(1000, seed=8),
+    "ranks_1000_epoch_1000000": permutation(1000, 10**6),
+    "ranks_4096": permutation(4096),
+    "ranks_4097": permutation(4097),
+    "ranks_65537": permutation(65_537),
+    "ranks_65537_epoch_3": permutation(65_537, 3),
+    "ranks_1000000000039": permutation(10**12 + 39),
+    "below_2": drawn(2),
+    "below_1000003": drawn(1_000_003),
+    "below_4294967296_attempt_23": drawn(2**32, 23),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_first_thousand_draws_never_change(name: str, golden: Golden) -> None:
+    golden(f"order/{name}.txt", listed(DRAWS[name]()))
+
+
+def test_keys_and_hashes_never_change() -> None:
+    assert order.ORDER_VERSION == 1
+    purpose = key(7, "faq", "anchor_context", "order")
+    assert purpose == 7957304198024520427
+    assert hashed(purpose, np.arange(3)).tolist() == [
+        1666717501503163999,
+        2744892306673058906,
+        9152409524096002205,
+    ]

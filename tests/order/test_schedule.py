@@ -1,0 +1,482 @@
+"""Schedules: every draw is dealt once, in each source's own order, through all changes of weights.
+
+What is in force at a step is worked out here a second time, in fractions and step by step, and
+every draw of random plans is held to it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import duckplets as dp
+from duckplets.order.mixture import Anneal, Mixture, Phase, exact_shares
+from duckplets.order.permute import Apportionment, Integers, key
+from duckplets.order.schedule import Schedule
+
+NAMES = ["delta", "alpha", "echo", "bravo", "charlie", "foxtrot", "golf"]
+WEIGHTS = st.sampled_from([0, 0, 1, 1.009, 0.1, 3, 1e-6, 7.5])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan of weights: what a schedule is made of."""
+
+    mixture: Mixture
+    sources: list[str]
+    seed: int = 1
+    batch: int = 8
+    samples_per_draw: int = 1
+    events: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def schedule(self, events: dict[int, dict[str, float]] | None = None) -> Schedule:
+        return Schedule(
+            self.mixture,
+            self.sources,
+            seed=self.seed,
+            batch=self.batch,
+            samples_per_draw=self.samples_per_draw,
+            events=self.events if events is None else events,
+        )
+
+    def change_before(self, step: int) -> tuple[int, dict[str, float], Anneal | None]:
+        """Return when the weights in force were set, which, and the ramp they begin if any."""
+        mixture, names = self.mixture, self.sources
+        declared = {name: float(mixture.weights.get(name, 1)) for name in names}
+        found: dict[int, tuple[dict[str, float], Anneal | None]] = {0: (declared, None)}
+        for phase in mixture.phases:
+            found[phase.start_step] = declared | dict(phase.weights), None
+        anneal = mixture.anneal
+        if anneal is not None:
+            if anneal.end_step is not None:
+                found[anneal.start_step] = declared, anneal
+            end = anneal.start_step if anneal.end_step is None else anneal.end_step
+            found[end] = declared | dict(anneal.weights), None
+        for at, weights in self.events.items():
+            found[at] = declared | weights, None
+        begin = max(at for at in found if at <= step)
+        return begin, *found[begin]
+
+    def parts(self, step: int) -> list[Fraction]:
+        """Return the part of every source, by name, in force at a step."""
+        begin, weights, ramp = self.change_before(step)
+        here = self._normal(weights)
+        if ramp is None or ramp.end_step is None:
+            return here
+        way = Fraction(step - begin, ramp.end_step - begin)
+        there = self._normal(weights | dict(ramp.weights))
+        return [a + (b - a) * way for a, b in zip(here, there, strict=True)]
+
+    def _normal(self, weights: dict[str, float]) -> list[Fraction]:
+        ordered = [weights[name] for name in sorted(self.sources)]
+        shares = exact_shares(ordered, self.mixture.temperature)
+        return [Fraction(share, sum(shares)) for share in shares]
+
+    def step_of(self, draw: Any) -> Any:
+        return draw * self.samples_per_draw // self.batch
+
+    def changes(self) -> list[int]:
+        steps = {0, *self.events, *(phase.start_step for phase in self.mixture.phases)}
+        if self.mixture.anneal is not None:
+            steps |= {self.mixture.anneal.start_step, self.mixture.anneal.end_step or 0}
+        return sorted(steps)
+
+
+def weights_of(names: list[str]) -> st.SearchStrategy[dict[str, float]]:
+    return st.dictionaries(st.sampled_from(names), WEIGHTS, max_size=len(names))
+
+
+def possible(declared: dict[str, float], told: dict[str, float], names: list[str]) -> bool:
+    return any((dict.fromkeys(names, 1.0) | declared | told).values())
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, most: int = 30) -> Case:
+    """Plans of weights with changes at all steps up to ``most``."""
+    names = NAMES[: draw(st.integers(1, len(NAMES)))]
+    declared = draw(weights_of(names).filter(lambda w: possible({}, w, names)))
+    told = weights_of(names).filter(lambda w: possible(declared, w, names))
+    steps = st.integers(0, most)
+    kind = draw(st.sampled_from(["plain", "phases", "phases", "anneal", "ramp", "ramp"]))
+    phases: list[Phase] = []
+    anneal = None
+    if kind == "phases":
+        phases = [Phase(s, draw(told)) for s in sorted(draw(st.sets(steps, max_size=5)))]
+    elif kind != "plain":
+        start = draw(steps)
+        end = start + draw(st.integers(1, most)) if kind == "ramp" else None
+        anneal = Anneal(start, draw(told), end)
+    return Case(
+        Mixture(declared, draw(st.sampled_from([1, 1, 2, 0.5])), phases, anneal),
+        draw(st.permutations(names)),
+        seed=draw(st.integers(0, 99)),
+        batch=draw(st.sampled_from([1, 2, 3, 5, 7, 8, 24])),
+        samples_per_draw=draw(st.sampled_from([1, 1, 2, 3, 4])),
+        events=draw(st.dictionaries(steps, told, max_size=4)),
+    )
+
+
+def walked(schedule: Schedule, start: int, stop: int) -> tuple[Integers, Integers]:
+    """Return the source of every draw, and how many that source had before it."""
+    leaf = np.full(stop - start, -1, dtype=np.int64)
+    index = np.full(stop - start, -1, dtype=np.int64)
+    for share in schedule.shares(start, stop):
+        assert len(share.offsets)
+        assert (leaf[share.offsets] == -1).all(), "dealt twice"
+        leaf[share.offsets] = share.leaf
+        index[share.offsets] = share.start + np.arange(len(share.offsets))
+    assert (leaf >= 0).all(), "not dealt"
+    return leaf, index
+
+
+def runs_on(leaf: Integers, index: Integers, first: dict[int, int]) -> None:
+    """Check that every source goes on from where it was, without gap or repeat."""
+    for i in set(leaf.tolist()):
+        here = index[leaf == i]
+        begin = first.get(i, 0)
+        assert here.tolist() == list(range(begin, begin + len(here)))
+
+
+EXAMPLES = settings(max_examples=150, deadline=None)
+
+
+@EXAMPLES
+@given(cases())
+def test_every_source_goes_on_in_its_own_order(case: Case) -> None:
+    leaf, index = walked(case.schedule(), 0, 70 * case.batch // case.samples_per_draw + 5)
+    runs_on(leaf, index, {})
+
+
+@EXAMPLES
+@given(cases(), st.lists(st.integers(0, 500), max_size=6), st.randoms(use_true_random=False))
+def test_cuts_change_nothing(case: Case, cuts: list[int], shuffled: random.Random) -> None:
+    leaf, index = walked(case.schedule(), 0, 500)
+    schedule = case.schedule()
+    spans = list(pairwise(sorted({0, 500, *cuts})))
+    shuffled.shuffle(spans)
+    for low, high in spans:
+        found = walked(schedule, low, high)
+        assert found[0].tolist() == leaf[low:high].tolist()
+        assert found[1].tolist() == index[low:high].tolist()
+
+
+@EXAMPLES
+@given(cases())
+def test_counts_are_those_of_the_walk(case: Case) -> None:
+    schedule, asked = case.schedule(), case.schedule()
+    leaf, _ = walked(schedule, 0, 600)
+    for i, name in enumerate(sorted(case.sources)):
+        counts = [0, *np.cumsum(leaf == i).tolist()]
+        for draw in (*range(0, 601, 37), 600, 1, 599):
+            assert asked.count(name, draw) == counts[draw]
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.sampled_from([10**9, 10**12, 10**9 + 1, 10**12 + 7]))
+def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
+    # The last changes are far out as well.
+    step = case.step_of(position)
+    case = replace(case, events=case.events | {step - 10: {}, step: {case.sources[0]: 2}})
+    schedule = case.schedule()
+    start, stop = position - 300, position + 300
+    leaf, index = walked(schedule, start, stop)
+    names = sorted(case.sources)
+    first = {i: schedule.count(name, start) for i, name in enumerate(names)}
+    assert sum(first.values()) == start
+    runs_on(leaf, index, first)
+    for i, name in enumerate(names):
+        assert schedule.count(name, stop) == first[i] + int((leaf == i).sum())
+
+
+@pytest.mark.parametrize("position", [10**9, 10**12])
+def test_counts_far_out_are_fair_since_the_weights_were_set(position: int) -> None:
+    weights = {"alpha": 1, "bravo": 1.009, "charlie": 1e-6}
+    step = position // 8 // 3
+    case = Case(
+        Mixture(weights, phases=[Phase(step, {"alpha": 3})]),
+        sorted(weights),
+        events={2 * step: {"bravo": 0}},
+    )
+    schedule = case.schedule()
+    for first, last in pairwise([0, step, 2 * step, 3 * step]):
+        for name, part in zip(sorted(weights), case.parts(first), strict=True):
+            had = schedule.count(name, last * 8) - schedule.count(name, first * 8)
+            assert abs(had - part * (last - first) * 8) < 3
+
+
+@EXAMPLES
+@given(cases())
+def test_every_prefix_is_fair_since_the_weights_were_set(case: Case) -> None:
+    schedule, sources = case.schedule(), len(case.sources)
+    steps = case.step_of(np.arange(70 * case.batch // case.samples_per_draw))
+    leaf, _ = walked(schedule, 0, len(steps))
+    parts = np.array([[float(p) for p in case.parts(s)] for s in range(steps[-1] + 1)])[steps]
+    got = (leaf[:, None] == np.arange(sources)).astype(float)
+    assert parts[np.arange(len(leaf)), leaf].all(), "a source of weight 0 was drawn from"
+    begins = np.array([case.change_before(s)[0] for s in range(steps[-1] + 1)])[steps]
+    for begin in set(begins.tolist()):
+        here = begins == begin
+        off = np.cumsum(got[here] - parts[here], axis=0)
+        ramp = case.change_before(begin)[2]
+        bound = bound_of(case, begin) if ramp is None else ramp_bound(sources)
+        assert (np.abs(off) < bound).all(), begin
+
+
+def bound_of(case: Case, step: int) -> int:
+    some = sum(part > 0 for part in case.parts(step))
+    return 1 if some <= 2 else math.ceil(math.log2(some)) + 1
+
+
+def ramp_bound(sources: int) -> int:
+    return 2 * (math.ceil(math.log2(max(sources, 2))) + 1)
+
+
+@pytest.mark.parametrize("seed", [1, 42])
+@pytest.mark.parametrize("weights", [[1], [1, 1.009], [1e-6, 1], [1, 0, 2, 5, 0.3]], ids=str)
+def test_constant_weights_are_one_apportionment(weights: list[float], seed: int) -> None:
+    names = sorted(NAMES[: len(weights)])
+    told = dict(zip(names, weights, strict=True))
+    schedule = Schedule(Mixture(told), names[::-1], seed=seed, batch=7)
+    deal = Apportionment(exact_shares(weights, 1), key(seed, "sources"))
+    for start in (0, 5, 10**12):
+        found = [(s.leaf, s.offsets.tolist(), s.start) for s in schedule.shares(start, start + 900)]
+        assert found == [
+            (s.leaf, s.offsets.tolist(), s.start) for s in deal.shares(start, start + 900)
+        ]
+
+
+# -- events -----------------------------------------------------------------------------------
+
+
+@EXAMPLES
+@given(cases(), st.randoms(use_true_random=False))
+def test_events_told_one_by_one_are_the_schedule_built_anew(
+    case: Case, asked: random.Random
+) -> None:
+    told = case.schedule(events={})
+    known: dict[int, dict[str, float]] = {}
+    for step, weights in sorted(case.events.items()):
+        # What was worked out before must not stay where it is no more right.
+        told.count(asked.choice(case.sources), asked.randint(0, 2000))
+        told = told.with_event(step, weights)
+        known[step] = weights
+        anew = case.schedule(events=known)
+        assert told.events == anew.events == known
+        assert_same(told, anew)
+        assert_same(case.schedule(events={3: {}}).with_events(known), anew)
+
+
+def assert_same(one: Schedule, other: Schedule) -> None:
+    assert one.drawn == other.drawn
+    assert one.planned == other.planned
+    for start in (0, 333, 100_000):
+        pairs = zip(*(walked(s, start, start + 400) for s in (one, other)), strict=True)
+        assert all(a.tolist() == b.tolist() for a, b in pairs)
+    for position in (0, 77, 1001):
+        assert one.stretch(position, 56) == other.stretch(position, 56)
+
+
+@EXAMPLES
+@given(cases(), st.integers(0, 40), st.integers(0, 40))
+def test_an_event_changes_nothing_before_it_and_forgets_later_ones(
+    case: Case, step: int, asked: int
+) -> None:
+    weights: dict[str, float] = {case.sources[0]: 4.5}
+    schedule = case.schedule()
+    schedule.count(case.sources[0], asked * case.batch)
+    changed = schedule.with_event(step, weights)
+    assert changed.events == {s: w for s, w in case.events.items() if s < step} | {step: weights}
+    edge = -(-step * case.batch // case.samples_per_draw)
+    before, _ = walked(schedule, 0, edge)
+    assert walked(changed, 0, edge)[0].tolist() == before.tolist()
+    assert_same(changed, case.schedule(events=changed.events))
+    assert_same(schedule, case.schedule())  # and the schedule it was told is what it was
+
+
+def test_an_event_holds_until_the_next_phase_and_no_longer() -> None:
+    mixture = Mixture({"alpha": 1, "bravo": 1}, phases=[Phase(10, {"alpha": 3})])
+    case = Case(mixture, ["alpha", "bravo"], events={5: {"alpha": 0}, 10: {"bravo": 0}})
+    leaf = walked(case.schedule(), 0, 200)[0].reshape(-1, 8)
+    assert leaf[:5].sum(axis=1).tolist() == [4] * 5
+    assert (leaf[5:10] == 1).all()
+    assert (leaf[10:] == 0).all()
+    early = replace(case, events={5: {"alpha": 0}})
+    assert walked(early.schedule(), 0, 200)[0][80:].reshape(-1, 8).sum(axis=1).tolist() == [2] * 15
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"alfa": 1}, "set_weights: no source 'alfa'.*did you mean 'alpha'"),
+        ({"alpha": -1}, "'alpha' has weight -1"),
+        ({"alpha": math.nan}, "nan"),
+        ({"alpha": 0, "bravo": 0}, "every source has weight 0"),
+    ],
+)
+def test_wrong_events_are_refused_and_change_nothing(weights: Any, message: str) -> None:
+    case = Case(Mixture(), ["alpha", "bravo"])
+    schedule = case.schedule()
+    with pytest.raises(dp.MixtureError, match=message):
+        schedule.with_event(3, weights)
+    assert_same(schedule, case.schedule())
+
+
+def test_planned_and_drawn_name_what_is_drawn_from() -> None:
+    names = ["alpha", "bravo", "charlie", "delta"]
+    zeros = dict.fromkeys(names[1:], 0)
+    phased = Case(Mixture(zeros, phases=[Phase(3, {"bravo": 1})]), names)
+    ramped = Case(Mixture(zeros, anneal=Anneal(3, {"charlie": 1, "alpha": 0}, 9)), names)
+    for case, planned in ((phased, {"alpha", "bravo"}), (ramped, {"alpha", "charlie"})):
+        schedule = case.schedule()
+        assert schedule.planned == schedule.drawn == planned
+        told = schedule.with_event(5, {"delta": 2})
+        assert told.planned == planned
+        assert told.drawn == planned | {"delta"}
+
+
+# -- stretches --------------------------------------------------------------------------------
+
+
+@EXAMPLES
+@given(cases(), st.sampled_from([1, 2, 5, 64]), st.none() | st.integers(1, 300))
+def test_stretches_partition_the_positions_and_cross_no_change(
+    case: Case, batches: int, end: int | None
+) -> None:
+    schedule, length = case.schedule(), batches * case.batch
+    changes = {step * case.batch for step in case.changes()} | ({end} if end else set())
+    at = 0
+    while at < 80 * case.batch:
+        low, high = schedule.stretch(at, length, end)
+        assert low == at < high <= low + length
+        assert not [change for change in changes if low < change < high]
+        assert high % case.batch == 0 or (end is not None and high >= end)
+        for place in (low, (low + high) // 2, high - 1):
+            assert schedule.stretch(place, length, end) == (low, high)
+        at = high
+
+
+@EXAMPLES
+@given(cases(), st.integers(1, 40))
+def test_stretches_are_short_between_near_changes_only(case: Case, batches: int) -> None:
+    case = replace(case, events={}, batch=3)
+    schedule, length = case.schedule(), batches * 3
+    changes = [step * 3 for step in case.changes()]
+    for first, last in pairwise(changes):
+        at = first
+        while at < last:
+            low, at = schedule.stretch(at, length)
+            assert at - low >= min(length // 2, last - first)
+
+
+@EXAMPLES
+@given(cases(), st.lists(st.integers(0, 90), max_size=6), st.integers(2, 9))
+def test_events_where_stretches_begin_move_no_stretch(
+    case: Case, steps: list[int], batches: int
+) -> None:
+    case = replace(case, events={})
+    schedule, length, end = case.schedule(), batches * case.batch, 77 * case.batch + 1
+    before = [schedule.stretch(at, length, end) for at in range(90 * case.batch)]
+    for step in sorted(steps):
+        low, _ = schedule.stretch(step * case.batch, length, end)
+        if low % case.batch == 0:
+            schedule = schedule.with_event(low // case.batch, {case.sources[0]: 1})
+    assert [schedule.stretch(at, length, end) for at in range(90 * case.batch)] == before
+
+
+# -- threads ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _busy() -> Iterator[None]:
+    """Threads change places as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+MANY = Case(
+    Mixture({"charlie": 0}, anneal=Anneal(3, {"charlie": 5, "alpha": 0}, 30_000)),
+    ["alpha", "bravo", "charlie"],
+    batch=6,
+    samples_per_draw=4,
+    events={40_000 + 2 * i: {"alpha": i % 5 + 1} for i in range(300)},
+)
+
+
+@pytest.mark.usefixtures("_busy")
+def test_several_threads_get_what_one_gets() -> None:
+    places = [10, 5000, 44_990, 45_500, 60_000, 60_400, 61_000, 10**9]
+
+    def asked(schedule: Schedule, places: list[int]) -> dict[int, Any]:
+        found = {}
+        for place in places:
+            leaf, index = walked(schedule, place, place + 50)
+            counts = [schedule.count(name, place) for name in MANY.sources]
+            found[place] = leaf.tolist(), index.tolist(), counts
+        return found
+
+    expected = asked(MANY.schedule(), places)
+    for _ in range(3):
+        schedule = MANY.schedule()
+        found: list[Any] = []
+
+        def ask(shift: int, schedule: Schedule = schedule, found: list[Any] = found) -> None:
+            found.append(asked(schedule, places[shift:] + places[:shift]))
+
+        in_threads(ask, 6)
+        assert found == [expected] * 6
+
+
+@pytest.mark.usefixtures("_busy")
+def test_weights_may_be_set_while_another_thread_plans() -> None:
+    """As the consumer does while the next block is prepared."""
+    case = replace(MANY, mixture=Mixture())
+
+    def ask(number: int) -> None:
+        schedule = case.schedule()
+        last = max(case.events)
+        done = threading.Event()
+
+        def plan() -> None:
+            for step in range(40_000, last + 2, 2):
+                walked(schedule, step * 6 // 4, step * 6 // 4 + 5)
+            done.set()
+
+        thread = threading.Thread(target=plan)
+        thread.start()
+        while not done.is_set():
+            changed = schedule.with_event(last + 10, {"bravo": 2})
+        thread.join()
+        assert_same(changed, case.schedule(events=case.events | {last + 10: {"bravo": 2}}))
+
+    in_threads(ask, 2)
+
+
+def in_threads(work: Any, count: int) -> None:
+    errors: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors[0]

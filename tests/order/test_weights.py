@@ -1,0 +1,174 @@
+"""Shares: integers in the ratio of tempered weights, exact where they can be, alike everywhere."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from duckplets.errors import MixtureError
+from duckplets.order.mixture import exact_shares
+from duckplets.order.permute import exact_weights
+
+MOST = 2**44
+TEMPERATURES = [5e-324, 1e-3, 0.1, 0.5, 0.999, 1.0, 1.3, 2.0, 5.0, 1e3, 1e9, 1e300]
+
+weights = st.one_of(st.just(0.0), st.floats(1e-300, 1e300), st.floats(1e-3, 1e3))
+several = st.lists(weights, min_size=1, max_size=50).filter(any)
+
+
+def parts(values: list[float], temperature: float) -> list[float]:
+    shares = exact_shares(values, temperature)
+    return [share / sum(shares) for share in shares]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.7, 0.3], (7, 3)),
+        ([1.0, 1.009], (1000, 1009)),
+        ([1e-6, 1.0], (1, 1_000_000)),
+        ([2, 4, 0], (1, 2, 0)),
+        ([0.0, 5.0], (0, 1)),
+    ],
+)
+def test_at_temperature_1_weights_are_taken_as_written(
+    values: list[float], expected: tuple[int, ...]
+) -> None:
+    assert exact_shares(values, 1.0) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(several)
+def test_temperature_1_changes_nothing(values: list[float]) -> None:
+    assert exact_shares(values, 1) == exact_weights(values)
+
+
+# The digits are fixed: another value on any platform is another order for the same run.
+GOLDEN = [
+    ([0.7, 0.3], 1.5, (11216382242942, 6375803801472)),
+    ([0.7, 0.3], 2.0, (10631944530656, 6960241513758)),
+    ([0.7, 0.3], 0.5, (14862364072005, 2729821972409)),
+    ([0.7, 0.3], 3.0, (10030053142920, 7562132901494)),
+    ([1.0, 1.009], 1.5, (8769822860794, 8822363183620)),
+    ([1.0, 1.009], 2.0, (8776390375519, 8815795668895)),
+    ([1.0, 1.009], 0.5, (8717284412476, 8874901631938)),
+    ([1.0, 1.009], 3.0, (8782957912211, 8809228132203)),
+    ([1e-6, 1.0, 0.0, 1000.0], 1.5, (1, 10_000, 0, 1_000_000)),
+    ([1e-6, 1.0, 0.0, 1000.0], 2.0, (539244314, 539244314329, 0, 17052402485768)),
+    ([1e-6, 1.0, 0.0, 1000.0], 0.5, (1, 17592168, 0, 17592168452244)),
+    ([1e-6, 1.0, 0.0, 1000.0], 3.0, (1, 100, 0, 1000)),
+    ([8.0, 27.0, 1.0], 1.5, (5026338869832, 11309262457123, 1256584717458)),
+    ([8.0, 27.0, 1.0], 2.0, (5513632621881, 10129189914580, 1949363507952)),
+    ([8.0, 27.0, 1.0], 0.5, (1418009958240, 16152019680576, 22156405597)),
+    ([8.0, 27.0, 1.0], 3.0, (5864062014804, 8796093022206, 2932031007402)),
+]
+
+
+@pytest.mark.parametrize(("values", "temperature", "expected"), GOLDEN)
+def test_shares_are_these_very_integers(
+    values: list[float], temperature: float, expected: tuple[int, ...]
+) -> None:
+    assert exact_shares(values, temperature) == expected
+
+
+def test_the_decimal_settings_of_the_caller_make_no_difference() -> None:
+    with decimal.localcontext(decimal.Context(prec=3, rounding=decimal.ROUND_UP)):
+        assert exact_shares([0.7, 0.3], 1.5) == GOLDEN[0][2]
+
+
+@pytest.mark.parametrize(
+    ("values", "temperature", "expected"),
+    [
+        ([1.0, 4.0, 16.0], 2.0, (1, 2, 4)),
+        ([1.0, 100.0], 0.5, (1, 10_000)),
+        ([1.0, 1000.0, 0.0], 3.0, (1, 10, 0)),
+        ([5.0, 5.0, 5.0], 1.7, (1, 1, 1)),
+        ([0.1, 0.1], 0.01, (1, 1)),
+        ([3e-320], 2.0, (1,)),
+    ],
+)
+def test_roots_and_powers_that_come_out_are_small_integers(
+    values: list[float], temperature: float, expected: tuple[int, ...]
+) -> None:
+    assert exact_shares(values, temperature) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=20), st.floats(0.3, 1e6))
+def test_shares_agree_with_floats(values: list[float], temperature: float) -> None:
+    logs = np.log(values) / temperature
+    raised = np.exp(logs - logs.max())
+    assert np.allclose(parts(values, temperature), raised / raised.sum(), rtol=0, atol=1e-9)
+
+
+@settings(max_examples=300, deadline=None)
+@given(several, st.one_of(st.sampled_from(TEMPERATURES), st.floats(0.01, 100)))
+def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(
+    values: list[float], temperature: float
+) -> None:
+    shares = exact_shares(values, temperature)
+    assert len(shares) == len(values)
+    assert [share > 0 for share in shares] == [value > 0 for value in values]
+    assert sum(shares) <= MOST
+    by_weight = [share for _, share in sorted(zip(values, shares, strict=True))]
+    assert by_weight == sorted(by_weight)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=10), st.floats(0.05, 20))
+def test_only_ratios_matter(values: list[int], temperature: float) -> None:
+    scaled = [value * 8.0 for value in values]
+    assert exact_shares([float(v) for v in values], temperature) == exact_shares(
+        scaled, temperature
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=10))
+def test_a_higher_temperature_is_flatter(values: list[float]) -> None:
+    assume(max(values) > min(values))
+    found = [parts(values, t) for t in (0.1, 0.5, 1.0, 1.5, 2.0, 5.0, 100.0, 1e6)]
+    tops, lows = [max(shares) for shares in found], [min(shares) for shares in found]
+    slack = 1e-12  # one part in 2^44 either way
+    assert all(after <= before + slack for before, after in pairwise(tops))
+    assert all(after >= before - slack for before, after in pairwise(lows))
+
+
+def test_an_endless_temperature_is_uniform_over_what_is_not_zero() -> None:
+    found = parts([1e-300, 0.0, 1.0, 1e300], 1e9)
+    assert found[1] == 0
+    assert max(found) - min(found[:1] + found[2:]) < 1e-6
+    assert exact_shares([1e-300, 0.0, 1.0, 1e300], 1e300) == (1, 0, 1, 1)
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-100, 5e-324])
+def test_hardly_any_temperature_gives_all_to_the_heaviest(temperature: float) -> None:
+    shares = exact_shares([0.4, 0.0, 0.6, 0.6, 1e-300], temperature)
+    assert shares == (1, 0, shares[2], shares[2], 1)
+    assert 0 < MOST - sum(shares) < 10
+
+
+def test_fractions_are_taken_as_they_are() -> None:
+    thirds = [Fraction(1, 3), Fraction(2, 3)]
+    assert exact_shares(thirds, 1.0) == (1, 2)
+    assert exact_shares([Fraction(4, 3), Fraction(1, 3)], 2.0) == (2, 1)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("values", [[0.0, 0.0], [0.0], []])
+def test_nothing_to_draw_from_is_refused(values: list[float], temperature: float) -> None:
+    with pytest.raises(MixtureError, match="every weight is 0; give at least one"):
+        exact_shares(values, temperature)
+
+
+def test_a_share_of_one_part_is_once_in_seventeen_million_million() -> None:
+    shares = exact_shares([1.0, 1e-12], 0.5)
+    assert shares[1] == 1
+    assert math.isclose(shares[0], MOST, rel_tol=1e-12)

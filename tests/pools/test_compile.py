@@ -1,0 +1,210 @@
+"""Recipes to SQL: golden statements, runnable text, what is refused, a sealed corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import odd_corpus
+
+import duckplets as dp
+from duckplets.pools.compile import compile_pool, stage
+from duckplets.recipes.recipes import default_recipes, long_section_recipe
+
+ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
+
+RECIPES: dict[str, dp.TripletRecipe | dp.TextRecipe] = {
+    **{f"{kind}_{r.name}": r for kind in ("roles", "text", "dated") for r in default_recipes(kind)},
+    "long_section": long_section_recipe("context"),
+    "equality": dp.TripletRecipe(
+        "equality",
+        ANCHOR,
+        CONTEXT,
+        CONTEXT,
+        strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic'] and negative.trust > 0.3"),
+    ),
+    "inequality": dp.TripletRecipe(
+        "inequality",
+        ANCHOR,
+        dp.position(1),
+        CONTEXT,
+        per="chunk",
+        strategy=dp.sql("negative.meta['topic'] is distinct from anchor.meta['topic']"),
+    ),
+    "comparison": dp.TripletRecipe(
+        "comparison", ANCHOR, CONTEXT, CONTEXT, strategy=dp.sql("negative.date > anchor.date")
+    ),
+    "question": dp.TripletRecipe(
+        "question", ANCHOR, CONTEXT, CONTEXT, strategy="question_answer_mismatch"
+    ),
+    "near_positive": dp.TripletRecipe(
+        "near_positive", ANCHOR, dp.near_date(7, where="trust >= 0.5"), CONTEXT
+    ),
+    "near_negative": dp.TripletRecipe("near_negative", ANCHOR, CONTEXT, dp.near_date(-30)),
+    "condition": dp.TripletRecipe(
+        "condition",
+        dp.role("anchor", where="date >= '2024-01-01' and meta['lang'] = 'it''s'"),
+        dp.any_section(where="heading like '%;--%' or length(text) > 10"),
+        CONTEXT,
+    ),
+    "mined": dp.TripletRecipe("mined", ANCHOR, CONTEXT, CONTEXT, by="bm25"),
+    "mined_comparison": dp.TripletRecipe(
+        "mined_comparison",
+        ANCHOR,
+        dp.near_date(3),
+        CONTEXT,
+        by=dp.bm25(top_k=3),
+        strategy=dp.sql("negative.date > anchor.date"),
+    ),
+    "texts": dp.TextRecipe("texts", dp.any_section(where="kind = 'window'"), per="chunk"),
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    with odd_corpus(tmp_path_factory.mktemp("compile") / "c.duckdb", 40, 1) as corpus:
+        yield corpus
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_statements_are_golden(name: str, golden: Callable[[str, str], None]) -> None:
+    compiled = compile_pool(RECIPES[name], source="it's", split="train", version=3)
+    golden(f"sql/{name}.sql", compiled.sql() + ";\n\n-- runnable\n" + compiled.runnable())
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_runnable_text_is_the_statement(name: str, corpus: dp.Corpus) -> None:
+    recipe = RECIPES[name]
+    compiled = compile_pool(recipe, source="odd0", split="train", version=1)
+    rows = corpus._database.arrow(compiled.sql(), compiled.parameters_of())
+    assert rows.equals(corpus._database.arrow(compiled.runnable()))
+    keys = rows["record_key"].to_pylist()
+    assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_staged_pool_is_the_pool(name: str, corpus: dp.Corpus) -> None:
+    compiled = compile_pool(RECIPES[name], source="odd0", split="train", version=1)
+    direct = corpus._database.arrow(compiled.sql(), compiled.parameters_of())
+    database = corpus._database.cursor()
+    parameters: dict[str, Any] = {"split": "train", "version": 1}
+    database.rows(stage([RECIPES[name]]), parameters)
+    staged = compiled.parameters_of(staged=True)
+    assert database.arrow(compiled.sql(staged=True), staged).equals(direct)
+    database.close()
+
+
+def test_compiling_is_pure() -> None:
+    arguments: dict[str, Any] = {"source": "a", "split": "test", "version": 1}
+    first = [compile_pool(r, **arguments).sql() for r in RECIPES.values()]
+    assert first == [compile_pool(r, **arguments).sql() for r in reversed(RECIPES.values())][::-1]
+
+
+def test_selectors_and_strategies_that_do_not_go_together() -> None:
+    near = dp.near_date(1)
+    for recipe, message in [
+        (dp.TripletRecipe("r", ANCHOR, CONTEXT, near, strategy="other_date"), "other_record"),
+        (dp.TripletRecipe("r", ANCHOR, near, near), "only one of positive and negative"),
+    ]:
+        with pytest.raises(dp.RecipeError, match=message):
+            compile_pool(recipe, source="a", split="train", version=1)
+
+
+HOSTILE = [
+    "1=1; drop table records",
+    "read_text('/etc/passwd') is not null",
+    "getenv('HOME') = 'x'",
+    "trust > (select 1)",
+    "titel = 'x'",
+    "true -- and so on",
+    "true /* and so on */",
+    "(" * 10_000 + "true" + ")" * 10_000,
+    "record_id in (select record_id from records)",
+    "current_setting('home_directory') <> ''",
+    "random() < 0.5",
+    "$x = 1",
+]
+
+
+@pytest.mark.parametrize("condition", HOSTILE, ids=lambda c: c[:30])
+def test_hostile_conditions_are_refused(condition: str) -> None:
+    with pytest.raises(dp.RecipeError):
+        dp.role("anchor", where=condition)
+    with pytest.raises(dp.RecipeError):
+        dp.sql(condition)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM glob('/*')",
+    ],
+)
+def test_a_corpus_is_sealed(statement: str, corpus: dp.Corpus) -> None:
+    with pytest.raises(dp.QueryError):
+        corpus.sql(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE records",
+        "SELECT 1; SELECT 2",
+        "COPY records TO 'x.csv'",
+        "ATTACH 'x'",
+        "SET enable_external_access = true",
+        "EXPLAIN ANALYZE DELETE FROM records",
+        "",
+        "selct 1",
+        "INSERT INTO splits VALUES (1, 'x')",
+        "LOAD fts",
+    ],
+)
+def test_sql_reads_only(statement: str, corpus: dp.Corpus) -> None:
+    with pytest.raises(dp.QueryError):
+        corpus.sql(statement)
+
+
+def test_sql_returns_arrow(corpus: dp.Corpus) -> None:
+    rows = corpus.sql("SELECT count(*) AS n FROM records WHERE record_id <> $x", {"x": "a/1"})
+    assert rows["n"].to_pylist() == [40]
+
+
+def test_a_strategy_that_compares_too_much_is_refused(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = dp.TripletRecipe(
+        "r", ANCHOR, CONTEXT, CONTEXT, strategy=dp.sql("negative.text > anchor.text")
+    )
+    corpus.sampler(recipes=[recipe])
+    monkeypatch.setattr("duckplets.pools.read._MOST_COMPARISONS", 10)
+    with pytest.raises(dp.RecipeError, match="add an equality"):
+        corpus.sampler(recipes=[recipe])
+
+
+def test_recipes_are_stored_and_limited_to_sources(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 30, 1, sources=2) as corpus:
+        limited = dp.TripletRecipe("one", ANCHOR, CONTEXT, CONTEXT, sources=["odd0"])
+        corpus.add_recipe(limited)
+        assert corpus.recipes() == [limited]
+        with pytest.raises(dp.RecipeError, match="already"):
+            corpus.add_recipe(limited)
+        with pytest.raises(dp.EmptyPoolError, match="'odd1' has no recipe"):
+            corpus.sampler()
+        batch = next(corpus.sampler(mixture={"odd1": 0}))
+        assert set(batch["source"]) == {"odd0"}
+        with pytest.raises(dp.RecipeError, match="no source 'odd2'"):
+            corpus.sampler(
+                recipes=[dp.TripletRecipe("x", ANCHOR, CONTEXT, CONTEXT, sources=["odd2"])]
+            )
+        sql, parameters = corpus.recipe_sql("one")
+        assert parameters["source"] == "odd0"
+        assert corpus.sql(sql, parameters).num_rows == corpus.pool("one").num_rows
+        corpus.remove_recipe("one")
+        assert corpus.recipes() == []
+        with pytest.raises(dp.RecipeError, match="did you mean 'anchor_context'"):
+            corpus.pool("anchor_contex")

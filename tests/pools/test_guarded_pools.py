@@ -1,0 +1,118 @@
+"""Pools of recipes whose negatives are mined: exactly the anchors that have legal negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mined_corpora import ANCHOR, CASES, CONTEXT, guarded_corpus, hash_texts, rules_of, write_mining
+
+import duckplets as dp
+from duckplets.pools.compile import compile_pool
+from duckplets.pools.read import PoolReader
+
+SIZES = (5, 18, 50)
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dp.Corpus]]:
+    folder = tmp_path_factory.mktemp("guarded")
+    corpora = [guarded_corpus(folder / f"{n}.duckdb", n, n) for n in SIZES]
+    for share, corpus in enumerate(corpora):
+        if share:  # the rest is worked out as it is needed
+            hash_texts(corpus, share=share)
+    yield corpora
+    for corpus in corpora:
+        corpus.close()
+
+
+@pytest.mark.parametrize("size", range(len(SIZES)))
+@pytest.mark.parametrize("name", CASES)
+def test_a_pool_has_the_anchors_with_enough_legal_negatives(
+    corpora: list[dp.Corpus], name: str, size: int
+) -> None:
+    corpus, recipe = corpora[size], dp.TripletRecipe("r", **CASES[name]["recipe"], by="bm25")
+    rules = rules_of(corpus, CASES[name], "s0", "train")
+    legal = sorted(rules.legal_texts(a) for a in rules.paired())
+    some = {1, legal[len(legal) // 2], legal[-1] + 1}
+    for negatives in sorted(some - {0}):
+        expected = rules.pool(negatives)
+        compiled = compile_pool(recipe, source="s0", split="train", version=2, negatives=negatives)
+        with PoolReader(corpus._database, [compiled]) as reader:
+            windows = reader.list(compiled, "anchors")["chunk_key"].to_pylist()
+            sections = reader.list(compiled, "mined_anchors")["section_key"].to_pylist()
+            counts = reader.count(compiled)
+        assert windows == sorted(a.key for of in expected.values() for a in of)
+        assert set(sections) == {a.section for of in expected.values() for a in of}
+        assert counts.get(None, 0) == len(expected)
+    assert not expected  # the last one asks for more than there are
+
+
+def test_near_date_positives_are_guarded_too(tmp_path: Path) -> None:
+    records = [
+        {"id": f"r{i}", "t": f"title {i}", "b": ["Same", "sâme  ", "other"][i % 3] + f" {i // 6}",
+         "d": f"2024-01-{1 + i % 28:02}"}
+        for i in range(40)
+    ]  # fmt: skip
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(
+            dp.MemorySource(records, id="id", anchor="t", positive="b", date="d"), name="a"
+        )
+        corpus.split(1, 0, 0)
+        recipe = dp.TripletRecipe("r", ANCHOR, dp.near_date(1), CONTEXT, by="bm25")
+        write_mining(corpus, recipe, {}, source="a")
+        columns = ["positive", "negative", "positive_record_id", "negative_record_id"]
+        sampler = corpus.sampler(recipes=[recipe], columns=columns, swap=False, epochs=30)
+        rows = [row for batch in sampler for row in batch.to_pylist()]
+        assert {"Same", "sâme"} & {row["positive"].split()[0] for row in rows}
+        for row in rows:
+            one, other = (row[s].replace("â", "a").lower().split() for s in columns[:2])
+            assert one != other, row
+
+
+def test_dropped_anchors_are_not_in_the_pool_of_their_mining(tmp_path: Path) -> None:
+    case = CASES["plain"]
+    recipe = dp.TripletRecipe("r", **case["recipe"], by="bm25")
+    with guarded_corpus(tmp_path / "c.duckdb", 40, 1) as corpus:
+        rules = rules_of(corpus, case, "s0", "train")
+        whole = rules.pool(1)
+        dropped = sorted({a.section for of in whole.values() for a in of})[::3]
+        key = write_mining(corpus, recipe, {}, dropped=dropped)
+        for mining, expected in [(0, whole), (key, rules.pool(1, dropped)), (key + 1, whole)]:
+            compiled = compile_pool(recipe, source="s0", split="train", version=2, mining=mining)
+            rows = corpus._database.arrow(compiled.sql(), compiled.parameters_of())
+            assert rows.equals(corpus._database.arrow(compiled.runnable()))
+            assert dict(
+                zip(*(rows[c].to_pylist() for c in ("record_key", "anchors")), strict=True)
+            ) == {record: [a.key for a in of] for record, of in expected.items()}
+            with PoolReader(corpus._database, [compiled]) as reader:
+                counts = reader.count(compiled)
+            assert counts.get("too few candidates", 0) == len(whole) - len(expected)
+        assert len(rules.pool(1, dropped)) < len(whole)
+        sampler = corpus.sampler(recipes=[recipe], mixture={"s1": 0})
+        assert sampler.epoch_length == len(rules.pool(1, dropped))
+
+
+@pytest.mark.parametrize("by", ["bm25", dp.bm25(top_k=3)])
+def test_parts_that_are_mined_are_complete(tmp_path: Path, by: Any) -> None:
+    case = CASES["topic"]
+    recipe = dp.TripletRecipe("r", **case["recipe"], by=by)
+    with guarded_corpus(tmp_path / "c.duckdb", 40, 2) as corpus:
+        rules = rules_of(corpus, case, "s1", "train")
+        compiled = compile_pool(recipe, source="s1", split="train", version=2)
+        with PoolReader(corpus._database, [compiled]) as reader:
+            documents, positives = (
+                reader.list(compiled, part).to_pylist()
+                for part in ("mined_documents", "mined_positives")
+            )
+    assert [(d["record_key"], d["section_key"]) for d in documents] == sorted(
+        {(p.record, p.section) for p in rules.pieces if rules.is_negative(p)},
+        key=lambda both: both[1],
+    )
+    asked = {p.record for p in rules.pieces}
+    assert [(p["record_key"], p["section_key"]) for p in positives] == sorted(
+        {(p.record, p.section) for p in rules.pieces if rules.is_positive(p)}
+    )
+    assert {p["record_key"] for p in positives} <= asked

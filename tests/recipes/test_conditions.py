@@ -1,0 +1,600 @@
+"""Conditions: what is accepted means to DuckDB what its text says, and the rest is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlglot import exp
+
+from duckplets.errors import RecipeError
+from duckplets.recipes.conditions import COLUMNS, FUNCTIONS, pair_condition, where_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROWS = """
+CREATE TABLE slot AS SELECT * FROM (VALUES
+  ('a/1', DATE '2024-02-29', 'g', ['x', 'y'], MAP {'lang': 'en', 'n': '7', 'topic': 't'}, 0.5,
+   TIMESTAMP '2024-01-01 10:00:00', TIMESTAMP '2024-01-02', 'a', 0, 'anchor', 'question',
+   'it''s a Question; -- no?', 5, 'window', 0),
+  ('a/2', DATE '2023-12-31', NULL, ['y'], MAP {'lang': 'de', 'n': 'x', 'topic': 't'}, 1.0,
+   TIMESTAMP '2023-01-01 10:00:00', TIMESTAMP '2023-01-02', 'a', 1, 'context', NULL,
+   'Größe "drei" 100%', 3, 'window', 1),
+  ('b/3', NULL, 'g', NULL, MAP {}, 0.0,
+   TIMESTAMP '2022-01-01', TIMESTAMP '2022-01-02', 'b', 2, 'context', 'answer',
+   'abc', 1, 'summary', 0),
+  ('b/4', DATE '2024-02-29', 'h', [], NULL, 0.25,
+   TIMESTAMP '2022-01-01', TIMESTAMP '2022-01-02', 'b', 0, 'anchor', 'question',
+   'question', 1, 'window', 0)
+) AS rows (record_id, date, group_key, taxonomy, meta, trust, created_at, updated_at, source,
+  position, role, heading, text, token_count, kind, window_index)
+"""
+
+ACCEPTED = """
+date >= '2024-01-01'
+date = DATE '2024-02-29'
+DATE = '2024-02-29' AND "Role" = 'anchor'
+date >= '2024-01-01' and meta['lang'] = 'en'
+created_at < timestamp '2023-06-01 00:00:00' or updated_at is null
+date + interval 3 day > date '2024-01-01'
+date + interval '3' day > date '2024-01-01'
+date + interval '3 days' > date '2024-01-01'
+date + (interval 1 month) - interval (position) day > '2024-01-01'
+date - 3 > '2024-01-01'
+extract(year from date) = 2024
+date_part('year', date) = 2024
+year(date) = 2024 and month(date) in (1, 2)
+date_trunc('month', date) = '2024-02-01'
+date_diff('day', date, date '2024-03-01') < 30
+strftime(date, '%Y-%m') = '2024-02'
+try_strptime(meta['n'], '%d') is null
+last_day(date) = date
+cast(created_at as date) <= date
+taxonomy[1] = 'x'
+taxonomy[-1] = 'y'
+taxonomy[1:2] = ['x', 'y']
+list_contains(taxonomy, 'x') is not true
+'x' in taxonomy
+len(taxonomy) between 1 and 2
+list_has_any(taxonomy, ['x', 'z'])
+taxonomy = []
+taxonomy is null
+meta['missing'] is null
+map_contains(meta, 'lang')
+cardinality(meta) > 0
+coalesce(meta['lang'], 'none') not in ('en', 'none')
+try_cast(meta['n'] as int) > 3
+try_cast(meta['n'] as decimal(10, 2)) > 3
+(try_cast(meta['n'] as double) > 3) is not false
+position::varchar = '1'
+position::varchar::int = 1
+-position::int = -1
+position not in (1, 2)
+position not between 1 and 2
+not position between 1 and 2 or true
+not (position = 1 or position = 2) and kind = 'window'
+position != 1
+position <> 1
+position + 2 * window_index - 1 >= 1
+position % 2 = 1
+(position + 1) // 2 = 1
+(position + 1) / 2 = 1.5
+-position < - 1
+- -position = 1
+trust >= 0.5 and trust >= 1.
+trust = 5e-1
+trust < 1_000
+heading is null
+heading is not null
+heading isnull
+not heading is null
+heading is distinct from 'question'
+heading is not distinct from null
+group_key is distinct from heading
+text like '%;--%'
+text like '%; -- %'
+text like '%/*%' or text like '%''s%'
+text not like 'a%'
+text ilike 'QUEST%'
+text not ilike 'QUEST%'
+text like '%!%' escape '!'
+text like '%100!%' escape '!'
+text similar to 'a.c'
+text glob '[a-c]*'
+regexp_matches(text, '^[a-z]+$')
+regexp_replace(text, '[aeiou]', '', 'g') = 'bc'
+text = 'Größe "drei" 100%'
+contains(text, 'ö') and unicode(text) = 71
+upper(left(text, 3)) || '-' || lower(right(text, 1)) = 'ABC-c'
+'a' || 'bc' like text
+text[1:3] = 'abc'
+substring(text, 2, 1) = 'b'
+length(trim(replace(text, ' ', ''))) > 3
+levenshtein(text, 'abd') <= 1
+concat_ws('/', source, split_part(record_id, '/', 2)) = record_id
+array_to_string(taxonomy, ',') = 'x,y'
+string_split(text, ' ')[1] = 'abc'
+md5(text) = '900150983cd24fb0d6963f7d28e17f72'
+greatest(position, window_index) = 1
+if(position = 0, kind = 'window', false)
+ifnull(heading, '') = ''
+nullif(heading, 'answer') is null
+case when position = 0 then true when heading is null then null else false end
+case position when 0 then trust > 0.3 else false end
+case kind when 'window' then token_count else 0 end > 2
+abs(position - 2) <= 1 and round(trust, 1) = 0.5
+text = 'a' or text = 'abc' and position = 2
+true
+not not true
+(position = 0) = (window_index = 0)
+(date is null) in (true)
+position = 0 is true
+cast(position as boolean)
+""".strip().splitlines()
+
+REFUSED = {
+    # text that is no single condition
+    "": "a condition is SQL text",
+    " \n\t": "a condition is SQL text",
+    "1=1; drop table records": "drop table records",
+    "true;": "nothing after it",
+    "1=1 -- x": "comment",
+    "-- x": "comment",
+    "/* */ true": "comment",
+    "true /* x": "DuckDB's SQL",
+    "{# x #} true": "comment",
+    "true and": "DuckDB's SQL",
+    "text = 'open": "DuckDB's SQL",
+    "role = 'anchor' role": "near 'role'",
+    "date as x": "near 'as'",
+    "pragma version": "DuckDB's SQL",
+    "copy records to 'x'": "DuckDB's SQL",
+    "attach 'x.duckdb'": "DuckDB's SQL",
+    "select 1": "DuckDB's SQL",
+    "from records": "DuckDB's SQL",
+    "text = 'a\0b'": "NUL",
+    "text = '\ud800'": "surrogate",
+    # ways to other rows, tables and files
+    "(select 1)=1": "subquery",
+    "exists (select 1)": "subquery",
+    "exists (from records)": "subquery",
+    "date in (select date from records)": "subquery",
+    "position = any(select 1)": "subquery",
+    "position = all(values (1))": "function all",
+    "text like any (['a'])": "not allowed",
+    "read_text('/etc/passwd') is not null": "read_text",
+    "getenv('HOME')='x'": "getenv",
+    "current_setting('threads') = '1'": "current_setting",
+    "query('select 1')": "query",
+    "nextval('s') = 1": "nextval",
+    "hash(text) = 1": "hash",
+    "error('x')": "error",
+    "sleep_ms(1000) is null": "sleep_ms",
+    "getvariable('x') = 1": "getvariable",
+    "main.lower(text) = 'x'": "main.lower",
+    "\"read_text\"('x') = 1": "without quotes",
+    "count(*) > 1": "count",
+    "count(*) filter (where true) > 1": "aggregate",
+    "sum(position) > 1": "sum",
+    "row_number() over () = 1": "window function",
+    "lower(text) over () = 'x'": "window function",
+    "lower(distinct text) = 'x'": "DISTINCT",
+    "lower(text order by text) = 'x'": "ORDER BY",
+    "unnest(taxonomy) = 'x'": "unnest",
+    "*": "star",
+    "columns(*) is null": "columns",
+    "$1": r"\$",
+    "$x = 1": r"\$",
+    "?": r"\?",
+    "position = ?": r"\?",
+    ":x = 1": "parameter",
+    "#1 = 1": "#",
+    "@position = 1": "@",
+    # what is not the same twice
+    "random() > 0.5": "whenever it is drawn",
+    "date < now()": "whenever it is drawn",
+    "date < current_date": "whenever it is drawn",
+    "date < current_date()": "whenever it is drawn",
+    "created_at < current_timestamp": "whenever it is drawn",
+    "date < today()": "whenever it is drawn",
+    "uuid() = 'x'": "whenever it is drawn",
+    "created_at::timestamptz = '2024-01-01'": "TIMESTAMPTZ",
+    "created_at at time zone 'UTC' = '2024-01-01'": "time zone",
+    "strptime(text, '%Y %z') is null": "time zone",
+    "strptime(text, heading) is null": "format is quoted",
+    # columns
+    "records.date is null": "write date alone",
+    "slot.date is null": "write date alone",
+    "main.records.date is null": "write date alone",
+    "langauge = 'en'": "unknown column langauge",
+    "dat = '2024-01-01'": "did you mean 'date'",
+    "record_key = 1": "unknown column record_key",
+    # syntax that is left out
+    "text[1] = 'a'": "substring",
+    "text ~ 'a'": "~",
+    "position == 1": "==",
+    "text ~~ 'a'": "~~",
+    "taxonomy && ['x']": "&&",
+    "position & 1 = 1": "&",
+    "position ^ 2 = 1": r"\^",
+    "meta->>'x' = 'y'": "->>",
+    "text.lower() = 'x'": "lower\\(text\\)",
+    "{'a': 1}['a'] = 1": r"\{",
+    "$$x$$ = text": r"\$\$",
+    "E'a\\n' = text": "not allowed",
+    "text collate nocase = 'a'": "COLLATE",
+    "(position, 1) = (0, 1)": "Tuple",
+    "text = cast(text as foo)": "foo",
+    "text::varchar[] = []": "TEXT",
+    "text::json = '1'": "JSON",
+    "interval 3 fortnights > interval 1 day": "fortnights|near",
+    "date + interval 3 day + 1 > date": r"\(interval 3 day\)",
+    "interval '1 year 2 months' > interval 1 day": "with one unit",
+    "date '2024-01-01'::varchar = text": "parentheses",
+    "position between symmetric 1 and 2": "SYMMETRIC",
+    "1 < 2 < 3": "parentheses",
+    "text like 'a' is true": "parentheses",
+    "position is null is null": "parentheses",
+    "list_filter(taxonomy, x -> x = 'a') = []": "->",
+    "list_filter(taxonomy, lambda x: x = 'a') = []": "lambda",
+    "len([x for x in taxonomy if x = 'a']) = 1": "lambda",
+    # slips that sqlglot forgives
+    "levenshtein(text, ) = 1": "nothing stands between",
+    "regexp_replace(text, 'a', '',, 'g') = ''": "nothing stands between",
+    "position in (, 1)": "nothing stands between",
+    "position in []": "at least one value",
+    "position between 1 2": "AND|near",
+    "+text = 'a'": r"\+ is missing",
+    "levenshtein(text, +) = 1": r"\+ is missing",
+    "(text as) = 'a'": "AS",
+    "case when true false end": "THEN|near",
+    "try_cast(text as int > 3": "not closed",
+    "date = date 2": "names a type",
+    "trust > text.5": r"0\.5",
+    "date + interval '3 days''x' > date": "interval",
+    # nested types, on which sqlglot would spend hours
+    "decimal(" * 9 + "1" + ")" * 9 + " = 1": "names a type",
+    "array[" * 9 + "1" + "]" * 9 + " = 1": "names a type",
+    'text::"' + "decimal(" * 99 + '" = 1': "cast",
+    # what is no condition
+    "text": "is a value",
+    "null": "is a value",
+    "position + 1": "is a value",
+    "role = 'anchor' and text": "is a value",
+    "cast(text as int)": "is a value",
+}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(ROWS)
+        yield connection
+
+
+@pytest.mark.parametrize("text", ACCEPTED)
+def test_an_accepted_condition_means_what_its_text_says(
+    text: str, database: duckdb.DuckDBPyConnection
+) -> None:
+    def answers(condition: str) -> list[Any]:
+        query = f"SELECT ({condition}) FROM slot ORDER BY record_id"
+        return database.execute(query).fetchall()
+
+    tree = where_condition(text)
+    assert all(column.table == "slot" for column in tree.find_all(exp.Column))
+    assert answers(tree.sql(dialect="duckdb")) == answers(text)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_refused_condition_says_why(text: str) -> None:
+    with pytest.raises(RecipeError, match=f"(?s){REFUSED[text]}") as caught:
+        where_condition(text)
+    assert len(str(caught.value)) < 600
+
+
+# after a dot, text is no type any more
+@pytest.mark.parametrize("text", [text for text in REFUSED if text != "text[1] = 'a'"])
+def test_a_strategy_refuses_what_a_selector_refuses(text: str) -> None:
+    names = "|".join(COLUMNS)
+    of_anchor = re.sub(rf"(?<![.'\w])({names})\b(?! ')", r"anchor.\1", text)
+    with pytest.raises(RecipeError):
+        pair_condition(of_anchor)
+
+
+@pytest.mark.parametrize("value", [None, 1, b"true", ["true"]])
+def test_a_condition_is_text(value: Any) -> None:
+    with pytest.raises(RecipeError, match="SQL text"):
+        where_condition(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 10_000 + "1=1" + ")" * 10_000,
+        "(" * 4_000 + "1=1" + ")" * 4_000,
+        "(" * 5_000,
+        "not " * 2_000 + "true",
+        "- " * 3_000 + "1 = 1",
+        "[" * 3_000,
+        "lower(" * 1_000 + "text" + ")" * 1_000 + " = 'x'",
+        "case when " * 500 + "true" + " then true end" * 500,
+        "1" + "::int" * 1_500 + " = 1",
+        "taxonomy" + "[1]" * 2_000 + " = 'x'",
+        "1" + " + 1" * 2_000 + " = 1",
+        "true is true" + " is true" * 1_000,
+        " and ".join(["1=1"] * 10_000),
+    ],
+)
+def test_nesting_and_length_are_bounded(text: str) -> None:
+    started = time.process_time()
+    with pytest.raises(RecipeError):
+        where_condition(text)
+    assert time.process_time() - started < 10
+
+
+def test_long_chains_work(database: duckdb.DuckDBPyConnection) -> None:
+    text = " or ".join(f"record_id = 'a/{i}'" for i in range(430))
+    assert len(text) > 9_000
+    condition = where_condition(text).sql(dialect="duckdb")
+    counted = database.execute(f"SELECT count(*) FROM slot WHERE {condition}").fetchone()
+    assert counted == (2,)
+    pair = pair_condition(" and ".join(["anchor.text != negative.text"] * 300))
+    assert pair.anchor_terms == (exp.column("text", table="slot"),)
+
+
+def test_eighteen_levels_are_read_and_checked() -> None:
+    assert where_condition("(" * 18 + "lower(text) = 'x'" + ")" * 18)
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_a_function_keeps_its_name(name: str) -> None:
+    rendered = where_condition(f"{name}(text, '1') is null").sql(dialect="duckdb")
+    assert rendered == f"{name.upper()}(slot.text, '1') IS NULL"
+
+
+def test_functions_exist_and_are_pure(database: duckdb.DuckDBPyConnection) -> None:
+    query = """
+        SELECT function_name, bool_and(function_type IN ('scalar', 'macro')
+            AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT')
+        FROM duckdb_functions() GROUP BY function_name
+    """
+    pure = dict(database.execute(query).fetchall())
+    grammar = {"coalesce", "if", "ifnull"}
+    assert {name for name in FUNCTIONS - grammar if not pure.get(name)} == set()
+
+
+ATOMS = ["slot.position", "1", "2.5", "'a'", "slot.text", "slot.taxonomy", "true", "null", "(1)"]
+ATOMS += ["len(slot.text)", "slot.meta['a']", "slot.taxonomy[1]", "['a']", "slot.date"]
+ATOMS += ["interval '3' day", "date '2024-01-01'", "case when true then 1 end"]
+BINARY = ["+", "-", "*", "/", "//", "%", "||", "=", "<>", "<", "<=", ">", ">=", "and", "or"]
+BINARY += ["like", "not like", "ilike", "not ilike", "glob", "similar to"]
+BINARY += ["is distinct from", "is not distinct from"]
+SUFFIXES = [" is null", " is not null", " is true", "::int", " in (1, 2)", " not in (1, 2)"]
+SUFFIXES += [" between 1 and 2", " in slot.taxonomy", "[1:2]", " like 'a' escape '!'", " notnull"]
+OPERAND = st.tuples(
+    st.sampled_from(["", "", "", "not ", "- "]),
+    st.sampled_from(ATOMS),
+    st.lists(st.sampled_from(SUFFIXES), max_size=1),
+).map(lambda parts: parts[0] + parts[1] + "".join(parts[2]))
+
+
+@settings(max_examples=400, deadline=None)
+@given(OPERAND, st.lists(st.tuples(st.sampled_from(BINARY), OPERAND), max_size=3))
+def test_precedence_is_duckdbs(first: str, rest: list[tuple[str, str]]) -> None:
+    text = first + "".join(f" {operator} {operand}" for operator, operand in rest)
+    try:
+        tree = where_condition(text.replace("slot.", ""))
+    except RecipeError:
+        return
+    said, meant = shape(text), shape(parenthesised(tree))
+    assert said is None or said == meant  # DuckDB refuses some that sqlglot reads
+
+
+def parenthesised(tree: exp.Expression) -> str:
+    """Return the SQL of a tree with parentheses around every operation in it."""
+    holder = exp.Paren(this=tree)
+    for node in reversed(list(tree.walk())):
+        operation = isinstance(node, exp.Binary | exp.Unary | exp.In | exp.Between | exp.Cast)
+        if operation and not isinstance(node.parent, exp.Escape | exp.Paren):
+            wrapper = exp.Paren()
+            node.replace(wrapper)
+            wrapper.set("this", node)
+    return str(holder.this.sql(dialect="duckdb"))
+
+
+def shape(condition: str) -> Any:
+    """Return DuckDB's own parse of a condition, or None if it has none."""
+    query = "SELECT json_serialize_sql(?)"
+    row = duckdb.execute(query, [f"SELECT {condition}"]).fetchone()
+    assert row is not None
+    parsed = json.loads(row[0])
+    return None if parsed["error"] else plain(parsed["statements"][0]["node"]["select_list"])
+
+
+def plain(node: Any) -> Any:
+    """Drop positions, nest no AND in AND, and spell IS NOT NULL and NOT IN with NOT."""
+    if isinstance(node, list):
+        return [plain(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    node = {key: plain(value) for key, value in node.items() if key != "query_location"}
+    positive = {"OPERATOR_IS_NOT_NULL": "OPERATOR_IS_NULL", "COMPARE_NOT_IN": "COMPARE_IN"}
+    kind = node.get("type")
+    if isinstance(kind, str) and kind in positive:
+        node["type"] = positive[kind]
+        return {"class": "OPERATOR", "type": "OPERATOR_NOT", "alias": "", "children": [node]}
+    if node.get("class") == "CONJUNCTION":
+        parts = [
+            part["children"] if part.get("type") == kind else [part] for part in node["children"]
+        ]
+        node["children"] = [part for some in parts for part in some]
+    return node
+
+
+PAIRS = {
+    # condition: (tree, anchor terms, negative terms, equality, inequality)
+    "negative.meta['topic'] = anchor.meta['topic'] and len(negative.text) < 2 * len(anchor.text)": (
+        "negative.n0 = anchor.a0 AND negative.n1 < anchor.a1",
+        ["slot.meta['topic']", "2 * LEN(slot.text)"],
+        ["slot.meta['topic']", "LEN(slot.text)"],
+        (True, False),
+    ),
+    "negative.date != anchor.date": (
+        "negative.n0 <> anchor.a0",
+        ["slot.date"],
+        ["slot.date"],
+        (False, True),
+    ),
+    "negative.date is distinct from anchor.date": (
+        "negative.n0 IS DISTINCT FROM anchor.a0",
+        ["slot.date"],
+        ["slot.date"],
+        (False, True),
+    ),
+    "Anchor.DATE is not distinct from NEGATIVE.\"Date\"": (
+        "anchor.a0 IS NOT DISTINCT FROM negative.n0",
+        ["slot.date"],
+        ["slot.date"],
+        (True, False),
+    ),
+    "negative.date != anchor.date or anchor.position = 1": (
+        "negative.n0 <> anchor.a0 OR anchor.a1",
+        ["slot.date", "slot.position = 1"],
+        ["slot.date"],
+        (False, True),
+    ),
+    "not (anchor.date = negative.date)": (
+        "NOT (anchor.a0 = negative.n0)",
+        ["slot.date"],
+        ["slot.date"],
+        (False, True),
+    ),
+    "not (anchor.date != negative.date or anchor.position = 1)": (
+        "NOT (anchor.a0 <> negative.n0 OR anchor.a1)",
+        ["slot.date", "slot.position = 1"],
+        ["slot.date"],
+        (True, False),
+    ),
+    "anchor.date = negative.date or anchor.position = 1": (
+        "anchor.a0 = negative.n0 OR anchor.a1",
+        ["slot.date", "slot.position = 1"],
+        ["slot.date"],
+        (False, False),
+    ),
+    "negative.date != anchor.date and negative.position = anchor.position": (
+        "negative.n0 <> anchor.a0 AND negative.n1 = anchor.a1",
+        ["slot.date", "slot.position"],
+        ["slot.date", "slot.position"],
+        (True, False),
+    ),
+    "negative.meta['lang'] = 'en'": ("negative.n0", [], ["slot.meta['lang'] = 'en'"], (False,) * 2),
+    "(anchor.date) = (negative.date + interval 1 day) and anchor.date > '2023-01-01'": (
+        "anchor.a0 = negative.n0 AND anchor.a1",
+        ["slot.date", "slot.date > '2023-01-01'"],
+        ["slot.date + INTERVAL '1' DAY"],
+        (True, False),
+    ),
+    "anchor.position - negative.position = 1 and anchor.position > 0 and negative.text > 'b'": (
+        "anchor.a0 - negative.n0 = 1 AND anchor.a1 AND negative.n1",
+        ["slot.position", "slot.position > 0"],
+        ["slot.position", "slot.text > 'b'"],
+        (False, False),
+    ),
+    "anchor.heading in (negative.heading, 'answer') or anchor.source in ('b', 'c')": (
+        "anchor.a0 IN (negative.n0, 'answer') OR anchor.a1",
+        ["slot.heading", "slot.source IN ('b', 'c')"],
+        ["slot.heading"],
+        (False, False),
+    ),
+    "anchor.taxonomy[1] in negative.taxonomy": (
+        "anchor.a0 IN negative.n0",
+        ["slot.taxonomy[1]"],
+        ["slot.taxonomy"],
+        (False, False),
+    ),
+    "list_has_any(anchor.taxonomy, negative.taxonomy) is not true": (
+        "NOT LIST_HAS_ANY(anchor.a0, negative.n0) IS TRUE",
+        ["slot.taxonomy"],
+        ["slot.taxonomy"],
+        (False, False),
+    ),
+    "case when anchor.position = 0 and anchor.trust > 0 then negative.text = anchor.text "
+    "when anchor.position = 1 then true else false end": (
+        "CASE WHEN anchor.a0 THEN negative.n0 = anchor.a1 WHEN anchor.a2 THEN TRUE ELSE FALSE END",
+        ["slot.position = 0 AND slot.trust > 0", "slot.text", "slot.position = 1"],
+        ["slot.text"],
+        (False, False),
+    ),
+    "substring(anchor.text, negative.position, 1) = 'a' or anchor.text[negative.position:2] > ''": (
+        "SUBSTRING(anchor.a0, negative.n0, 1) = 'a' OR anchor.a0[negative.n0:2] > ''",
+        ["slot.text"],
+        ["slot.position"],
+        (False, False),
+    ),
+    "anchor.date + interval (negative.position + anchor.position) day > '2024-03-01'": (
+        "anchor.a0 + INTERVAL (negative.n0 + anchor.a1) DAY > '2024-03-01'",
+        ["slot.date", "slot.position"],
+        ["slot.position"],
+        (False, False),
+    ),
+    "anchor.text like negative.text escape '!' or anchor.text = anchor.heading": (
+        "anchor.a0 LIKE negative.n0 ESCAPE '!' OR anchor.a1",
+        ["slot.text", "slot.text = slot.heading"],
+        ["slot.text"],
+        (False, False),
+    ),
+    "upper('x') = 'X'": ("UPPER('x') = 'X'", [], [], (False, False)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PAIRS)
+def test_a_pair_condition_is_taken_apart(text: str, database: duckdb.DuckDBPyConnection) -> None:
+    tree, anchor_terms, negative_terms, flags = PAIRS[text]
+    pair = pair_condition(text)
+    found = [
+        [term.sql(dialect="duckdb") for term in terms]
+        for terms in (pair.anchor_terms, pair.negative_terms)
+    ]
+    assert pair.tree.sql(dialect="duckdb") == tree
+    assert found == [anchor_terms, negative_terms]
+    assert (pair.equality, pair.inequality) == flags
+
+    def answers(condition: str, anchors: str, negatives: str) -> list[Any]:
+        query = (
+            f"SELECT anchor.record_id, negative.record_id, ({condition}) "
+            f"FROM {anchors} AS anchor CROSS JOIN {negatives} AS negative ORDER BY 1, 2"
+        )
+        return database.execute(query).fetchall()
+
+    def named(letter: str, terms: list[str]) -> str:
+        columns = "".join(f", {term} AS {letter}{i}" for i, term in enumerate(terms))
+        return f"(SELECT record_id{columns} FROM slot)"
+
+    taken_apart = answers(tree, named("a", anchor_terms), named("n", negative_terms))
+    assert taken_apart == answers(text, "slot", "slot")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("date = anchor.date", "anchor.date or negative.date"),
+        ("anchor.date = positive.date", "anchor.date or negative.date"),
+        ("anchor.date = records.date", "anchor.date or negative.date"),
+        ("main.anchor.date = negative.date", "anchor.date or negative.date"),
+        ("anchor.dat = negative.date", "did you mean 'date'"),
+        ("anchor.* = 1", "column"),
+        ("anchor.text", "is a value"),
+        ("anchor = negative", "column anchor"),
+        ("anchor.date < now() and negative.position = 0", "whenever"),
+    ],
+)
+def test_a_strategy_says_whose_column(text: str, why: str) -> None:
+    with pytest.raises(RecipeError, match=why):
+        pair_condition(text)

@@ -1,0 +1,442 @@
+"""Recipes: made, refused, derived, and read back from dicts and files as they were."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckplets.errors import RecipeError
+from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.files import from_dict, load_recipes, to_dict
+from duckplets.recipes.recipes import (
+    Selector,
+    TextRecipe,
+    TripletRecipe,
+    any_section,
+    default_recipes,
+    derived_text_recipes,
+    long_section_recipe,
+    near_date,
+    position,
+    role,
+    sql,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ANCHOR, CONTEXT = role("anchor"), role("context")
+
+
+def triplet(name: str = "pairs", **changes: Any) -> TripletRecipe:
+    slots = {"anchor": ANCHOR, "positive": CONTEXT, "negative": CONTEXT}
+    return TripletRecipe(name, **{**slots, **changes})
+
+
+def test_what_the_user_writes_cannot_change_and_has_the_published_shape() -> None:
+    recipe = TripletRecipe("a", ANCHOR, CONTEXT, CONTEXT)
+    assert (recipe.strategy, recipe.by, recipe.weight, recipe.per) == (
+        "other_record", "random", 1.0, "record",
+    )  # fmt: skip
+    assert (recipe.instruction, recipe.sources) == (None, None)
+    assert recipe.allow_same_anchor_positive is False
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipe.weight = 2.0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        TripletRecipe("a", ANCHOR, CONTEXT, CONTEXT, "other_record")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        TextRecipe("a", ANCHOR, 1.0)  # type: ignore[call-arg]
+    assert not hasattr(recipe, "__dict__")
+
+
+def test_selectors_are_values() -> None:
+    assert role("context", where="position > 0") == role("context", "position > 0")
+    assert {role("anchor"), role("anchor"), position(0), near_date(-3), any_section()} == {
+        Selector("role", role="anchor"),
+        Selector("position", index=0),
+        Selector("near_date", days=-3),
+        Selector("any_section"),
+    }
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "role": (lambda: role("ancor"), "role.*'ancor'.*did you mean 'anchor'"),  # type: ignore[arg-type]
+    "role none": (lambda: Selector("role"), "role must be one of"),
+    "kind": (lambda: Selector("rolle"), "did you mean 'role'"),  # type: ignore[arg-type]
+    "negative position": (lambda: position(-1), "position must be 0, 1, 2.*-1"),
+    "bool position": (lambda: position(True), "position must be.*True"),
+    "float position": (lambda: position(1.0), "position must be"),  # type: ignore[arg-type]
+    "huge position": (lambda: position(2**40), "position must be"),
+    "days": (lambda: near_date(1.5), "number of days.*1.5"),  # type: ignore[arg-type]
+    "huge days": (lambda: near_date(-(10**9)), "number of days"),
+    "stray argument": (lambda: Selector("any_section", days=1), "any_section takes no days"),
+    "where": (lambda: role("anchor", where="dat > 1"), "unknown column dat"),
+    "where pair": (lambda: any_section(where="anchor.date is null"), "write date alone"),
+    "where type": (lambda: any_section(where=1), "SQL text"),  # type: ignore[arg-type]
+    "sql": (lambda: sql("date is null"), "anchor.date or negative.date"),
+    "empty name": (lambda: triplet(""), "1 to 200"),
+    "long name": (lambda: triplet("x" * 201), "201 characters"),
+    "slash": (lambda: triplet("a/b"), "'a/b'.*no '/'"),
+    "newline": (lambda: triplet("a\nb"), "printable"),
+    "nul": (lambda: TextRecipe("a\0", ANCHOR), "printable"),
+    "no name": (lambda: triplet(None), "printable"),  # type: ignore[arg-type]
+    "no selector": (lambda: triplet(anchor="anchor"), "'pairs': anchor must be a selector"),
+    "near anchor": (lambda: triplet(anchor=near_date(1)), "anchor: near_date"),
+    "near text": (lambda: TextRecipe("a", near_date(1)), "selector: near_date"),
+    "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
+    "strategy type": (lambda: triplet(strategy=None), "strategy must be one of"),
+    "by": (lambda: triplet(by="bm52"), "by must be one of 'random', 'bm25'.*did you mean 'bm25'"),
+    "by type": (lambda: triplet(by=None), "by must be one of"),  # type: ignore[arg-type]
+    "mined near": (
+        lambda: triplet(negative=near_date(1), by="bm25"),
+        "near_date negative is the one record",
+    ),
+    "weight below": (lambda: triplet(weight=-0.1), "'pairs': weight.*-0.1"),
+    "weight nan": (lambda: triplet(weight=float("nan")), "weight.*nan"),
+    "weight inf": (lambda: triplet(weight=float("inf")), "weight.*inf"),
+    "weight bool": (lambda: triplet(weight=True), "weight.*True"),
+    "weight text": (lambda: TextRecipe("a", ANCHOR, weight="1"), "weight"),  # type: ignore[arg-type]
+    "weight huge": (lambda: triplet(weight=10**400), "weight"),
+    "instruction": (lambda: triplet(instruction=1), "instruction must be text"),
+    "per": (lambda: triplet(per="chunks"), "per must be.*did you mean 'chunk'"),
+    "same": (lambda: triplet(allow_same_anchor_positive=1), "must be a bool, not 1"),
+    "sources text": (lambda: triplet(sources="faq"), "sources must be a tuple"),
+    "sources empty": (lambda: triplet(sources=()), "sources must be a tuple"),
+    "sources item": (lambda: triplet(sources=("faq", 1)), "sources must be a tuple"),
+    "defaults": (lambda: default_recipes("role"), "did you mean 'roles'"),
+    "long": (lambda: long_section_recipe("text"), "role must be one of"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named(case: str) -> None:
+    make, why = WRONG[case]
+    with pytest.raises(RecipeError, match=why):
+        make()
+
+
+@pytest.mark.parametrize("weight", [0, 1, 0.25, 1.009, 1e-300, 1e300, Fraction(1, 4)])
+def test_a_weight_is_kept_as_a_float(weight: Any) -> None:
+    kept = triplet(weight=weight).weight
+    assert (type(kept), kept) == (float, weight)
+
+
+def test_sources_are_a_tuple_without_repeats() -> None:
+    assert triplet(sources=["b", "a", "b"]).sources == ("b", "a")
+
+
+def test_default_recipes_are_those_of_the_specification() -> None:
+    def shares(defaults: str) -> dict[str, tuple[float, Any, Selector]]:
+        return {r.name: (r.weight, r.strategy, r.negative) for r in default_recipes(defaults)}
+
+    assert shares("roles") == {
+        "anchor_context": (0.75, "other_record", CONTEXT),
+        "anchor_anchor": (0.25, "other_record", ANCHOR),
+    }
+    assert shares("dated") == {
+        "anchor_context_other_date": (0.30, "other_date", CONTEXT),
+        "anchor_anchor_other_date": (0.10, "other_date", ANCHOR),
+        "anchor_context": (0.35, "other_record", CONTEXT),
+        "anchor_anchor": (0.25, "other_record", ANCHOR),
+    }
+    both = default_recipes("roles") + default_recipes("dated")
+    assert {(recipe.anchor, recipe.positive) for recipe in both} == {(ANCHOR, CONTEXT)}
+    (simcse,) = default_recipes("text")
+    assert simcse == TripletRecipe(
+        "simcse", any_section(), any_section(), any_section(), allow_same_anchor_positive=True
+    )
+
+
+def test_the_long_section_recipe_takes_windows_of_one_role() -> None:
+    windows = role("context", where="kind = 'window'")
+    expected = TripletRecipe("long_section", windows, windows, windows, weight=1.0)
+    assert long_section_recipe("context") == expected
+
+
+def test_three_text_recipes_come_from_a_triplet_recipe() -> None:
+    recipe = triplet(
+        positive=near_date(3, where="trust > 0"), weight=0.5, instruction=" i\n", per="chunk",
+        sources=("a",),
+    )  # fmt: skip
+    same: dict[str, Any] = {"weight": 0.5, "instruction": " i\n", "per": "chunk", "sources": ("a",)}
+    assert derived_text_recipes(recipe) == (
+        TextRecipe("pairs_anchor", ANCHOR, **same),
+        TextRecipe("pairs_positive", role("context", where="trust > 0"), **same),
+        TextRecipe("pairs_negative", CONTEXT, **same),
+    )
+
+
+def test_the_longest_name_can_be_derived_from() -> None:
+    names = [recipe.name for recipe in derived_text_recipes(triplet("n" * 200))]
+    assert names[1] == "n" * 200 + "_positive"
+
+
+WHERE = st.sampled_from([None, "position > 0", "meta['lang'] = 'en' and text like '%ü;--%'"])
+SECTION = st.one_of(
+    st.builds(role, st.sampled_from(["anchor", "context"]), WHERE),
+    st.builds(position, st.integers(0, 9), WHERE),
+    st.builds(any_section, WHERE),
+)
+SLOT = st.one_of(SECTION, st.builds(near_date, st.integers(-400, 400), WHERE))
+NAME = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
+    lambda name: name.isprintable() and "/" not in name
+)
+COMMON: dict[str, Any] = {
+    "weight": st.floats(0, 1e300),
+    "instruction": st.none() | st.text(st.characters(codec="utf-8")),
+    "per": st.sampled_from(["record", "chunk"]),
+    "sources": st.none() | st.lists(NAME, min_size=1, unique=True).map(tuple),
+}
+STRATEGIES = ["other_record", "other_date", "question_answer_mismatch", sql("anchor.date is null")]
+BY = st.sampled_from(["bm25", Bm25(), Bm25(top_k=3, min_score=0.25, rotation=2, when_short="keep")])
+TRIPLET: dict[str, Any] = {
+    "strategy": st.sampled_from(STRATEGIES), "allow_same_anchor_positive": st.booleans(), **COMMON
+}  # fmt: skip
+RECIPE = st.one_of(
+    st.builds(TextRecipe, NAME, SECTION, **COMMON),
+    st.builds(TripletRecipe, NAME, SECTION, SLOT, SLOT, **TRIPLET),
+    st.builds(TripletRecipe, NAME, SECTION, SLOT, SECTION, by=BY, **TRIPLET),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(RECIPE)
+def test_a_recipe_survives_json(recipe: TripletRecipe | TextRecipe) -> None:
+    plain = json.loads(json.dumps(to_dict(recipe)))
+    assert plain == to_dict(recipe)
+    assert from_dict(plain) == recipe
+
+
+@pytest.mark.parametrize(
+    ("by", "written", "mined"),
+    [
+        ("random", "random", False),
+        ("bm25", "bm25", True),
+        (Bm25(), {"bm25": {}}, True),
+        (Bm25(top_k=16, sampling="top"), {"bm25": {"top_k": 16, "sampling": "top"}}, True),
+    ],
+)
+def test_how_a_negative_is_chosen_is_a_word_or_a_table(by: Any, written: Any, mined: bool) -> None:
+    recipe = triplet(by=by)
+    assert to_dict(recipe)["by"] == written
+    assert recipe.mined is mined
+    assert hash(recipe) == hash(from_dict(to_dict(recipe)))
+
+
+def test_the_dict_of_a_recipe_reads_like_a_file() -> None:
+    recipe = triplet(
+        negative=near_date(-7, where="trust > 0"),
+        strategy=sql("negative.source = anchor.source"),
+        sources=("faq",),
+    )
+    assert to_dict(recipe) == {
+        "kind": "triplet",
+        "name": "pairs",
+        "anchor": {"role": "anchor"},
+        "positive": {"role": "context"},
+        "negative": {"near_date": -7, "where": "trust > 0"},
+        "strategy": {"sql": "negative.source = anchor.source"},
+        "by": "random",
+        "weight": 1.0,
+        "allow_same_anchor_positive": False,
+        "per": "record",
+        "sources": ["faq"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "selector"),
+    [
+        ("role:anchor", ANCHOR),
+        ("position:2", position(2)),
+        ("near_date:-3", near_date(-3)),
+        ("any_section", any_section()),
+        ({"role": "context"}, CONTEXT),
+        ({"position": 0, "where": "trust > 0"}, position(0, where="trust > 0")),
+        ({"any_section": True, "where": None}, any_section()),
+        ({"near_date": 30}, near_date(30)),
+    ],
+)
+def test_a_selector_has_a_short_and_a_long_form(written: Any, selector: Selector) -> None:
+    plain = {"kind": "triplet", "name": "n", "anchor": "role:anchor", "positive": written}
+    assert from_dict({**plain, "negative": "any_section"}).positive == selector  # type: ignore[union-attr]
+
+
+GOOD = to_dict(triplet("good"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"kind": "tripple"}, "'good': kind must be.*did you mean 'triplet'"),
+        ({"kind": None}, "kind must be"),
+        ({"wieght": 1}, "'good': unknown key 'wieght'.*did you mean 'weight'.*keys: "),
+        ({1: 1}, "unknown key 1"),
+        ({"_": 1}, "unknown key '_'"),
+        ({"anchor": {"rol": "anchor"}}, "'good': anchor: .*unknown key 'rol'.*'role'"),
+        ({"anchor": "anchor"}, "'good': anchor: .*unknown key 'anchor'"),
+        ({"anchor": "role:ancor"}, "'good': anchor: .*'ancor'.*did you mean 'anchor'"),
+        ({"anchor": {"role": "anchor", "position": 1}}, "anchor: one of role, position"),
+        ({"anchor": {}}, "anchor: one of role, position"),
+        ({"anchor": {"where": "true"}}, "anchor: one of role, position"),
+        ({"anchor": 3}, "anchor: write"),
+        ({"anchor": {"any_section": False}}, "any_section is true"),
+        ({"anchor": "any_section:x"}, "any_section is true"),
+        ({"anchor": "position:x"}, "position must be 0, 1.*'x'"),
+        ({"anchor": "position"}, "position must be 0, 1.*False"),
+        ({"anchor": "position:" + "9" * 5000}, "position must be 0, 1"),
+        ({"positive": {"role": "context", "where": "texd = 1"}}, "positive: .*unknown column texd"),
+        ({"anchor": "near_date:1"}, "anchor: near_date"),
+        ({"strategy": {"sqll": "true"}}, "strategy: .*did you mean 'sql'"),
+        ({"strategy": {}}, "strategy: "),
+        ({"strategy": {"sql": "anchor.x = 1"}}, "'good': strategy: .*unknown column anchor.x"),
+        ({"strategy": "sql"}, "strategy must be one of"),
+        ({"by": "bm52"}, "'good': by must be.*did you mean 'bm25'"),
+        ({"by": {"bm52": {}}}, "'good': by: .*unknown key 'bm52'.*'bm25'"),
+        ({"by": {}}, "'good': by: write"),
+        ({"by": {"bm25": True}}, "'good': by: write"),
+        ({"by": {"bm25": {"top": 3}}}, "'good': by: bm25: no setting 'top'.*'top_k'"),
+        ({"by": {"bm25": {"top_k": 0}}}, "'good': by: bm25: top_k"),
+        ({"by": "bm25", "negative": "near_date:1"}, "'good': a near_date negative"),
+        ({"weight": "1"}, "'good': weight"),
+        ({"weight": float("nan")}, "'good': weight"),
+        ({"sources": "faq"}, "'good': sources"),
+        ({"name": ["x"]}, "recipe name"),
+    ],
+)  # fmt: skip
+def test_a_wrong_dict_is_refused_by_name(changes: dict[Any, Any], why: str) -> None:
+    with pytest.raises(RecipeError, match=f"(?s){why}"):
+        from_dict({**GOOD, **changes})
+
+
+def test_a_missing_key_is_named() -> None:
+    with pytest.raises(RecipeError, match="'good': negative is missing"):
+        from_dict({key: value for key, value in GOOD.items() if key != "negative"})
+    with pytest.raises(RecipeError, match="name is missing"):
+        from_dict({"kind": "text"})
+    with pytest.raises(RecipeError, match="table of keys"):
+        from_dict(["triplet"])  # type: ignore[arg-type]
+
+
+TOML = """
+# the readable form
+[[text]]
+name = "bodies"
+selector = { position = 1, where = "len(text) > 10" }
+per = "chunk"
+
+[[triplet]]
+name = "title_body"
+anchor = "role:anchor"
+positive = { role = "context" }
+negative = { role = "context", where = "meta['lang'] = 'en'" }
+strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }
+by = { bm25 = { top_k = 16, relative_margin = 0.05 } }
+weight = 0.7
+
+[[triplet]]
+name = "next week"
+strategy = "other_record"
+instruction = "What came next?"
+sources = ["news", "wire"]
+weight = 3
+[triplet.anchor]
+any_section = true
+[triplet.positive]
+near_date = 7
+[triplet.negative]
+any_section = true
+"""
+READ: list[TripletRecipe | TextRecipe] = [
+    triplet(
+        "title_body",
+        negative=role("context", where="meta['lang'] = 'en'"),
+        strategy=sql("negative.meta['topic'] = anchor.meta['topic']"),
+        by=Bm25(top_k=16, relative_margin=0.05),
+        weight=0.7,
+    ),
+    TripletRecipe(
+        "next week", any_section(), near_date(7), any_section(),
+        weight=3, instruction="What came next?", sources=("news", "wire"),
+    ),
+    TextRecipe("bodies", position(1, where="len(text) > 10"), per="chunk"),
+]  # fmt: skip
+
+
+def test_a_file_gives_its_recipes(tmp_path: Path) -> None:
+    file = tmp_path / "recipes.toml"
+    file.write_text(TOML, encoding="utf-8-sig")
+    assert load_recipes(file) == load_recipes(str(file)) == READ
+    file.write_text("", encoding="utf-8")
+    assert load_recipes(file) == []
+
+
+def test_json_may_be_tables_or_a_list(tmp_path: Path) -> None:
+    file = tmp_path / "recipes.JSON"
+    dicts = [to_dict(recipe) for recipe in READ]
+    file.write_text(json.dumps(dicts[::-1]), encoding="utf-8")
+    assert load_recipes(file) == READ[::-1]
+    file.write_text(json.dumps({"triplet": dicts[:2], "text": dicts[2:]}), encoding="utf-8")
+    assert load_recipes(file) == READ
+
+
+ONE = '[[text]]\nname = "a"\nselector = "any_section"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("r.toml", ONE + ONE, "recipe 'a' is there twice"),
+        ("r.toml", "[[text]]\nname = \n", "not TOML: .*line 2"),
+        ("r.json", '{"text": [\n{"name": }]}', "not JSON: .*line 2"),
+        ("r.toml", ONE + "wieght = 1\n", "recipe 'a': unknown key 'wieght'.*did you mean 'weight'"),
+        ("r.toml", ONE.replace("any_section", "role:ancor"), "recipe 'a': selector: .*'ancor'"),
+        ("r.toml", '[[text]]\nselector = "any_section"\n', "recipe None: name is missing"),
+        ("r.toml", "[[triplets]]\n", "unknown key 'triplets'.*did you mean 'triplet'"),
+        ("r.toml", '[text]\nname = "a"\n', r"write \[\[text\]\]"),
+        ("r.toml", "text = [1]\n", r"write \[\[text\]\]"),
+        ("r.toml", ONE + 'kind = "triplet"\n', "kind 'triplet' in"),
+        ("r.toml", ONE + "weight = nan\n", "recipe 'a': weight"),
+        ("r.toml", ONE + "weight = 2024-01-01\n", "recipe 'a': weight"),
+        ("r.json", "3", "tables are wanted, not 3"),
+        ("r.json", "[3]", "table of keys and values, not 3"),
+        ("r.json", '{"text": null}', "text must be a list of tables"),
+        ("r.json", "[" * 100_000, "not JSON|nested"),
+        ("r.toml", "x = " + "[" * 100_000, "not TOML|nested"),
+        ("r.json", "9" * 5_000, "not JSON"),
+        ("r.toml", b"name = '\xff'", "not UTF-8: byte 8"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(
+    name: str, content: str | bytes, why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(RecipeError, match=f"(?s){name}: .*?{why}"):
+        load_recipes(file)
+
+
+def test_a_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"none\.toml: there is no such file"):
+        load_recipes(tmp_path / "none.toml")
+    with pytest.raises(RecipeError, match="cannot be read"):
+        load_recipes(tmp_path)
+
+
+def test_recipes_load_neither_sqlglot_nor_duckdb() -> None:
+    code = (
+        "import sys, duckplets.recipes.recipes, duckplets.recipes.files as f\n"
+        "f.from_dict({'kind': 'text', 'name': 'a', 'selector': 'any_section'})\n"
+        "print(sorted({'sqlglot', 'duckdb'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

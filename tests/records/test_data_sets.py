@@ -1,0 +1,326 @@
+"""Files of data sets: what they are read from, and all that is wrong with them at once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+import duckplets as dp
+from duckplets.errors import SourceError
+from duckplets.ingest import records
+from duckplets.records import controls as index_controls
+from duckplets.records.controls import IndexControls
+from duckplets.records.data_sets import DataSet, load_data_sets
+from duckplets.sources.hub import HubSource
+from duckplets.sources.resumable import Resumable, Whole
+from duckplets.sources.text_lines import TextLinesSource
+
+ALPACA = [
+    {"instruction": f"Do {i}.", "input": "" if i % 2 else f" With {i}.", "output": f"Done {i}."}
+    for i in range(30)
+]
+TITLES = [{"title": f"title {i}", "body": f"body {i}"} for i in range(20)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a data set in every form."""
+    (tmp_path / "alpaca.json").write_text(json.dumps(ALPACA))
+    (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, TITLES)))
+    (tmp_path / "rows.csv").write_text("title,body\n" + "\n".join(f"t {i},b {i}" for i in range(9)))
+    table = pa.Table.from_pylist(TITLES)
+    pa.parquet.write_table(table, tmp_path / "rows.parquet")
+    pa.feather.write_feather(table, tmp_path / "rows.arrow")
+    (tmp_path / "plain.txt").write_text("first line\r\n\n  \nsecond line\nthird")
+    chat = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]}
+    (tmp_path / "chat.jsonl").write_text(json.dumps(chat))
+    return tmp_path
+
+
+def loaded(folder: Path, text: str, name: str = "data.yaml") -> list[DataSet]:
+    (folder / name).write_text(text)
+    return load_data_sets(folder / name)
+
+
+def stored(corpus: dp.Corpus, data_sets: list[DataSet]) -> None:
+    for data_set in data_sets:
+        corpus.ingest(data_set.source(), name=data_set.name, progress=False)
+        with corpus._database.transaction():
+            source_id = records.source_id_of(corpus._database, data_set.name)
+            said = data_set.controls
+            index_controls.set_controls(
+                corpus._database, source_id, said.size, said.size_mode, said.weight, said.seed
+            )
+
+
+SEED = """
+faq:
+  file_name: alpaca.json
+  converter: alpaca
+  size: 10
+titles:
+  file_name: lines.jsonl
+  anchor: title
+  positive: [body]
+  weight: 2.0
+  streaming: true
+  split: train
+chat:
+  file_name: chat.jsonl
+"""
+
+
+def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder: Path) -> None:
+    data_sets = loaded(folder, SEED)
+    assert [d.name for d in data_sets] == ["faq", "titles", "chat"]
+    assert [d.controls for d in data_sets] == [
+        IndexControls(size=10),
+        IndexControls(weight=2.0),
+        IndexControls(),
+    ]
+    assert [d.streaming for d in data_sets] == [None, True, None]
+    assert data_sets[2].mapping == {"converter": "openai"}, "rows hold messages by default"
+    assert isinstance(data_sets[1].source(), Resumable)
+    with dp.Corpus(folder / "corpus.duckdb") as corpus:
+        stored(corpus, data_sets)
+        assert {row["name"]: row["records"] for row in corpus.sources().to_pylist()} == {
+            "faq": 30,
+            "titles": 20,
+            "chat": 1,
+        }
+        index = index_controls.of_corpus(corpus._database, split=None, version=corpus.version)
+        assert index.counts() == {"faq": 10, "titles": 40, "chat": 1}
+        batch = next(iter(corpus.read(index, batch_size=100, columns=["source", "text"])))
+        of_chat = {"Hi\n\nHo"}
+        assert {t for s, t in zip(*map(batch.__getitem__, batch), strict=True) if s == "chat"} == (
+            of_chat
+        )
+
+
+def test_toml_says_the_same_as_yaml(folder: Path) -> None:
+    toml = """
+    [faq]
+    file_name = "alpaca.json"
+    converter = "alpaca"
+    size = 10
+    [titles]
+    file_name = "lines.jsonl"
+    anchor = "title"
+    positive = ["body"]
+    weight = 2.0
+    streaming = true
+    split = "train"
+    [chat]
+    file_name = "chat.jsonl"
+    """
+    assert loaded(folder, toml, "data.toml") == loaded(folder, SEED)
+
+
+def test_every_form_of_file_is_read(folder: Path) -> None:
+    (folder / "zipped.jsonl.gz").write_bytes(gzip.compress((folder / "lines.jsonl").read_bytes()))
+    files = {
+        "alpaca.json": 30,
+        "lines.jsonl": 20,
+        "rows.csv": 9,
+        "rows.parquet": 20,
+        "rows.arrow": 20,
+        "zipped.jsonl.gz": 20,
+        "plain.txt": 3,
+    }
+    text = "".join(
+        f"set{i}:\n  file_name: {name}\n"
+        + ("" if name == "plain.txt" else "  text: [body, output]\n")
+        for i, name in enumerate(files)
+    )
+    text = text.replace("alpaca.json\n  text: [body, output]", "alpaca.json\n  text: output")
+    text = text.replace("[body, output]", "body")
+    with dp.Corpus(folder / "corpus.duckdb") as corpus:
+        stored(corpus, loaded(folder, text))
+        found = {row["name"]: row["records"] for row in corpus.sources().to_pylist()}
+        assert list(found.values()) == list(files.values())
+
+
+def test_a_folder_or_a_glob_is_all_its_files_in_order(folder: Path) -> None:
+    for place in ("parts", "mixed", "none"):
+        (folder / place).mkdir()
+    for i in range(3):
+        (folder / "parts" / f"{2 - i}.jsonl").write_text(json.dumps({"text": f"{2 - i}"}))
+    (folder / "parts" / ".hidden.csv").write_text("x")
+    (folder / "parts" / "README.md").write_text("x")
+    (inside,) = loaded(folder, "a: {file_name: parts, text: text}")
+    (matched,) = loaded(folder, "a: {file_name: 'parts/*.jsonl', text: text}")
+    names = ["0.jsonl", "1.jsonl", "2.jsonl"]
+    assert [f.name for f in inside.files] == [f.name for f in matched.files] == names
+    odd = folder / "data [old]"
+    odd.mkdir()
+    (odd / "0.jsonl").write_text(json.dumps({"text": "0"}))
+    (listed,) = loaded(odd, "a: {file_name: '*.jsonl', text: text}")
+    assert [f.name for f in listed.files] == ["0.jsonl"]
+    (folder / "mixed" / "a.csv").write_text("x")
+    (folder / "mixed" / "a.json").write_text("x")
+    with pytest.raises(SourceError, match=r"several forms \(csv, json\)"):
+        loaded(folder, "a: {file_name: mixed, text: text}")
+    with pytest.raises(SourceError, match="holds no file of a known form"):
+        loaded(folder, "a: {file_name: none, text: text}")
+
+
+def test_data_sets_of_the_hub(folder: Path) -> None:
+    text = """
+    faq: {hf_hub_url: org/faq, split: train, anchor: question, positive: answer, trust: 0.9}
+    wiki: {hf_hub_url: "hf://org/wiki/en", text: body, streaming: false}
+    chat: {hf_hub_url: org/chat/default, split: test, size: 5}
+    """
+    faq, wiki, chat = loaded(folder, text)
+    assert [d.hub for d in (faq, wiki, chat)] == [
+        "hf://org/faq/default/train",
+        "hf://org/wiki/en",
+        "hf://org/chat/default/test",
+    ]
+    made = faq.source()
+    assert isinstance(made, HubSource)
+    assert (made.uri, made.default_name(), made.trust) == (faq.hub, "faq", 0.9)
+    assert isinstance(wiki.source(), Whole)
+    assert chat.mapping == {"converter": "openai"}
+
+
+# -- what is wrong ---------------------------------------------------------------------------------
+
+# Keys of a data set whose other keys are right, and what is said about them.
+WRONG = {
+    "unknown key": ({"convertor": "alpaca"}, r"unknown key 'convertor' \(did you mean 'converter'"),
+    "size": ({"size": -5}, "size=-5: give an integer from 0"),
+    "size in words": ({"size": "many"}, "size='many': give an integer"),
+    "size with a point": ({"size": 10.0}, "size=10.0: give an integer"),
+    "size as bool": ({"size": True}, "size=True"),
+    "size_mode": ({"size_mode": "last"}, "size_mode='last': give 'first' or 'sample'"),
+    "weight": ({"weight": -0.5}, "weight=-0.5: give a finite number of at least 0"),
+    "weight NaN": ({"weight": ".nan"}, "weight=nan: give a finite number"),
+    "weight infinite": ({"weight": ".inf"}, "weight=inf: give a finite number"),
+    "seed": ({"seed": 1.5}, "seed=1.5: give an integer"),
+    "streaming": ({"streaming": "maybe"}, "streaming='maybe': give true or false"),
+    "split": ({"split": "test"}, "split='test': a file has no splits of its own, only 'train'"),
+    "format": ({"format": "parket"}, r"format='parket'.*did you mean 'parquet'"),
+    "converter": ({"converter": "alpacca"}, r"'alpacca' \(did you mean 'alpaca'"),
+    "on_error": ({"on_error": "ignore"}, "on_error='ignore': give one of raise"),
+    "trust": ({"trust": 7}, "trust=7: give a number from 0 to 1"),
+    "column": ({"id": ["a"]}, r"id=\['a'\]: give the name of a column"),
+    "two ways": ({"converter": "alpaca", "text": "b"}, "makes the texts itself: leave out text="),
+    "half": ({"positive": "b"}, "positive= needs anchor="),
+    "no file": ({"file_name": "none.json"}, r"file_name='none.json': .*none.json does not exist"),
+    "no form": ({"file_name": "data.bin"}, r"file_name='data.bin': .bin is no known form"),
+    "no path": ({"file_name": 7}, "file_name=7: give the path of a file"),
+    "nothing": ({"file_name": None}, "give file_name or hf_hub_url; neither is given"),
+    "both": ({"hf_hub_url": "org/name"}, "give file_name or hf_hub_url; both are given"),
+    "hub": ({"hf_hub_url": "name", "file_name": None}, "hf_hub_url='name': write org/name or"),
+    "hub's name": ({"hf_hub_url": "o/n--m", "file_name": None}, "cannot be the name of a repos"),
+    "hub's format": (
+        {"hf_hub_url": "o/n", "file_name": None, "format": "csv"},
+        "format='csv' is for files",
+    ),
+    "hub's split": ({"hf_hub_url": "o/n", "file_name": None, "split": 3}, "split=3: give the name"),
+    "lines": ({"file_name": "plain.txt", "text": "a"}, "text: lines of text have no columns"),
+    "lines' trust": ({"file_name": "plain.txt", "trust": "col"}, "trust='col': lines of text"),
+}
+
+
+def written(tables: dict[str, dict[str, Any]]) -> str:
+    """A YAML file of tables; a text that starts with a dot is a number."""
+    lines = []
+    for name, table in tables.items():
+        lines.append(f"{name}:")
+        for key, value in table.items():
+            bare = isinstance(value, str) and value in (".nan", ".inf")
+            lines.append(f"  {key}: {value if bare else json.dumps(value)}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_is_refused_with_data_set_key_and_value(name: str, folder: Path) -> None:
+    table, message = WRONG[name]
+    (folder / "data.bin").write_text("x")
+    with pytest.raises(SourceError, match=message) as caught:
+        loaded(folder, written({"faq": {"file_name": "alpaca.json"} | table}))
+    assert str(caught.value).startswith(f"{folder / 'data.yaml'}: data set 'faq': ")
+    assert "\n" not in str(caught.value)
+
+
+def test_all_problems_of_a_file_are_said_at_once(folder: Path) -> None:
+    (folder / "data.bin").write_text("x")
+    tables = {
+        f"set{i}": {"file_name": "alpaca.json"} | t for i, (t, _) in enumerate(WRONG.values())
+    }
+    several = {"file_name": "gone.csv", "sise": 3, "weight": -1, "size": -1, "split": "dev"}
+    with pytest.raises(SourceError) as caught:
+        loaded(folder, written(tables | {"bad": several, "a/b": {"file_name": "rows.csv"}}))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == len(WRONG) + 5 + 1
+    for line, number in zip(lines, range(len(WRONG)), strict=False):
+        assert f"data set 'set{number}': " in line
+    said = [line.split("data set 'bad': ")[1] for line in lines if "'bad'" in line]
+    assert [text.split("=")[0].split(" (")[0] for text in said] == [
+        "unknown key 'sise'",
+        "split",
+        "file_name",
+        "size",
+        "weight",
+    ]
+    assert "data set 'a/b': name: up to 200 printable characters without '/'" in lines[-1]
+
+
+FILES: dict[str, tuple[str, str]] = {
+    "empty.yaml": ("", "lists no data sets; write the name of each"),
+    "list.yaml": ("- faq", "lists no data sets"),
+    "scalar.yaml": ("faq: alpaca.json", "its keys and values are wanted, such as file_name"),
+    "broken.yaml": ("faq:\n  size: [1", r"is not YAML: line \d: "),
+    "twice.yaml": ("faq: {size: 1, size: 2}", "line 1: 'size' comes twice"),
+    "names.yaml": ("faq: {text: a}\nfaq: {text: b}", "line 2: 'faq' comes twice"),
+    "object.yaml": ("faq: !!python/object:os.system {}", "is not YAML"),
+    "listed.yaml": ("? [a]\n: {text: b}", "is not YAML"),
+    "broken.toml": ("[faq", "is not TOML"),
+    "twice.toml": ("[faq]\nsize = 1\nsize = 2", "is not TOML"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_lists_nothing_is_refused(name: str, tmp_path: Path) -> None:
+    text, message = FILES[name]
+    with pytest.raises(SourceError, match=message) as caught:
+        loaded(tmp_path, text, name)
+    assert name in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"gone.yaml does not exist"):
+        load_data_sets(tmp_path / "gone.yaml")
+    with pytest.raises(SourceError, match="cannot be read"):
+        load_data_sets(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"fa\xe9: {}")
+    with pytest.raises(SourceError, match="is not UTF-8: byte 2"):
+        load_data_sets(tmp_path / "latin.yaml")
+
+
+# -- lines of text ---------------------------------------------------------------------------------
+
+
+def test_every_line_is_a_record_and_blank_ones_are_counted(tmp_path: Path) -> None:
+    lines = [b"\xef\xbb\xbfone", b"", b" \t", "two\u2028halves".encode(), b"\xff", b"one", b"last"]
+    (tmp_path / "a.txt").write_bytes(b"\r\n".join(lines))
+    with dp.Corpus(tmp_path / "corpus.duckdb") as corpus:
+        report = corpus.ingest(TextLinesSource(tmp_path / "a.txt", trust=0.7), progress=False)
+        assert (report.read, report.added) == (7, 3)
+        assert report.reasons["no text"] == 2
+        assert report.reasons["invalid UTF-8"] == 1
+        texts = corpus.sql("SELECT text FROM sections ORDER BY section_key")["text"].to_pylist()
+        assert texts == ["one", "two\u2028halves", "last"]
+        (source,) = corpus.sources().to_pylist()
+        assert (source["name"], source["defaults"], source["trust"]) == ("a", "text", 0.7)
+    for wrong in ({"id": "a"}, {"converter": "alpaca"}, {"trust": "a"}, {"anchor": "a"}):
+        with pytest.raises(SourceError):
+            TextLinesSource(tmp_path / "a.txt", **wrong)

@@ -1,0 +1,467 @@
+"""Reading by number: the records an order names, as plain Python finds them, and no more."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpora import odd_corpus, odd_records
+
+import duckplets as dp
+from duckplets.records import read as reading
+from duckplets.sampling.batch import Batch
+from duckplets.testing import toy_corpus
+
+ALL = [*("index", "record_key", "record_id", "source", "split", "date", "meta", "group_key")]
+ALL += [*("taxonomy", "trust", "created_at", "updated_at", "text", "anchor", "context")]
+
+
+def read(corpus: dp.Corpus, order: Any, **more: Any) -> Iterator[Batch]:
+    arguments = {"batch_size": 10, "version": corpus.version} | more
+    return reading.read(corpus._database, order, **arguments)
+
+
+def count(corpus: dp.Corpus, **more: Any) -> int:
+    return reading.count(corpus._database, **({"version": corpus.version} | more))
+
+
+def rows(corpus: dp.Corpus, order: Any, **more: Any) -> list[dict[str, Any]]:
+    return [row for batch in read(corpus, order, **more) for row in batch.to_pylist()]
+
+
+def records(
+    corpus: dp.Corpus,
+    version: int | None = None,
+    split: str | None = None,
+    source: str | None = None,
+) -> list[dict[str, Any]]:
+    """The records of a version in the order of their keys, put together in plain Python."""
+    version = corpus.version if version is None else version
+    table = corpus.sql(
+        "SELECT r.*, s.name AS source, p.split FROM records r JOIN sources s USING (source_id) "
+        "LEFT JOIN splits p USING (record_key)"
+    )
+    sections = corpus.sql("SELECT record_key, position, role, text FROM sections").to_pylist()
+    found = []
+    for row in sorted(table.to_pylist(), key=lambda row: row["record_key"]):
+        removed = row["removed_version"]
+        if row["added_version"] > version or (removed is not None and removed <= version):
+            continue
+        if (split or row["split"]) != row["split"] or (source or row["source"]) != row["source"]:
+            continue
+        own = [s for s in sections if s["record_key"] == row["record_key"]]
+        own.sort(key=lambda section: section["position"])
+        row["text"] = "\n\n".join(s["text"] for s in own)
+        for role in ("anchor", "context"):
+            row[role] = [s["text"] for s in own if s["role"] == role]
+        found.append(row)
+    return found
+
+
+def expected(known: list[dict[str, Any]], places: Any) -> list[dict[str, Any]]:
+    """What reading (index, key) must give."""
+    return [
+        {"index": i, "record_key": k} | {name: known[k][name] for name in ALL[2:]}
+        for i, k in places
+    ]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    """Three sources, one of them removed, another with records replaced and without anchors."""
+    path = tmp_path_factory.mktemp("reading") / "odd.duckdb"
+    with odd_corpus(path, 60, seed=3, sources=3) as corpus:
+        corpus.remove("odd1")
+        newer = [row | {"body": f"newer {row['id']}"} for row in odd_records(20, 3)]
+        mapping = {"id": "id", "anchor": "title", "positive": "body", "date": "day"}
+        source = dp.MemorySource(newer, **mapping)
+        corpus.ingest(source, name="odd0", on_conflict="replace", progress=False)
+        texts = [{"id": f"t{i}", "text": f"only a text {i}"} for i in range(15)]
+        corpus.ingest(dp.MemorySource(texts, id="id", text="text"), name="texts", progress=False)
+        yield corpus
+
+
+@pytest.fixture(params=["large blocks", "small blocks"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks as they are, and blocks so small that every order has many."""
+    if request.param == "small blocks":
+        monkeypatch.setattr(reading, "_FIRST_BLOCK", 7)
+        monkeypatch.setattr(reading, "_LARGEST_BLOCK", 30)
+
+
+def threads() -> set[str]:
+    return {t.name for t in threading.enumerate() if t.name.startswith("duckplets-read")}
+
+
+# ---- what is read
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("batch_size", [1, 7, 64, 10_000])
+def test_a_sampler_reads_the_records_it_names(
+    corpus: dp.Corpus, batch_size: int, shuffle: bool
+) -> None:
+    known = records(corpus)
+    for shards in (1, 3):
+        sampler = dp.IndexSampler(len(known), dp.ShardOptions(0, shards), shuffle, 2, seed=1)
+        found = rows(corpus, sampler, batch_size=batch_size, columns=ALL)
+        assert found == expected(known, [(m.index, m.record_key) for m in sampler])
+
+
+def test_every_version_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
+    names = [None, *corpus.sql("SELECT DISTINCT name FROM sources")["name"].to_pylist()]
+    read_any = 0
+    for version, split in itertools.product(range(1, corpus.version + 1), [None, "train", "test"]):
+        there = corpus.sql(
+            "SELECT name FROM sources WHERE added_version <= $v "
+            "AND coalesce(removed_version > $v, TRUE)",
+            {"v": version},
+        )["name"].to_pylist()
+        for source in [name for name in names if name is None or name in there]:
+            where = {"version": version, "split": split, "source": source}
+            known = records(corpus, **where)
+            assert count(corpus, **where) == len(known)
+            found = rows(corpus, range(len(known)), columns=ALL, **where)
+            assert found == expected(known, enumerate(range(len(known))))
+            with pytest.raises(dp.SamplerError, match=f"names record {len(known)}; there are "):
+                next(read(corpus, [len(known)], **where))
+            read_any += len(found)
+    assert read_any > 1000
+
+
+def test_batches_have_these_columns(corpus: dp.Corpus) -> None:
+    batch = next(read(corpus, dp.SequentialSampler(5)))
+    usual = ["index", "record_key", "record_id", "source", "split", "date", "meta", "text"]
+    assert batch.keys() == usual
+    assert [str(t) for t in batch.table.schema.types] == [
+        *("int64", "int64", "string", "string", "string", "date32[day]"),
+        *("map<string, string>", "string"),
+    ]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_column_is_read_as_all_are(corpus: dp.Corpus, name: str) -> None:
+    sampler = dp.IndexSampler(count(corpus), shuffle=True, num_epochs=1, seed=3)
+    whole = rows(corpus, sampler, columns=ALL)
+    for columns in (name, [name], [name, "record_id", name]):
+        found = rows(corpus, sampler, columns=columns)
+        assert [row[name] for row in found] == [row[name] for row in whole]
+        assert len(found[0]) == 2 - (isinstance(columns, str) or len(columns) == 1) or (
+            name == "record_id"
+        )
+
+
+def test_columns_come_in_the_order_asked_for(corpus: dp.Corpus) -> None:
+    known = records(corpus)
+    columns = ["context", "index", "anchor"]
+    batch = next(read(corpus, [3, 1], columns=columns))
+    assert batch.keys() == columns
+    assert batch["context"] == [known[3]["context"], known[1]["context"]]
+    assert batch["anchor"] == [known[3]["anchor"], known[1]["anchor"]]
+
+
+def test_records_without_a_role_have_an_empty_list_of_it(corpus: dp.Corpus) -> None:
+    texts = rows(corpus, range(15), source="texts", columns=["anchor", "context", "text"])
+    assert all([] in (row["anchor"], row["context"]) for row in texts)
+    assert [row["text"] for row in texts] == [f"only a text {i}" for i in range(15)]
+    for role in ("anchor", "context"):
+        alone = rows(corpus, range(15), source="texts", columns=role)
+        assert [row[role] for row in alone] == [row[role] for row in texts]
+
+
+def test_a_corpus_without_splits_has_none(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "a.duckdb") as corpus:
+        assert count(corpus) == 0
+        assert rows(corpus, []) == []
+        source = dp.MemorySource([{"id": "1", "text": "one"}], id="id", text="text")
+        corpus.ingest(source, name="s", progress=False)
+        assert [row["split"] for row in rows(corpus, [0, 0])] == [None, None]
+        for refused in (
+            lambda: count(corpus, split="train"),
+            lambda: read(corpus, [0], split="test"),
+        ):
+            with pytest.raises(dp.SplitError, match="no splits yet"):
+                refused()
+
+
+def test_what_is_ingested_or_removed_meanwhile_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_FIRST_BLOCK", 10)
+    monkeypatch.setattr(reading, "_LARGEST_BLOCK", 20)
+    with toy_corpus(tmp_path / "a.duckdb", 100, sources=("a", "b")) as corpus:
+        known = records(corpus)
+        with closing(read(corpus, range(200), columns=ALL)) as batches:
+            found = next(batches).to_pylist()
+            corpus.remove("a")
+            more = dp.MemorySource([{"id": "x", "text": "more"}], id="id", text="text")
+            corpus.ingest(more, name="c", progress=False)
+            found += [row for batch in batches for row in batch.to_pylist()]
+        assert found == expected(known, enumerate(range(200)))
+        assert count(corpus) == 101
+
+
+# ---- orders
+
+
+class Own:
+    """An order as a user writes one: every third record, endlessly."""
+
+    def __init__(self, records: int) -> None:
+        self.records = records
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[dp.RecordMetadata]:
+        return self
+
+    def __next__(self) -> dp.RecordMetadata:
+        self.taken += 1
+        return dp.RecordMetadata(self.taken - 1, 3 * (self.taken - 1) % self.records)
+
+
+class Sequence:
+    """An order by number alone, without ``__iter__``."""
+
+    def __getitem__(self, i: int) -> dp.RecordMetadata:
+        if i >= 25:
+            raise IndexError(i)
+        return dp.RecordMetadata(i)
+
+
+@pytest.mark.usefixtures("blocks")
+def test_any_order_is_read(corpus: dp.Corpus) -> None:
+    known = records(corpus)
+    n = len(known)
+    back = list(range(n))[::-1]
+    orders: list[tuple[Any, list[tuple[int, int]]]] = [
+        (back, list(enumerate(back))),
+        (range(0, n, 2), list(enumerate(range(0, n, 2)))),
+        (np.array(back), list(enumerate(back))),
+        ((k for k in back), list(enumerate(back))),
+        ((np.int16(k) for k in [3, 3, 0]), [(0, 3), (1, 3), (2, 0)]),
+        ([dp.RecordMetadata(5), dp.RecordMetadata(10**6, 2)], [(5, 5), (10**6, 2)]),
+        ([dp.RecordMetadata(-1, 2), 4], [(-1, 2), (1, 4)]),
+        (itertools.islice(Own(n), 40), [(i, 3 * i % n) for i in range(40)]),
+        (Sequence(), [(i, i) for i in range(25)]),
+        ([], []),
+    ]
+    for order, places in orders:
+        assert rows(corpus, order, columns=ALL) == expected(known, places)
+
+
+def test_a_sampler_that_iterates_in_its_own_way_is_followed(corpus: dp.Corpus) -> None:
+    class Backwards(dp.IndexSampler):
+        def __iter__(self) -> Iterator[dp.RecordMetadata]:
+            return (self[i] for i in reversed(range(len(self))))
+
+    found = rows(corpus, Backwards(20, num_epochs=1), columns="record_key")
+    assert [row["record_key"] for row in found] == list(range(20))[::-1]
+
+
+def test_a_sampler_is_read_from_its_first_element_or_from_any(corpus: dp.Corpus) -> None:
+    sampler = dp.IndexSampler(50, shuffle=True, num_epochs=2, seed=2)
+    for _ in range(30):
+        next(sampler)
+    whole = rows(corpus, sampler)
+    assert len(whole) == 100
+    assert rows(corpus, sampler.elements(33)) == whole[33:]
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("batch_size", [1, 3, 10, 64])
+def test_steps_and_positions_count_on(corpus: dp.Corpus, batch_size: int) -> None:
+    for n in (1, 30, 63, 64, 65, 100):
+        batches = list(read(corpus, range(n), batch_size=batch_size))
+        assert [b.step for b in batches] == list(range(-(-n // batch_size)))
+        assert [b.position for b in batches] == list(range(0, n, batch_size))
+        assert [len(b) for b in batches[:-1]] == [batch_size] * (len(batches) - 1)
+        assert sum(len(b) for b in batches) == n
+
+
+def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_FIRST_BLOCK", 10)
+    monkeypatch.setattr(reading, "_LARGEST_BLOCK", 40)
+    n = count(corpus)
+    order = Own(n)
+    handed, ahead = 0, []
+    with closing(read(corpus, order)) as batches:
+        assert order.taken == 0
+        for batch in itertools.islice(batches, 120):
+            assert batch["record_key"] == [3 * i % n for i in range(handed, handed + 10)]
+            handed += len(batch)
+            ahead.append(order.taken - handed)
+    assert ahead[0] == 10
+    assert max(ahead) == 70  # what is left of one block, and another
+
+
+@pytest.mark.parametrize("allowed", [1, 1000, 20_000])
+def test_blocks_have_no_more_than_their_bytes(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    monkeypatch.setattr(reading, "_BLOCK_BYTES", allowed)
+    monkeypatch.setattr(reading, "_FIRST_BLOCK", 1)
+    order = Own(count(corpus))
+    largest = max(len(str(row)) for row in records(corpus))
+    with closing(read(corpus, order, batch_size=1)) as batches:
+        ahead = [
+            order.taken - handed - 1 for handed, _ in enumerate(itertools.islice(batches, 100))
+        ]
+    smallest = 40  # bytes of a record, at least
+    assert max(ahead) <= 2 * max(1, allowed // smallest)
+    assert max(ahead) >= allowed // largest / 4
+
+
+# ---- errors
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("batch_size", [1, 4, 50])
+@pytest.mark.parametrize("bad", [0, 1, 13, 64, 99])
+def test_an_error_comes_after_the_batches_before_it(
+    corpus: dp.Corpus, bad: int, batch_size: int
+) -> None:
+    def failing() -> Iterator[int]:
+        yield from range(bad)
+        raise OSError("the disk of the order is full")
+
+    orders = [
+        ([*range(bad), -1], dp.SamplerError, f"element {bad} of the order names record -1"),
+        (failing(), OSError, "the disk of the order is full"),
+    ]
+    for order, kind, said in orders:
+        batches = read(corpus, order, batch_size=batch_size)
+        for first in range(0, bad - batch_size + 1, batch_size):
+            assert next(batches)["record_key"] == list(range(first, first + batch_size))
+        with pytest.raises(kind, match=said):
+            next(batches)
+        assert next(batches, None) is None
+        assert not threads()
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        ([0, 10**6], "element 1 of the order names record 1000000; there are records 0 to "),
+        ([2**63], "integers of 64 bits"),
+        ([-1], "element 0 of the order names record -1"),
+        ([dp.RecordMetadata(10**6)], "names record 1000000"),
+        ([dp.RecordMetadata(0, -5)], "names record -5"),
+        ([0, "a"], "element 1 of the order is 'a'; give dp.RecordMetadata"),
+        ([1.0], "element 0 of the order is 1.0"),
+        ([True], "element 0 of the order is True"),
+        ([np.True_], "element 0 of the order is np.True_"),
+        ([None], "element 0 of the order is None"),
+        ([dp.RecordMetadata(0.5)], "index=0.5"),  # type: ignore[arg-type]
+        ([dp.RecordMetadata(0, "a")], "record_key=a"),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_an_element_that_names_no_record_is_named(
+    corpus: dp.Corpus, order: list[Any], said: str
+) -> None:
+    with pytest.raises(dp.SamplerError) as caught:
+        rows(corpus, order)
+    assert said in str(caught.value)
+
+
+def test_a_corpus_without_records_says_so(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "a.duckdb") as corpus:
+        with pytest.raises(dp.SamplerError, match="there are no records"):
+            rows(corpus, [0])
+        with pytest.raises(dp.SamplerError, match="there are 0 records"):
+            read(corpus, dp.IndexSampler(1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "said"),
+    [
+        ({"batch_size": 0}, dp.SamplerError, "batch_size=0: give an integer from 1"),
+        ({"batch_size": 2.5}, dp.SamplerError, "batch_size=2.5"),
+        ({"batch_size": True}, dp.SamplerError, "batch_size=True"),
+        ({"columns": ["txt"]}, dp.SamplerError, "no 'txt' (did you mean 'text'?)"),
+        ({"columns": "record"}, dp.SamplerError, "there are index, record_key"),
+        ({"columns": []}, dp.SamplerError, "name at least one of index"),
+        ({"columns": [3]}, dp.SamplerError, "no 3; there are"),
+        ({"source": "odd"}, dp.SamplerError, "no source 'odd' (did you mean 'odd"),
+        ({"source": "odd1"}, dp.SamplerError, "no source 'odd1'"),
+        ({"split": "dev"}, dp.SplitError, "split='dev': give one of train"),
+        ({"order": 5}, dp.SamplerError, "order=5: give a dp.IndexSampler"),
+        ({"order": None}, dp.SamplerError, "order=None"),
+        ({"order": dp.IndexSampler(10**6)}, dp.SamplerError, "num_records=1000000"),
+        ({"order": dp.SequentialSampler(10**6)}, dp.SamplerError, "num_records=1000000"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_named_at_once(
+    corpus: dp.Corpus, wrong: dict[str, Any], kind: type[Exception], said: str
+) -> None:
+    arguments: dict[str, Any] = {"order": [0]} | wrong
+    with pytest.raises(kind) as caught:
+        read(corpus, **arguments)
+    assert said in str(caught.value)
+
+
+def test_a_record_that_is_lost_is_missed(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "a.duckdb", 50) as corpus:
+        batches = read(corpus, range(50), batch_size=50)
+        corpus._database.rows(
+            "DELETE FROM records WHERE record_key = (SELECT max(record_key) FROM records)"
+        )
+        with pytest.raises(dp.StateMismatchError, match=r"49 of 50 records .* duckplets doctor"):
+            next(batches)
+    assert not threads()
+
+
+# ---- the end
+
+
+def test_no_thread_is_left_behind(corpus: dp.Corpus) -> None:
+    n = count(corpus)
+    assert not threads()
+    unused = read(corpus, Own(n))
+    assert not threads()
+    del unused
+    for _ in read(corpus, Own(n)):
+        assert len(threads()) == 1
+        break
+    gc.collect()
+    assert not threads()
+    batches = read(corpus, dp.IndexSampler(n))
+    next(batches)
+    assert len(threads()) == 1
+    batches.close()  # type: ignore[attr-defined]
+    assert not threads()
+    assert next(batches, None) is None
+    list(read(corpus, range(n)))
+    assert not threads()
+
+
+def test_readers_do_not_disturb_each_other(corpus: dp.Corpus) -> None:
+    n = count(corpus)
+    sampler = dp.IndexSampler(n, shuffle=True, num_epochs=3, seed=6)
+    whole = rows(corpus, sampler)
+    with closing(read(corpus, sampler)) as first, closing(read(corpus, sampler)) as second:
+        found = [
+            row for pair in zip(first, second, strict=True) for b in pair for row in b.to_pylist()
+        ]
+    assert sorted(map(str, found)) == sorted(map(str, [*whole, *whole]))
+
+
+def test_many_processes_can_share_a_corpus_opened_to_read(
+    corpus: dp.Corpus, tmp_path: Path
+) -> None:
+    path = tmp_path / "shared.duckdb"
+    with toy_corpus(path, 40) as own:
+        whole = rows(own, range(40))
+    with dp.Corpus(path, read_only=True) as one, dp.Corpus(path, read_only=True) as two:
+        assert rows(one, range(40)) == rows(two, range(40)) == whole

@@ -1,0 +1,217 @@
+"""Runs over mined negatives: what they are pinned to, what is refused, what is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
+
+import duckplets as dp
+from duckplets.db.database import Database
+
+RECIPE = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by="bm25")
+COLUMNS = ["anchor", "positive", "negative", "negative_by", "negative_score", "negative_rank"]
+MORE = dp.MemorySource(
+    [
+        {"id": f"n{i}", "title": f"new {i}", "body": f"new body {i}", "topic": "law"}
+        for i in range(9)
+    ],
+    id="id",
+    anchor="title",
+    positive="body",
+    meta=["topic"],
+)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Any:
+    with guarded_corpus(tmp_path / "c.duckdb", 40, 3) as corpus:
+        yield corpus
+
+
+def mine(corpus: dp.Corpus, seed: int, source: str = "s0", **more: Any) -> int:
+    rules = rules_of(corpus, CASES["plain"], source, "train")
+    return write_mining(corpus, RECIPE, some_candidates(rules, seed), source=source, **more)
+
+
+def sampler_of(corpus: dp.Corpus, **more: Any) -> dp.Sampler:
+    arguments = {"mixture": {"s1": 0}, "batch_size": 8, "columns": COLUMNS} | more
+    return corpus.sampler(recipes=[RECIPE], **arguments)
+
+
+def tables(sampler: dp.Sampler, steps: int) -> list[pa.Table]:
+    return [next(sampler).table for _ in range(steps)]
+
+
+def test_a_run_without_mined_negatives_is_refused(corpus: dp.Corpus) -> None:
+    with pytest.raises(dp.StateMismatchError, match=r"'hard', source 's0', split 'train'.*mine"):
+        sampler_of(corpus)
+    mine(corpus, 1)
+    sampler_of(corpus)
+    for more in [{"split": "test"}, {"mixture": {}}, {"mixture": {"s0": 0}}]:
+        with pytest.raises(dp.StateMismatchError, match="mine"):
+            sampler_of(corpus, **more)
+
+
+def test_stale_negatives_are_refused_unless_allowed(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    before = sampler_of(corpus)
+    corpus.ingest(MORE, name="s0", progress=False)
+    corpus.split(0.6, 0.2, 0.2, seed=3)
+    with pytest.raises(dp.StateMismatchError, match=r"source 's0'.*stale.*records have changed"):
+        sampler_of(corpus)
+    after = sampler_of(corpus, allow_stale=True)
+    assert after.epoch_length > before.epoch_length
+    found = [row for table in tables(after, 60) for row in table.to_pylist()]
+    assert {row["negative_by"] for row in found} == {"bm25", "bm25_fallback"}
+    new = [row for row in found if row["anchor"].startswith("new ")]
+    assert {row["negative_by"] for row in new} == {"bm25_fallback"}
+    mine(corpus, 1)
+    sampler_of(corpus)
+
+
+def test_a_changed_recipe_makes_negatives_stale(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    changed = dp.TripletRecipe("hard", **CASES["topic"]["recipe"], by="bm25")
+    with pytest.raises(dp.StateMismatchError, match="recipe has changed: anchor"):
+        corpus.sampler(recipes=[changed], mixture={"s1": 0})
+    columns = ["anchor_meta", "negative_meta", "negative_by"]
+    sampler = corpus.sampler(
+        recipes=[changed], mixture={"s1": 0}, allow_stale=True, columns=columns, batch_size=50
+    )
+    for row in next(sampler).to_pylist():
+        assert dict(row["anchor_meta"]) == dict(row["negative_meta"])
+    asked = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(top_k=9))
+    with pytest.raises(dp.StateMismatchError, match="top_k"):
+        corpus.sampler(recipes=[asked], mixture={"s1": 0})
+    drawn = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(sampling="top"))
+    corpus.sampler(recipes=[drawn], mixture={"s1": 0})
+
+
+def test_a_run_keeps_its_negatives_when_they_are_mined_again(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    straight = tables(sampler_of(corpus), 9)
+    run = sampler_of(corpus)
+    assert tables(run, 4) == straight[:4]
+    run.save()
+    counts = run.metrics()
+    corpus.ingest(MORE, name="s0", progress=False)
+    corpus.split(0.6, 0.2, 0.2, seed=3)
+    mine(corpus, 2)
+    resumed = corpus.resume()
+    assert resumed.metrics() == counts
+    assert tables(resumed, 5) == straight[4:]
+    fresh = sampler_of(corpus, run="fresh")
+    with pytest.raises(dp.StateMismatchError, match="candidates"):
+        fresh.load_state_dict(run.state_dict())
+
+
+def test_negatives_that_are_gone_or_others_are_refused(corpus: dp.Corpus) -> None:
+    key = mine(corpus, 1)
+    sampler_of(corpus).save()
+    corpus._database.rows(f"UPDATE minings SET digest = 'other' WHERE mining_key = {key}")
+    with pytest.raises(dp.StateMismatchError, match=f"mining {key}.*now: other"):
+        corpus.resume()
+    corpus._database.rows(f"DELETE FROM minings WHERE mining_key = {key}")
+    with pytest.raises(dp.StateMismatchError, match=f"mining {key}"):
+        corpus.resume()
+
+
+def test_the_fingerprint_has_candidates_of_mined_recipes_only(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    one = sampler_of(corpus).settings
+    mine(corpus, 2)
+    other = sampler_of(corpus).settings
+    differing = {
+        name for name, value in one.fingerprint().items() if other.fingerprint()[name] != value
+    }
+    assert differing == {"candidates"}
+    plain = corpus.sampler(run="plain")
+    assert "candidates" not in plain.settings.fingerprint()
+    assert plain.settings.candidates == {}
+
+
+def test_runs_saved_before_there_were_mined_negatives_go_on(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(batch_size=8, run="old")
+    straight = tables(sampler, 6)
+    sampler = corpus.sampler(batch_size=8, run="old")
+    tables(sampler, 3)
+    path = sampler.save()
+    edit = Database.open(path)
+    edit.rows("UPDATE runs SET settings = json_merge_patch(settings, '{\"candidates\": null}')")
+    assert "candidates" not in edit.rows("SELECT settings FROM runs")[0][0]
+    edit.close()
+    resumed = corpus.resume("old")
+    assert tables(resumed, 3) == straight[3:]
+    state = sampler.state_dict()
+    assert {len(counts) for counts in state["counts"].values()} == {2}
+
+
+def test_fallbacks_are_counted_over_saves(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    arguments: dict[str, Any] = {"negatives": 2, "columns": ["negative_1_by", "negative_2_by"]}
+    sampler = sampler_of(corpus, **arguments)
+    expected = 0
+    for step in range(30):
+        batch = next(sampler)
+        expected += sum(by == "bm25_fallback" for slot in batch for by in batch[slot])
+        if step in (3, 17):
+            sampler.save()
+            assert sampler.state_dict()["counts"]["s0"][2] == expected
+            sampler = corpus.resume()
+        assert sampler.metrics()["data/s0/fallbacks"] == expected
+    assert 0 < expected < 30 * 16
+    older = sampler.state_dict() | {"counts": {"s0": [80, 900]}}
+    sampler.load_state_dict(older)
+    assert sampler.metrics()["data/s0/fallbacks"] == 0
+    assert sampler.metrics()["data/s0/tokens"] == 900
+    assert "data/s0/fallbacks" not in corpus.sampler().metrics()
+
+
+def test_a_source_opened_later_needs_its_negatives_too(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    sampler = sampler_of(corpus)
+    with pytest.raises(dp.StateMismatchError, match=r"'s1'.*when run 'default' was opened"):
+        sampler.set_weights({"s1": 1})
+    mine(corpus, 2, source="s1")
+    sampler = sampler_of(corpus, columns=[*COLUMNS, "source"])
+    sampler.set_weights({"s1": 1})
+    assert set(next(sampler)["source"]) == {"s0", "s1"}
+
+
+def test_mined_and_random_recipes_do_not_touch_each_other(corpus: dp.Corpus) -> None:
+    plain = dp.TripletRecipe("plain", **CASES["plain"]["recipe"])
+    arguments: dict[str, Any] = {
+        "mixture": {"s1": 0}, "batch_size": 40, "columns": [*COLUMNS, "recipe"]
+    }  # fmt: skip
+    alone = corpus.sampler(recipes=[plain], **arguments)
+    mine(corpus, 1)
+    both = corpus.sampler(recipes=[plain, RECIPE], **arguments)
+    expected = [row for table in tables(alone, 3) for row in table.to_pylist()]
+    found = [row for table in tables(both, 9) for row in table.to_pylist()]
+    draws = [row for row in found if row["recipe"] == "plain"][:120]
+    slots = ("negative", "negative_by", "negative_score")
+    assert [[r[s] for s in slots] for r in draws] == [[r[s] for s in slots] for r in expected]
+    assert {row["negative_by"] for row in draws} == {"random"}
+    assert {row["negative_by"] for row in found} > {"random", "bm25"}
+
+
+def test_a_read_only_corpus_draws_what_was_mined(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    corpus.add_recipe(RECIPE)
+    straight = tables(corpus.sampler(mixture={"s1": 0}, columns=COLUMNS), 3)
+    corpus.close()
+    with dp.Corpus(corpus.path, read_only=True) as shared:
+        assert shared.recipes() == [RECIPE]
+        assert tables(shared.sampler(mixture={"s1": 0}, columns=COLUMNS), 3) == straight
+
+
+def test_an_unknown_column_of_negatives_is_refused(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    with pytest.raises(dp.SamplerError, match="did you mean 'negative_1_score'"):
+        sampler_of(corpus, negatives=2, columns=["negative_1_scor"])
+    with pytest.raises(dp.SamplerError, match="no 'negative_score'"):
+        sampler_of(corpus, negatives=2, columns=["negative_score"])

@@ -1,0 +1,411 @@
+"""Preference pairs: the rejected reply of an anchor's own record is its negative."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from conftest import Golden
+
+import duckplets as dp
+from duckplets.pools.compile import compile_pool
+from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.recipes import default_recipes, derived_text_recipes
+from duckplets.sources.rows import ROW_SCHEMA, Rows
+
+ANCHOR, CONTEXT, REJECTED = (dp.role(role) for role in ("anchor", "context", "rejected"))
+CHOSEN = dp.TripletRecipe("chosen_rejected", ANCHOR, CONTEXT, REJECTED, strategy="same_record")
+WORDS = ["one", "two", "three", "four", "five", "six", "seven"]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Records with any number of prompts, chosen and rejected replies."""
+
+    records: Sequence[tuple[list[str], list[str], list[str]]]
+    defaults: str = "pairs"
+
+    kind: ClassVar[str] = "memory"
+    uri: ClassVar[None] = None
+    trust: ClassVar[None] = None
+
+    def default_name(self) -> str:
+        return "pairs"
+
+    def open(self, reader: Any) -> Rows:
+        rows = [self.row(i, *texts) for i, texts in enumerate(self.records)]
+        return Rows(iter([pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)]), self.defaults)
+
+    def row(self, i: int, *texts: list[str]) -> dict[str, Any]:
+        sections = [
+            {"role": role, "heading": None, "text": text}
+            for role, of_role in zip(("anchor", "context", "rejected"), texts, strict=True)
+            for text in of_role
+        ]
+        content = int.from_bytes(sha256(repr(sections).encode()).digest()[:8], "little")
+        return {"row": i + 1, "key": f"r{i}", "content_hash": content, "sections": sections}
+
+
+def made(path: Path, records: Sequence[Any], **chunking: Any) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    corpus.ingest(Pairs(records), name="pairs", progress=False)
+    corpus.split(1, 0, 0)
+    if chunking:
+        corpus.chunk(dp.Chunking(**chunking))
+    return corpus
+
+
+def some_records(count: int, seed: int) -> list[tuple[list[str], list[str], list[str]]]:
+    """Records with gaps and with texts that come again, in one record and in others."""
+    draw = random.Random(seed)
+
+    def texts(low: int, high: int, what: str) -> list[str]:
+        common = [f"{draw.choice(WORDS)} {draw.choice(WORDS)}" for _ in range(high)]
+        own = [f"{what} {i} {draw.choice(WORDS)}" for i in range(high)]
+        chosen = [a if draw.random() < 0.3 else b for a, b in zip(common, own, strict=True)]
+        return (chosen + chosen)[: draw.randint(low, high + 1)]
+
+    return [(texts(1, 2, "ask"), texts(0, 2, "good"), texts(0, 3, "bad")) for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Window:
+    record: str
+    role: str
+    text: str
+
+
+def windows(corpus: dp.Corpus) -> list[Window]:
+    rows = corpus.sql(
+        "SELECT r.record_id, s.role, substring(s.text, c.start + 1, c.length) AS text "
+        "FROM chunks c JOIN sections s USING (section_key) "
+        "JOIN records r ON r.record_key = c.record_key ORDER BY c.chunk_key"
+    )
+    return [Window(*row.values()) for row in rows.to_pylist()]
+
+
+def legal(corpus: dp.Corpus) -> dict[str, set[str]]:
+    """The rejected texts that each record may have for a negative."""
+    own: dict[str, set[str]] = defaultdict(set)
+    found: dict[str, set[str]] = defaultdict(set)
+    for window in windows(corpus):
+        (found if window.role == "rejected" else own)[window.record].add(window.text)
+    return {record: texts - own[record] for record, texts in found.items()}
+
+
+def verdicts(corpus: dp.Corpus, negatives: int) -> dict[str, str | None]:
+    """What becomes of every record, found in plain Python: None for one in the pool."""
+    every, allowed = windows(corpus), legal(corpus)
+    found: dict[str, str | None] = {}
+    for record in {window.record for window in every}:
+        mine = [window for window in every if window.record == record]
+        anchors = [window.text for window in mine if window.role == "anchor"]
+        positives = {window.text for window in mine if window.role == "context"}
+        reasons = [
+            "no positive"
+            if not positives
+            else "same text"
+            if positives == {text}
+            else "no negative"
+            if len(allowed.get(record, ())) < negatives
+            else None
+            for text in anchors
+        ]
+        found[record] = None if None in reasons else reasons[0]
+    return found
+
+
+def counts(corpus: dp.Corpus, recipe: dp.TripletRecipe, negatives: int) -> dict[str | None, int]:
+    compiled = compile_pool(
+        recipe, source="pairs", split="train", version=corpus.version, negatives=negatives
+    )
+    rows = corpus.sql(compiled.sql("counts"), compiled.parameters_of("counts"))
+    return {row["reason"]: row["anchors"] for row in rows.to_pylist()}
+
+
+def drawn(corpus: dp.Corpus, steps: int, **more: Any) -> list[dict[str, Any]]:
+    negatives = more.get("negatives", 1)
+    names = ["negative"] if negatives == 1 else [f"negative_{i + 1}" for i in range(negatives)]
+    slots = ["anchor", "positive", *names]
+    columns = [*slots, *(f"{slot}_record_id" for slot in slots), "recipe", "source"]
+    arguments = {"recipes": [CHOSEN], "batch_size": 8, "swap": False, "columns": columns} | more
+    sampler = corpus.sampler(**arguments)
+    return [row for step in range(steps) for row in sampler.batch_at(step).to_pylist()]
+
+
+# -- what the pool lists --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seed", "negatives"), [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3)])
+def test_the_pool_lists_the_anchors_that_have_a_rejected_reply(
+    seed: int, negatives: int, tmp_path: Path
+) -> None:
+    with made(tmp_path / "pairs.duckdb", some_records(60, seed)) as corpus:
+        expected = verdicts(corpus, negatives)
+        found = counts(corpus, CHOSEN, negatives)
+        assert {k: n for k, n in found.items() if n} == Counter(expected.values())
+        inside = {record for record, reason in expected.items() if reason is None}
+        rows = drawn(corpus, -(-len(inside) // 8), negatives=negatives)
+        assert {row["anchor_record_id"] for row in rows} == inside
+
+
+@pytest.mark.parametrize("per", ["record", "chunk"])
+@pytest.mark.parametrize(("seed", "negatives"), [(0, 1), (1, 2)])
+def test_negatives_are_legal_texts_of_the_anchors_own_record(
+    seed: int, negatives: int, per: Any, tmp_path: Path
+) -> None:
+    recipe = replace(CHOSEN, per=per)
+    chunking = {"max_tokens": 2, "overlap": (0,), "summary_tokens": 0}
+    with made(tmp_path / "pairs.duckdb", some_records(50, seed), **chunking) as corpus:
+        allowed = legal(corpus)
+        names = ["negative"] if negatives == 1 else ["negative_1", "negative_2"]
+        for row in drawn(corpus, 20, recipes=[recipe], negatives=negatives, batch_size=24):
+            texts = [row[name] for name in names]
+            assert {row[f"{name}_record_id"] for name in names} == {row["anchor_record_id"]}
+            assert row["positive_record_id"] == row["anchor_record_id"]
+            assert len({row["anchor"], row["positive"], *texts}) == 2 + negatives
+            assert set(texts) <= allowed[row["anchor_record_id"]]
+
+
+@pytest.mark.parametrize(("rejected", "negatives"), [(1, 1), (3, 1), (4, 2), (3, 2), (5, 3)])
+def test_visits_go_through_all_rejected_replies_in_turn(
+    rejected: int, negatives: int, tmp_path: Path
+) -> None:
+    records = [
+        (["ask"], ["good"], [f"bad {i}" for i in range(rejected)]),
+        (["ask more"], ["well"], ["ill"] * 2 + [f"worse {i}" for i in range(rejected)]),
+    ]
+    with made(tmp_path / "pairs.duckdb", records) as corpus:
+        columns = [f"negative_{i + 1}" for i in range(negatives)] if negatives > 1 else ["negative"]
+        rows = drawn(corpus, rejected * (rejected + 1), batch_size=2, negatives=negatives)
+        by_record: dict[str, list[list[str]]] = defaultdict(list)
+        for row in rows:
+            by_record[row["anchor"]].append([row[column] for column in columns])
+        for anchor, count in (("ask", rejected), ("ask more", rejected + 1)):
+            times = Counter(text for texts in by_record[anchor] for text in texts)
+            visits = len(by_record[anchor])
+            soonest = by_record[anchor][: -(-count // negatives)]
+            assert {text for texts in soonest for text in texts} == set(times)
+            assert set(times) == legal_texts(records, anchor)
+            # Each as often as any other, but for the turn that is under way.
+            assert max(times.values()) - min(times.values()) <= 2
+            assert sum(times.values()) == visits * negatives
+            assert len(times) == count
+
+
+def legal_texts(records: Sequence[Any], anchor: str) -> set[str]:
+    (rejected,) = (rejected for anchors, _, rejected in records if anchors == [anchor])
+    return set(rejected)
+
+
+@pytest.mark.parametrize(("chosen", "rejected"), [(2, 2), (2, 4), (3, 3), (3, 2), (4, 6)])
+def test_every_chosen_reply_meets_every_rejected_one(
+    chosen: int, rejected: int, tmp_path: Path
+) -> None:
+    records = [
+        (["ask"], [f"good {i}" for i in range(chosen)], [f"bad {i}" for i in range(rejected)])
+    ]
+    with made(tmp_path / "pairs.duckdb", records) as corpus:
+        rows = drawn(corpus, rejected * rejected, batch_size=chosen * chosen)
+        times = Counter((row["positive"], row["negative"]) for row in rows)
+        assert len(times) == chosen * rejected
+        assert len(set(times.values())) == 1, "and as often as any other does"
+
+
+def test_samples_say_that_their_negative_is_of_the_same_record(tmp_path: Path) -> None:
+    with made(tmp_path / "pairs.duckdb", some_records(60, 1)) as corpus:
+        columns = ["recipe", "negative_by", "negative_score", "negative_rank"]
+        random_ones = dp.TripletRecipe("plain", ANCHOR, CONTEXT, CONTEXT)
+        sampler = corpus.sampler(recipes=[CHOSEN, random_ones], columns=columns, batch_size=64)
+        rows = sampler.batch_at(0).to_pylist()
+        said = {(row["recipe"], row["negative_by"]) for row in rows}
+        assert said == {("chosen_rejected", "same_record"), ("plain", "random")}
+        assert {(row["negative_score"], row["negative_rank"]) for row in rows} == {(None, None)}
+        several = corpus.sampler(
+            recipes=[CHOSEN], negatives=2, columns=["negative_by", "negative_2_by"]
+        ).batch_at(0)
+        assert set(several["negative_by"]) == set(several["negative_2_by"]) == {"same_record"}
+
+
+def test_a_sample_is_a_function_of_its_position(tmp_path: Path) -> None:
+    with made(tmp_path / "pairs.duckdb", some_records(80, 2)) as corpus:
+        every = drawn(corpus, 30)
+        again = corpus.sampler(recipes=[CHOSEN], batch_size=8, swap=False)
+        assert [row["negative"] for row in every[13 * 8 : 14 * 8]] == again.batch_at(13)["negative"]
+        other = drawn(corpus, 30, seed=7)
+        assert [row["negative"] for row in other] != [row["negative"] for row in every]
+        distinct = corpus.sampler(recipes=[CHOSEN], batch_size=4, no_duplicates=True)
+        for step in range(5):
+            batch = distinct.batch_at(step)
+            texts = [*batch["anchor"], *batch["positive"], *batch["negative"]]
+            assert len(set(texts)) == 12
+
+
+def test_the_statement_is_golden(golden: Golden) -> None:
+    compiled = compile_pool(CHOSEN, source="it's", split="train", version=3)
+    golden("sql/pairs_chosen_rejected.sql", compiled.sql() + ";\n")
+
+
+# -- who sees rejected replies --------------------------------------------------------------------
+
+
+def test_only_their_role_and_their_position_find_rejected_replies(tmp_path: Path) -> None:
+    records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}"]) for i in range(20)]
+
+    def found(corpus: dp.Corpus, selector: dp.Selector) -> set[str]:
+        sampler = corpus.sampler(
+            "texts", recipes=[dp.TextRecipe("all", selector, per="chunk")], batch_size=60
+        )
+        return {text.split()[0] for text in sampler.batch_at(0)["text"]}
+
+    with made(tmp_path / "pairs.duckdb", records) as corpus:
+        assert found(corpus, dp.any_section()) == {"ask", "good"}
+        assert found(corpus, dp.any_section(where="text LIKE '%1%'")) == {"ask", "good"}
+        assert found(corpus, CONTEXT) == {"good"}
+        assert found(corpus, ANCHOR) == {"ask"}
+        assert found(corpus, REJECTED) == {"bad"}
+        assert found(corpus, dp.role("rejected", where="position = 2")) == {"bad"}
+        assert found(corpus, dp.position(2)) == {"bad"}
+
+
+def test_a_long_rejected_reply_brings_no_recipe_of_long_sections(tmp_path: Path) -> None:
+    long = [" ".join(f"{i}.{j}" for j in range(9)) for i in range(9)]
+    records = [([f"ask {i}"], [f"good {i}"], [long[i]]) for i in range(9)]
+    with made(tmp_path / "pairs.duckdb", records, max_tokens=3, overlap=(0,)) as corpus:
+        rows = drawn(corpus, 10, recipes=None)
+        assert {row["recipe"] for row in rows} == {"chosen_rejected", "anchor_context"}
+    turned = [(["ask"], [text], ["bad"]) for text in long]
+    with made(tmp_path / "turned.duckdb", turned, max_tokens=3, overlap=(0,)) as corpus:
+        assert "long_section" in {row["recipe"] for row in drawn(corpus, 10, recipes=None)}
+
+
+def test_reading_gives_rejected_replies_in_a_column_of_their_own(tmp_path: Path) -> None:
+    records = [(["ask"], ["good", "well"], ["bad", "worse"]), (["so"], ["yes"], [])]
+    with made(tmp_path / "pairs.duckdb", records) as corpus:
+        names = ["text", "context", "rejected"]
+        (batch,) = corpus.read(range(2), columns=names)
+        assert batch["text"] == ["ask\n\ngood\n\nwell", "so\n\nyes"]
+        assert batch["rejected"] == [["bad", "worse"], []]
+        assert batch["context"] == [["good", "well"], ["yes"]]
+        (alone,) = corpus.read(range(2), columns="rejected")
+        assert alone["rejected"] == [["bad", "worse"], []]
+        (text,) = corpus.read(range(2), columns="text")
+        assert text["text"] == batch["text"]
+
+
+# -- recipes --------------------------------------------------------------------------------------
+
+
+def test_pairs_have_the_rejected_reply_as_the_negative_of_three_samples_in_four(
+    tmp_path: Path,
+) -> None:
+    shares = {r.name: (r.weight, r.strategy) for r in default_recipes("pairs")}
+    assert shares == {
+        "chosen_rejected": (0.75, "same_record"),
+        "anchor_context": (0.25, "other_record"),
+    }
+    assert default_recipes("pairs")[0] == replace(CHOSEN, weight=0.75)
+    with made(tmp_path / "pairs.duckdb", some_records(60, 0)) as corpus:
+        rows = drawn(corpus, 50, recipes=None)
+        assert Counter(row["recipe"] for row in rows) == {
+            "chosen_rejected": 300,
+            "anchor_context": 100,
+        }
+
+
+def test_ranked_negatives_of_the_same_record_are_refused() -> None:
+    for by in ("bm25", dp.bm25(top_k=4)):
+        with pytest.raises(dp.RecipeError, match="'same_record' takes the anchor's own; leave by"):
+            replace(CHOSEN, by=by)
+    with pytest.raises(dp.RecipeError, match=r"'same_recrod'.*did you mean 'same_record'"):
+        replace(CHOSEN, strategy="same_recrod")
+    with pytest.raises(dp.RecipeError, match=r"'reject'.*did you mean 'rejected'"):
+        dp.role("reject")
+
+
+def test_mining_for_them_is_refused(tmp_path: Path) -> None:
+    with made(tmp_path / "pairs.duckdb", some_records(30, 0)) as corpus:
+        corpus.add_recipe(CHOSEN)
+        with pytest.raises(dp.RecipeError, match="takes the anchor's own"):
+            corpus.mine("chosen_rejected")
+
+
+def test_the_recipe_goes_through_files_and_the_corpus(tmp_path: Path) -> None:
+    assert from_dict(json.loads(json.dumps(to_dict(CHOSEN)))) == CHOSEN
+    file = tmp_path / "recipes.toml"
+    file.write_text(
+        '[[triplet]]\nname = "chosen_rejected"\nanchor = "role:anchor"\n'
+        'positive = "role:context"\nnegative = { role = "rejected" }\n'
+        'strategy = "same_record"\n'
+    )
+    assert dp.load_recipes(file) == [CHOSEN]
+    with made(tmp_path / "pairs.duckdb", some_records(30, 0)) as corpus:
+        corpus.add_recipe(CHOSEN)
+        assert corpus.recipes() == [CHOSEN]
+        named = drawn(corpus, 5, recipes=None)
+        assert named == drawn(corpus, 5)
+        assert corpus.pool("chosen_rejected").num_rows > 0
+        assert "rejected" in corpus.runnable_sql("chosen_rejected")
+
+
+def test_conditions_and_other_strategies_take_rejected_replies(tmp_path: Path) -> None:
+    records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}", f"bad and long {i}"]) for i in range(9)]
+    long = replace(CHOSEN, negative=dp.role("rejected", where="token_count > 2"))
+    others = replace(CHOSEN, name="others", strategy="other_record")
+    with made(tmp_path / "pairs.duckdb", records) as corpus:
+        for row in drawn(corpus, 9, recipes=[long]):
+            assert row["negative"] == row["anchor"].replace("ask", "bad and long")
+        for row in drawn(corpus, 9, recipes=[others]):
+            assert row["negative"].startswith("bad")
+            assert row["negative_record_id"] != row["anchor_record_id"]
+
+
+def test_texts_and_pairs_are_made_of_them_too(tmp_path: Path) -> None:
+    records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}"]) for i in range(12)]
+    assert derived_text_recipes(CHOSEN)[2].selector == REJECTED
+    with made(tmp_path / "pairs.duckdb", records) as corpus:
+        texts = corpus.sampler("texts", recipes=[CHOSEN], batch_size=36).batch_at(0)
+        firsts = Counter(text.split()[0] for text in texts["text"])
+        assert firsts == {"ask": 12, "good": 12, "bad": 12}
+        pairs = corpus.sampler("pairs", recipes=[CHOSEN], batch_size=24, swap=False).batch_at(0)
+        for anchor, other, label, reason in zip(
+            pairs["anchor"], pairs["other"], pairs["label"], pairs["reason"], strict=True
+        ):
+            assert other == anchor.replace("ask", "good" if label else "bad")
+            assert reason == (None if label else "same_record")
+
+
+def test_no_anchor_with_enough_of_them_is_an_error_with_counts(tmp_path: Path) -> None:
+    records = [(["ask"], ["good"], ["bad"]), (["ask"], ["good"], ["good"]), (["a"], [], ["b"])]
+    with (
+        made(tmp_path / "pairs.duckdb", records) as corpus,
+        pytest.raises(dp.EmptyPoolError, match="2 no negative, 1 no positive"),
+    ):
+        corpus.sampler(recipes=[CHOSEN], negatives=2)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}"]) for i in range(12)]
+    with made(tmp_path_factory.mktemp("export") / "pairs.duckdb", records) as corpus:
+        corpus.add_recipe(CHOSEN)
+        yield corpus
+
+
+def test_an_evaluation_set_is_exported(exported: dp.Corpus, tmp_path: Path) -> None:
+    exported.export_negatives(tmp_path / "beir", format="beir", recipe=CHOSEN, split="train")
+    lines = (tmp_path / "beir" / "corpus.jsonl").read_text().splitlines()
+    assert {json.loads(line)["text"].split()[0] for line in lines} == {"bad", "good"}
+
+
+def test_the_draws_never_change(exported: dp.Corpus, golden: Golden) -> None:
+    rows = drawn(exported, 5, seed=1)
+    golden("order/pairs.txt", "".join(f"{r['anchor']}|{r['negative']}\n" for r in rows))

@@ -1,0 +1,189 @@
+"""Blocks ahead: how many, in which thread, what becomes of errors, and what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import odd_corpus
+
+import duckplets as dp
+from duckplets.base.prefetch import Prefetcher
+from duckplets.testing import toy_corpus
+
+
+class Recorder:
+    """Prepares blocks that are their own spans, and remembers what was asked of it."""
+
+    def __init__(self, end: int = 1000, fail_at: int = -1) -> None:
+        self.end = end
+        self.fail_at = fail_at
+        self.prepared: list[tuple[int, int]] = []
+        self.threads: set[str] = set()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def prepare(self, start: int, stop: int) -> Any:
+        self.gate.wait(5)
+        self.threads.add(threading.current_thread().name)
+        self.prepared.append((start, stop))
+        if start == self.fail_at:
+            raise dp.StateMismatchError(f"nothing at {start}")
+        return start, stop
+
+    def follow(self, start: int) -> tuple[int, int] | None:
+        return (start, min(start + 10, self.end)) if start < self.end else None
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 5])
+def test_blocks_come_in_order_and_end(depth: int) -> None:
+    record = Recorder(end=95)
+    ahead = Prefetcher(record.prepare, record.follow, depth)
+    taken: list[Any] = []
+    while (block := ahead.take(taken[-1][1] if taken else 0)) is not None:
+        taken.append(block)
+    assert taken == [(i, min(i + 10, 95)) for i in range(0, 95, 10)]
+    assert record.prepared == taken
+    ahead.close()
+    assert all("prefetch" in name for name in record.threads) == bool(depth)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_no_more_than_depth_blocks_are_ahead(depth: int) -> None:
+    record = Recorder()
+    ahead = Prefetcher(record.prepare, record.follow, depth)
+    for i in range(5):
+        assert ahead.take(i * 10) == (i * 10, i * 10 + 10)
+        until(lambda i=i: len(record.prepared) == i + 1 + depth)
+    time.sleep(0.02)
+    assert len(record.prepared) == 5 + depth
+    ahead.close()
+
+
+def test_an_error_surfaces_where_its_block_is_asked_for() -> None:
+    record = Recorder(fail_at=20)
+    ahead = Prefetcher(record.prepare, record.follow, 3)
+    assert ahead.take(0) == (0, 10)
+    until(lambda: len(record.prepared) >= 4)
+    assert ahead.take(10) == (10, 20)
+    with pytest.raises(dp.StateMismatchError, match="nothing at 20"):
+        ahead.take(20)
+    ahead.close()
+
+
+def test_a_jump_drops_what_was_prepared() -> None:
+    record = Recorder()
+    ahead = Prefetcher(record.prepare, record.follow, 2)
+    assert ahead.take(0) == (0, 10)
+    assert ahead.take(500) == (500, 510)
+    assert ahead.take(510) == (510, 520)
+    ahead.close()
+
+
+def test_closing_waits_for_the_block_at_hand_only() -> None:
+    record = Recorder()
+    ahead = Prefetcher(record.prepare, record.follow, 5)
+    ahead.take(0)
+    record.gate.clear()
+    prepared = len(record.prepared)
+    threading.Timer(0.05, record.gate.set).start()
+    ahead.close()
+    assert len(record.prepared) <= prepared + 2
+    assert not [t for t in threading.enumerate() if "prefetch" in t.name]
+
+
+# ---- in a sampler
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if "prefetch" in thread.name]
+
+
+def open_files() -> set[str]:
+    folder = Path("/proc/self/fd")
+    links = (folder / name for name in os.listdir(folder))
+    return {os.readlink(link) for link in links if link.is_symlink() and link.exists()}
+
+
+LEAVINGS: dict[str, Callable[[dp.Corpus], None]] = {
+    "closed": lambda corpus: _taken(corpus).close(),
+    "broken out of": lambda corpus: next((None for _ in corpus.sampler()), None),
+    "dropped": lambda corpus: [_taken(corpus)].clear(),
+    "run out": lambda corpus: [None for _ in corpus.sampler(epochs=1)] and None,
+    "in an error": lambda corpus: _interrupted(corpus),
+    "with": lambda corpus: _managed(corpus),
+}
+
+
+def _taken(corpus: dp.Corpus) -> dp.Sampler:
+    sampler = corpus.sampler(batch_size=4)
+    next(sampler)
+    return sampler
+
+
+def _interrupted(corpus: dp.Corpus) -> None:
+    def loop() -> None:
+        for _ in corpus.sampler():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        loop()
+
+
+def _managed(corpus: dp.Corpus) -> None:
+    with corpus.sampler() as sampler:
+        next(sampler)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.parametrize("leaving", LEAVINGS, ids=str)
+def test_leaving_a_run_leaves_no_thread_and_no_file(tmp_path: Path, leaving: str) -> None:
+    toy_corpus(tmp_path / "c.duckdb", 60).close()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with dp.Corpus(tmp_path / "c.duckdb", read_only=True) as corpus:
+        LEAVINGS[leaving](corpus)
+        gc.collect()
+        until(lambda: not threads())
+    assert not [name for name in open_files() if name.startswith(str(tmp_path))]
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path: Path, prefetch: int) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 80) as corpus:
+        whole = corpus.sampler(batch_size=8)
+        expected = [next(whole).table for _ in range(60)]
+        path = tmp_path / "c.duckdb"
+        corpus.sampler(batch_size=8, prefetch=prefetch).save()
+    for stop in (1, 7, 30, 59):
+        with dp.resume(path) as sampler:
+            while sampler.step <= stop:
+                step = sampler.step
+                assert next(sampler).table.equals(expected[step])
+            counted = sum(v for k, v in sampler.metrics().items() if k.endswith("/samples"))
+            assert counted == sampler.position == 8 * (stop + 1)
+            sampler.save()
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_errors_name_source_and_record(tmp_path: Path, prefetch: int) -> None:
+    columns = ["anchor", "anchor_record_id"]
+    with odd_corpus(tmp_path / "c.duckdb", 400, 1) as corpus:
+        sampler = corpus.sampler(prefetch=prefetch, batch_size=16, columns=columns)
+        next(sampler)
+        corpus.chunk(dp.Chunking(max_tokens=5, overlap=(0,)))
+        with pytest.raises(dp.StateMismatchError, match=r"source '.+: the \w+ of record '.+'"):
+            all(next(sampler) for _ in range(500))

@@ -1,0 +1,527 @@
+"""Full-text indexes: what is in them, when they are built again, what an interruption leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from commands import ROOT
+from peers import odd_texts, peer
+
+import duckplets as dp
+from duckplets.db import fts as extension
+from duckplets.db.database import Database
+from duckplets.errors import ExtensionError, RecipeError, SamplerError, SplitError
+from duckplets.search import analyser, index, vocabulary
+from duckplets.search import build as indexing
+from duckplets.search.index import Analyser, Index
+from duckplets.search.terms import Terms
+
+TABLES = ("index_terms", "index_documents", "index_postings")
+
+SETTINGS = [
+    Terms(),
+    Terms(stemmer="none"),
+    Terms(stemmer="english", stop_words="english"),
+    Terms(stop_words=["the", "running", "cafe", "日本語", "fox", "nothing"]),
+    Terms(stemmer="russian", strip_accents=False),
+    Terms(stemmer="german", lower=False, stop_words=["The", "fox"]),
+    Terms(stemmer="none", lower=False, strip_accents=False),
+    Terms(stemmer="arabic"),
+    Terms(ignore=r"""[0-9!@#$%^&*()_+={}\[\]:;<>,.?~\\/\|'"`-]+"""),  # the extension's default
+    Terms(stemmer="spanish", ignore="x|[aeiou]{2}|é"),  # white space is none of it
+]
+NAMES = [f"{n}-{terms.stemmer}" for n, terms in enumerate(SETTINGS)]
+
+
+def ingest(corpus: dp.Corpus, texts: dict[str, str], name: str = "a", **options: Any) -> None:
+    rows = [{"id": key, "text": text} for key, text in texts.items()]
+    source = dp.MemorySource(rows, id="id", text="text")
+    corpus.ingest(source, name=name, progress=False, **options)
+
+
+def named(count: int, seed: int) -> dict[str, str]:
+    """Texts that can be records: empty ones cannot."""
+    texts = [text for text in odd_texts(count, seed) if text.strip()]
+    return {f"r{i}": text for i, text in enumerate(texts)}
+
+
+def small(path: Path, train: float = 1.0) -> dp.Corpus:
+    """Two sources; one split, or two."""
+    corpus = dp.Corpus(path)
+    for seed, name in enumerate("ab"):
+        ingest(corpus, named(40, seed), name)
+    corpus.split(train, 1 - train, 0)
+    return corpus
+
+
+def of(corpus: dp.Corpus) -> Database:
+    return corpus._database
+
+
+def rows(database: Database, table: str, found: Index | None) -> list[Any]:
+    assert found is not None
+    columns = "* EXCLUDE (index_key)"
+    key = {"key": found.index_key}
+    return sorted(database.rows(f"SELECT {columns} FROM {table} WHERE index_key = $key", key))
+
+
+def everything(database: Database) -> dict[Any, Any]:
+    return {
+        (found.source, found.split): [rows(database, table, found) for table in TABLES]
+        for found in index.stored(database)
+    }
+
+
+def section_texts(database: Database, found: Index) -> dict[int, str]:
+    """Texts of the live sections of an index by section key."""
+    return dict(
+        database.rows(
+            "SELECT section_key, text FROM sections JOIN live_records USING (record_key) "
+            "WHERE source = $source AND split = $split",
+            {"source": found.source, "split": found.split},
+        )
+    )
+
+
+# ---- what is in it
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> dp.Corpus:
+    """One source and split, sections with roles, some of them empty."""
+    corpus = dp.Corpus(tmp_path_factory.mktemp("odd") / "odd.duckdb")
+    texts = odd_texts(180, 1)
+    rows = [
+        {"id": f"{i:x}", "title": f"title {i}", "body": body, "notes": texts[i // 2 : i // 2 + 2]}
+        for i, body in enumerate(texts)
+    ]
+    source = dp.MemorySource(rows, id="id", anchor="title", positive="body", context="notes")
+    corpus.ingest(source, name="odd", progress=False)
+    # As a source might have left them, had it stored sections without text.
+    of(corpus).rows("UPDATE sections SET text = '' WHERE section_key % 17 = 0")
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+@pytest.mark.parametrize("terms", SETTINGS, ids=NAMES)
+def test_an_index_holds_what_create_fts_index_counts(odd: dp.Corpus, terms: Terms) -> None:
+    database = of(odd)
+    index.refresh(database, terms=terms)
+    found = index.current(database, "odd", "train")
+    assert found is not None
+    texts = section_texts(database, found)
+    expected = peer(texts, terms)
+    documents = index.documents(database, found)
+    sections = documents["section_key"].to_pylist()
+    assert sorted(sections) == sorted(texts)
+    assert documents["document"].to_pylist() == list(range(len(texts)))
+    assert dict(zip(sections, documents["length"].to_pylist(), strict=True)) == expected.lengths
+
+    counts = {term: count for _, term, count in rows(database, "index_terms", found)}
+    assert counts == expected.document_counts
+    assert index.vocabulary_size(database, found) == len(counts)
+    term_of = {key: term for key, term, _ in rows(database, "index_terms", found)}
+    assert sorted(term_of) == list(range(len(term_of)))
+
+    postings = index.postings(database, found, 0, len(texts)).to_pylist()
+    tf = {(sections[p["document"]], term_of[p["term_key"]]): p["frequency"] for p in postings}
+    assert len(tf) == len(postings)
+    assert tf == expected.frequencies
+    assert (found.documents, found.tokens) == (len(texts), sum(expected.lengths.values()))
+    assert found.terms == terms
+
+
+def test_documents_are_in_the_order_of_a_hash_of_the_id_and_the_position(odd: dp.Corpus) -> None:
+    database = of(odd)
+    index.refresh(database)
+    (found,) = index.stored(database)
+    places = database.rows(
+        "SELECT record_id, position FROM index_documents JOIN sections USING (section_key) "
+        "JOIN records USING (record_key) WHERE index_key = $key ORDER BY document",
+        {"key": found.index_key},
+    )
+    hashed = [(hashlib.md5(record.encode()).hexdigest(), position) for record, position in places]
+    assert hashed == sorted(hashed)
+    assert len(hashed) > 300
+
+
+def test_postings_of_ranges_are_all_postings_by_term_then_document(odd: dp.Corpus) -> None:
+    database = of(odd)
+    index.refresh(database)
+    (found,) = index.stored(database)
+    whole = index.postings(database, found, 0, found.documents)
+    cuts = [0, 0, 1, 50, 51, found.documents]
+    parts = [index.postings(database, found, a, b) for a, b in pairwise(cuts)]
+    for table in [whole, *parts]:
+        keys = list(zip(table["term_key"].to_pylist(), table["document"].to_pylist(), strict=True))
+        assert keys == sorted(keys)
+    rows_of = sorted(
+        row for part in parts for row in map(tuple, map(dict.values, part.to_pylist()))
+    )
+    assert rows_of == list(map(tuple, map(dict.values, whole.to_pylist())))
+    assert {field.type for field in whole.schema} == {pa.int32()}
+
+
+@pytest.fixture(scope="module")
+def one_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of one source and split, with its index."""
+    path = tmp_path_factory.mktemp("pair") / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        ingest(corpus, named(50, 3))
+        corpus.split(1, 0, 0)
+        index.refresh(of(corpus))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("threads", "sections", "characters"),
+    [(1, 3, 1 << 20), (2, 1, 1), (8, 1000, 300), (8, 1000, 1 << 20), (1, 1000, 300)],
+)
+def test_slices_and_threads_change_no_row(
+    one_pair: Path,
+    tmp_path: Path,
+    threads: int,
+    sections: int,
+    characters: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexing, "_SECTIONS", sections)
+    monkeypatch.setattr(indexing, "_CHARACTERS", characters)
+    monkeypatch.setattr(indexing, "_ROWS", sections)
+    monkeypatch.setattr(vocabulary, "_STEP", 2)
+    scratch = Database.scratch
+
+    def threaded() -> Database:
+        database = scratch()
+        database.rows(f"SET threads = {threads}")
+        return database
+
+    monkeypatch.setattr(Database, "scratch", threaded)
+    shutil.copy(one_pair, tmp_path / "c.duckdb")
+    with dp.Corpus(tmp_path / "c.duckdb", threads=threads) as corpus:
+        expected = everything(of(corpus))
+        of(corpus).rows("DELETE FROM text_indexes")
+        assert len(index.refresh(of(corpus))) == 1
+        assert everything(of(corpus)) == expected
+
+
+# ---- when it is built again
+
+
+def test_an_ingest_makes_only_its_own_pairs_stale(tmp_path: Path) -> None:
+    corpus = small(tmp_path / "c.duckdb", 0.6)
+    database = of(corpus)
+    pairs = [(name, split) for name in "ab" for split in ("train", "validation")]
+    assert index.stale(database) == [(*pair, "not built") for pair in pairs]
+    assert [index.current(database, *pair) for pair in pairs] == [None] * 4
+    built = index.refresh(database)
+    assert [(r.source, r.split, r.reason) for r in built] == [(*p, "not built") for p in pairs]
+    assert index.stale(database) == []
+    assert index.refresh(database) == []
+    before = {(f.source, f.split): f for f in index.stored(database)}
+
+    ingest(corpus, {"one more": "a new fox"}, "b")
+    ((split,),) = database.rows("SELECT split FROM live_records WHERE record_id = 'b/one more'")
+    assert index.stale(database) == [("b", split, "records have changed")]
+    assert index.current(database, "b", split) is None
+    (report,) = index.refresh(database)
+    assert (report.source, report.split, report.reason) == ("b", split, "records have changed")
+    assert report.documents == before["b", split].documents + 1
+    after = {(f.source, f.split): f for f in index.stored(database)}
+    changed = {pair for pair in after if after[pair] != before[pair]}
+    assert changed == {("b", split)}
+    assert after["b", split].index_key > max(f.index_key for f in before.values())
+
+
+def test_replaced_and_removed_records_leave_the_index(tmp_path: Path) -> None:
+    corpus = small(tmp_path / "c.duckdb")
+    database = of(corpus)
+    index.refresh(database)
+    ingest(corpus, {"r0": "zzyzx"}, "a", on_conflict="replace")
+    (report,) = index.refresh(database)
+    assert (report.source, report.reason) == ("a", "records have changed")
+    found = index.current(database, "a", report.split)
+    assert found is not None
+    assert sorted(index.documents(database, found)["section_key"].to_pylist()) == sorted(
+        section_texts(database, found)
+    )
+    terms = {term for _, term, _ in rows(database, "index_terms", found)}
+    assert "zzyzx" in terms
+
+
+def test_an_index_without_records_is_deleted(tmp_path: Path) -> None:
+    corpus = small(tmp_path / "c.duckdb")
+    database = of(corpus)
+    index.refresh(database)
+    keys = {f.index_key for f in index.stored(database)}
+    kept = {pair: value for pair, value in everything(database).items() if pair[0] == "a"}
+    corpus.remove("b")
+    assert index.stale(database) == [("b", "train", "records have changed")]
+    assert [(r.documents, r.tokens, r.terms) for r in index.refresh(database)] == [(0, 0, 0)]
+    assert everything(database) == kept
+    for table in ("text_indexes", *TABLES):
+        left = {key for (key,) in database.rows(f"SELECT DISTINCT index_key FROM {table}")}
+        assert left == {f.index_key for f in index.stored(database)}
+    # A name that comes back is another source, and no number is used again.
+    ingest(corpus, named(30, 9), "b")
+    assert index.stale(database) == [("b", "train", "not built")]
+    index.refresh(database)
+    assert not keys & {f.index_key for f in index.stored(database) if f.source == "b"}
+
+
+def test_records_moved_between_splits_make_both_stale(tmp_path: Path) -> None:
+    corpus = small(tmp_path / "c.duckdb", 0.6)
+    database = of(corpus)
+    index.refresh(database, source="a")
+    corpus.split(0.4, 0.3, 0.3, reassign=True)
+    reasons = {split: reason for _, split, reason in index.stale(database, source="a")}
+    assert reasons == {
+        "train": "records have changed",
+        "validation": "records have changed",
+        "test": "not built",
+    }
+
+
+def test_settings_are_kept_by_source_and_make_indexes_stale(tmp_path: Path) -> None:
+    corpus = small(tmp_path / "c.duckdb", 0.6)
+    database = of(corpus)
+    index.refresh(database, source="a")
+    german = Terms(stemmer="german", stop_words=["der", "die"])
+    built = index.refresh(database, terms=german, source="a", split="train")
+    assert [(r.source, r.split, r.reason) for r in built] == [("a", "train", "other terms")]
+    assert index.stale(database, source="a") == [("a", "validation", "other terms")]
+    assert index.terms_of(database, "a") == german
+    assert index.terms_of(database, "b") == Terms()
+    index.refresh(database)
+    assert {f.terms for f in index.stored(database, source="a")} == {german}
+    assert index.refresh(database, terms=german, source="a") == []
+
+    plain = Terms(stemmer="none")
+    assert len(index.refresh(database, terms=plain, split="train")) == 2
+    ingest(corpus, named(20, 5), "c")  # a later source has them as well
+    index.refresh(database, source="c")
+    assert {f.terms for f in index.stored(database, split="train")} == {plain}
+    assert {f.terms for f in index.stored(database, source="c")} == {plain}
+
+
+def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "_SECTIONS", 10)
+    told: list[tuple[int, int | None]] = []
+    database = of(small(tmp_path / "c.duckdb"))
+    reports = index.refresh(database, progress=lambda done, total: told.append((done, total)))
+    total = sum(report.documents for report in reports)
+    assert told[-1] == (total, total)
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert len(told) > 5
+
+
+# ---- interruptions
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from duckplets import index, indexing
+from duckplets.db.database import Database
+
+indexing._SECTIONS = 5
+index.refresh(
+    Database.open(Path(sys.argv[1])),
+    progress=lambda done, total: done > int(sys.argv[2]) and os.kill(os.getpid(), signal.SIGKILL),
+)
+"""
+
+
+@pytest.mark.parametrize("after", [10, 70])
+def test_a_killed_build_leaves_the_earlier_indexes(tmp_path: Path, after: int) -> None:
+    path = tmp_path / "c.duckdb"
+    with small(path) as corpus:
+        index.refresh(of(corpus))
+        ingest(corpus, {f"new{i}": f"a new text {i}" for i in range(20)}, "a")
+        ingest(corpus, {f"new{i}": f"a new text {i}" for i in range(20)}, "b")
+        before = everything(of(corpus))
+        stale = index.stale(of(corpus))
+    run = subprocess.run(
+        [sys.executable, "-c", KILLED, path, str(after)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert run.returncode == -signal.SIGKILL
+    with dp.Corpus(path) as corpus:
+        found = everything(of(corpus))
+        left = index.stale(of(corpus))
+        assert left == stale[len(stale) - len(left) :]
+        assert left
+        done = {pair[:2] for pair in stale} - {pair[:2] for pair in left}
+        assert len(done) == (after == 70)
+        assert {p: v for p, v in found.items() if p not in done} == {
+            p: v for p, v in before.items() if p not in done
+        }
+        assert [(r.source, r.split, r.reason) for r in index.refresh(of(corpus))] == left
+        assert index.stale(of(corpus)) == []
+
+
+def test_an_interrupted_build_leaves_the_corpus_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "_SECTIONS", 5)
+    database = of(small(tmp_path / "c.duckdb"))
+
+    def interrupt(done: int, total: int | None) -> None:
+        if done > 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index.refresh(database, progress=interrupt)
+    kept = everything(database)
+    assert len(kept) == 1
+    index.refresh(database)
+    assert {pair: everything(database)[pair] for pair in kept} == kept
+    assert index.stale(database) == []
+
+
+def test_without_the_extension_what_is_there_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = small(tmp_path / "c.duckdb")
+    database = of(corpus)
+    index.refresh(database)
+    before = everything(database)
+    ingest(corpus, named(10, 7), "a", on_conflict="replace")
+
+    def missing() -> Database:
+        raise ExtensionError("it is missing")
+
+    monkeypatch.setattr(extension, "stemming", missing)
+    with pytest.raises(ExtensionError):
+        index.refresh(database)
+    assert everything(database) == before
+    assert index.refresh(database, terms=Terms(stemmer="none"))
+
+
+# ---- analysing
+
+
+@pytest.mark.parametrize("terms", [Terms(stop_words=["fox"]), Terms(stemmer="none")])
+def test_analysing_gives_the_known_terms_of_the_first_tokens(odd: dp.Corpus, terms: Terms) -> None:
+    database = of(odd)
+    index.refresh(database, terms=terms)
+    (found,) = index.stored(database)
+    keys = {term: key for key, term, _ in rows(database, "index_terms", found)}
+    texts = [*odd_texts(120, 2), "unknownword fox title unknownword 42 title"]
+    tokens = {
+        i: re.findall(r"[a-z0-9]+", text.lower()) for i, text in enumerate(texts) if text.isascii()
+    }
+    stemmed = stems({token for words in tokens.values() for token in words}, terms.stemmer)
+    with Analyser(database, found) as analysing:
+        for limit in (None, 1, 2, 7, 64):
+            got = by_text(analysing, texts, limit)
+            for i, words in tokens.items():
+                kept = {stemmed[word] for word in words[:limit] if word not in terms.stop_words}
+                assert got[i] == sorted(keys[term] for term in kept if term in keys)
+            assert sum(map(bool, got)) > len(tokens) / 2
+
+
+@pytest.mark.parametrize(("texts_at_once", "size"), [(3, 8 << 20), (100, 50), (1, 1)])
+def test_how_many_texts_are_analysed_at_once_changes_nothing(
+    odd: dp.Corpus, texts_at_once: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = of(odd)
+    index.refresh(database, terms=Terms())
+    (found,) = index.stored(database)
+    texts = odd_texts(60, 4)
+    with Analyser(database, found) as analysing:
+        expected = by_text(analysing, texts, 5)
+        monkeypatch.setattr(analyser, "_TEXTS", texts_at_once)
+        monkeypatch.setattr(analyser, "_BYTES", size)
+        assert by_text(analysing, texts, 5) == expected
+
+
+def by_text(analysing: Analyser, texts: list[str], limit: int | None) -> list[list[int]]:
+    starts, terms = analysing.analyse(pa.array(texts), limit=limit)
+    assert (starts.dtype, terms.dtype) == (np.int64, np.int32)
+    assert len(starts) == len(texts) + 1
+    return [terms[a:b].tolist() for a, b in pairwise(starts.tolist())]
+
+
+def stems(words: set[str], stemmer: str) -> dict[str, str]:
+    database = extension.stemming()
+    with database.registered(given=pa.table({"word": sorted(words)})):
+        return dict(database.rows("SELECT word, stem(word, $s) FROM given", {"s": stemmer}))
+
+
+def test_analysing_takes_nulls_no_texts_and_chunks(odd: dp.Corpus) -> None:
+    database = of(odd)
+    index.refresh(database)
+    (found,) = index.stored(database)
+    with Analyser(database, found) as analysing:
+        starts, terms = analysing.analyse(pa.array([], pa.string()))
+        assert (starts.tolist(), terms.tolist()) == ([0], [])
+        chunked = pa.chunked_array([["fox", None], ["", "title fox"]])
+        starts, terms = analysing.analyse(chunked)
+        assert starts.tolist() == [0, 1, 1, 1, 3]
+        large = analysing.analyse(chunked.cast(pa.large_string()))
+        assert [part.tolist() for part in large] == [starts.tolist(), terms.tolist()]
+
+
+# ---- wrong arguments
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"stemmer": "englsh"}, "did you mean 'english'"),
+        ({"stemmer": None}, "stemmer=None"),
+        ({"stop_words": "englisch"}, "did you mean 'english'"),
+        ({"stop_words": 7}, "stop_words: 7 is no word"),
+        ({"stop_words": ["a", ""]}, "stop_words: '' is no word"),
+        ({"ignore": ""}, "ignore=''"),
+        ({"ignore": None}, "ignore=None"),
+        ({"lower": 1}, "lower=1"),
+        ({"strip_accents": "no"}, "strip_accents='no'"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        Terms(**settings)
+
+
+def test_settings_survive_plain_values() -> None:
+    for terms in SETTINGS:
+        assert Terms.from_dict(terms.to_dict()) == terms
+    assert Terms(stop_words=["b", "a", "b"]) == Terms(stop_words=("a", "b"))
+    assert Counter(map(hash, SETTINGS)).most_common(1)[0][1] == 1
+    with pytest.raises(RecipeError, match=r"no setting 'stopwords' \(did you mean 'stop_words'"):
+        Terms.from_dict({"stopwords": []})
+
+
+def test_what_does_not_work_is_not_kept(tmp_path: Path) -> None:
+    database = of(small(tmp_path / "c.duckdb"))
+    with pytest.raises(RecipeError, match=r"ignore='\(\(' is no regular expression"):
+        index.refresh(database, terms=Terms(ignore="(("))
+    assert index.terms_of(database, "a") == Terms()
+
+
+def test_sources_and_splits_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    corpus = dp.Corpus(tmp_path / "c.duckdb")
+    ingest(corpus, named(20, 0), "news")
+    with pytest.raises(SplitError, match="duckplets split"):
+        index.refresh(of(corpus))
+    corpus.split(1, 0, 0)
+    with pytest.raises(SamplerError, match=r"'new' \(did you mean 'news'\?\)"):
+        index.refresh(of(corpus), source="new")
+    with pytest.raises(SplitError, match="split='trian'"):
+        index.refresh(of(corpus), split="trian")
+    assert index.refresh(of(corpus), split="test") == []

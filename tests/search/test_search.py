@@ -1,0 +1,413 @@
+"""Search: scores and order, scopes, snippets, the command line, and plain SQL without Python."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from commands import error, ok, usage
+from peers import ODD_WORDS, odd_texts, peer
+
+import duckplets as dp
+from duckplets.db.database import Database
+from duckplets.errors import QueryError, SamplerError, SplitError
+from duckplets.search import index
+from duckplets.search.search import search
+from duckplets.search.terms import Terms
+from duckplets.search.vocabulary import Vocabulary
+
+COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "snippet"]
+
+
+def of(corpus: dp.Corpus) -> Database:
+    return corpus._database
+
+
+def ingest(corpus: dp.Corpus, texts: list[str], name: str) -> None:
+    rows = [
+        {"id": f"{i}", "title": f"title {i % 7}", "body": text}
+        for i, text in enumerate(texts)
+        if text.strip()
+    ]
+    source = dp.MemorySource(rows, id="id", anchor="title", positive="body")
+    corpus.ingest(source, name=name, progress=False)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sources, two splits, odd texts, many of them repeated."""
+    path = tmp_path_factory.mktemp("search") / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        for seed, name in enumerate(("left", "right")):
+            ingest(corpus, [*odd_texts(100, seed), "title 3", "title 4"], name)
+        corpus.split(0.7, 0.3, 0)
+        index.refresh(of(corpus))
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(path: Path) -> dp.Corpus:
+    return dp.Corpus(path, read_only=True)
+
+
+@pytest.fixture
+def copy(path: Path, tmp_path: Path) -> dp.Corpus:
+    shutil.copy(path, tmp_path / "c.duckdb")
+    return dp.Corpus(tmp_path / "c.duckdb")
+
+
+def sections(corpus: dp.Corpus, **scope: str) -> dict[tuple[str, int], str]:
+    """Texts in a scope by record id and position."""
+    where = " AND ".join(["TRUE", *(f"{name} = '{value}'" for name, value in scope.items())])
+    rows = corpus.sql(f"SELECT record_id, position, text FROM section_texts WHERE {where}")
+    return {(row["record_id"], row["position"]): row["text"] for row in rows.to_pylist()}
+
+
+# ---- scores and order
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [{}, {"source": "left"}, {"split": "train"}, {"source": "right", "split": "validation"}],
+)
+def test_scores_are_those_of_match_bm25_and_equals_come_by_id(
+    corpus: dp.Corpus, scope: dict[str, str]
+) -> None:
+    texts = sections(corpus, **scope)
+    reference = peer(dict(enumerate(texts.values())), Terms())
+    keys = list(texts)
+    draw = random.Random(0)
+    for _ in range(12):
+        asked = " ".join(draw.choices(ODD_WORDS, k=draw.choice([1, 3, 8]))) + " title title"
+        expected = {keys[i]: score for i, score in reference.scores(asked).items()}
+        found = search(of(corpus), asked, len(texts), **scope).to_pylist()
+        got = {(row["record_id"], row["section"]): row["score"] for row in found}
+        assert got.keys() == expected.keys()
+        assert all(math.isclose(got[key], expected[key], rel_tol=1e-9) for key in got)
+        order = [(-row["score"], row["record_id"], row["section"]) for row in found]
+        assert order == sorted(order)
+        assert all(row["text"] == texts[row["record_id"], row["section"]] for row in found)
+
+
+def test_fewer_rows_are_the_first_of_more(corpus: dp.Corpus) -> None:
+    asked = "title 3 fox"  # many titles are the same, so many scores are
+    everything = search(of(corpus), asked, 1000).to_pylist()
+    scores = [row["score"] for row in everything]
+    assert len(set(scores)) < len(scores) / 3
+    for k in (1, 2, 5, 17, 60, len(everything) + 1):
+        assert search(of(corpus), asked, k).to_pylist() == everything[:k]
+
+
+def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
+    asked = "fox running title the 42 日本語"
+    expected = search(of(corpus), asked, 1000)
+    for threads in (1, 8):
+        # A read-only file can be open twice in a process only with the same settings.
+        code = (
+            "import sys; from pathlib import Path\n"
+            "from duckplets.db.database import Database; from duckplets.search.search import search\n"
+            f"database = Database.open(Path({str(path)!r}), read_only=True, threads={threads})\n"
+            f"found = search(database, {asked!r}, 1000)['score'].to_pylist()\n"
+            "print(' '.join(score.hex() for score in found))"
+        )
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert run.stdout.split() == [score.hex() for score in expected["score"].to_pylist()]
+
+
+def test_sources_with_other_settings_are_asked_by_them(copy: dp.Corpus) -> None:
+    database = of(copy)
+    other = Terms(stemmer="none", stop_words=["the"])
+    index.refresh(database, terms=other, source="right")
+    asked = "the running foxes, Cafés"
+    for source, terms in (("left", Terms()), ("right", other)):
+        texts = sections(copy, source=source)
+        reference = peer(dict(enumerate(texts.values())), terms)
+        # match_bm25 looks for stop words too, but no text has one.
+        expected = sorted(reference.scores(asked).values(), reverse=True)
+        found = search(database, asked, 1000, source=source)
+        assert found["score"].to_pylist() == pytest.approx(expected, rel=1e-9)
+        assert expected
+    assert_one_collection(copy, asked, {"left": Terms(), "right": other})
+
+
+def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Terms]) -> None:
+    """All documents are one collection, and a term counts where it was asked for."""
+    keys = {name: dict(enumerate(sections(corpus, source=name))) for name in settings}
+    texts = {name: list(sections(corpus, source=name).values()) for name in settings}
+    parts = {name: peer(dict(enumerate(texts[name])), t) for name, t in settings.items()}
+    terms = {name: set(peer({0: asked}, t).document_counts) for name, t in settings.items()}
+    lengths = [length for part in parts.values() for length in part.lengths.values()]
+    mean = sum(lengths) / len(lengths)
+    counts = {
+        term: sum(
+            p.document_counts.get(term, 0) for name, p in parts.items() if term in terms[name]
+        )
+        for term in set().union(*terms.values())
+    }
+    expected: dict[Any, float] = {}
+    for name, part in parts.items():
+        for (number, term), tf in part.frequencies.items():
+            if term in terms[name]:
+                key = keys[name][number]
+                df = counts[term]
+                idf = math.log10((len(lengths) - df + 0.5) / (df + 0.5) + 1)
+                norm = 1.2 * (0.25 + 0.75 * part.lengths[number] / mean)
+                expected[key] = expected.get(key, 0) + idf * tf * 2.2 / (tf + norm)
+    found = search(of(corpus), asked, 1000).to_pylist()
+    got = {(row["record_id"], row["section"]): row["score"] for row in found}
+    assert got == pytest.approx(expected, rel=1e-9)
+    assert {key[0].split("/")[0] for key in got} == set(settings)
+
+
+# ---- any text
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["", " \n", "'; DROP TABLE records; --", '"(', "🦊", "...", "unheardof", "\\", "$k", "%", "\0"],
+)
+def test_any_text_may_be_asked_for(corpus: dp.Corpus, asked: str) -> None:
+    found = search(of(corpus), asked)
+    assert found.column_names == COLUMNS
+    assert found.num_rows == 0
+
+
+def test_rows_have_the_same_types_with_and_without_hits(corpus: dp.Corpus) -> None:
+    found, none = search(of(corpus), "fox"), search(of(corpus), "unheardof")
+    assert found.num_rows == 10
+    assert found.schema == none.schema
+    assert found.column_names == COLUMNS
+    assert set(found["role"].to_pylist()) <= {"anchor", "context"}
+
+
+def test_a_term_of_one_source_only_is_found_there(copy: dp.Corpus) -> None:
+    ingest(copy, ["a zzyzx here"], "third")
+    (row,) = search(of(copy), "Zzyzx 🦊").to_pylist()
+    assert (row["record_id"], row["source"], row["snippet"]) == ("third/0", "third", "a zzyzx here")
+
+
+def test_a_long_text_may_be_asked_for(corpus: dp.Corpus) -> None:
+    words = " ".join(f"word{i}" for i in range(20_000))
+    (best, *_) = search(of(corpus), f"{words} nationality").to_pylist()
+    assert "national" in best["text"]  # their stems are the same
+
+
+# ---- wrong arguments, and indexes that do not fit
+
+
+@pytest.mark.parametrize("k", [0, -1, True, 1.5, None, "3"])
+def test_k_is_a_positive_integer(corpus: dp.Corpus, k: Any) -> None:
+    with pytest.raises(SamplerError, match="k="):
+        search(of(corpus), "fox", k)
+
+
+def test_wrong_arguments_are_refused_with_what_is_near(corpus: dp.Corpus, tmp_path: Path) -> None:
+    with pytest.raises(SamplerError, match=r"no source 'lef' \(did you mean 'left'\?\)"):
+        search(of(corpus), "fox", source="lef")
+    with pytest.raises(SplitError, match="split='trian'"):
+        search(of(corpus), "fox", split="trian")
+    with pytest.raises(SamplerError, match="text=None"):
+        search(of(corpus), None)  # type: ignore[arg-type]
+    with dp.Corpus(tmp_path / "new.duckdb") as new:
+        ingest(new, ["fox"], "a")
+        with pytest.raises(SplitError, match="duckplets split"):
+            search(of(new), "fox")
+
+
+def test_indexes_of_the_scope_are_built_first(copy: dp.Corpus) -> None:
+    database = of(copy)
+    ingest(copy, ["a fresh fox", "another fresh fox", "fresh"] * 5, "third")
+    unfit = index.stale(database)
+    assert {pair[0] for pair in unfit} == {"third"}
+    search(database, "fox", source="left")
+    assert index.stale(database) == unfit
+    search(database, "fox", source="third", split="train")
+    assert index.stale(database) == [pair for pair in unfit if pair[1] != "train"]
+    assert search(database, "fresh", 100).num_rows == 15
+    copy.remove("third")
+    assert search(database, "fresh").num_rows == 0
+
+
+def test_a_read_only_corpus_says_what_to_do(copy: dp.Corpus) -> None:
+    ingest(copy, ["a fresh fox"], "third")
+    copy.close()
+    with dp.Corpus(copy.path, read_only=True) as opened:
+        with pytest.raises(QueryError, match=rf"'third'.*duckplets index {copy.path}"):
+            search(of(opened), "fox")
+        assert search(of(opened), "fox", source="left").num_rows == 10
+
+
+# ---- snippets
+
+
+def snippet(text: str, asked: str, tmp_path: Path) -> str:
+    with dp.Corpus(tmp_path / "s.duckdb") as corpus:
+        rows = [{"id": "0", "text": text}]
+        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name="s", progress=False)
+        corpus.split(1, 0, 0)
+        (found,) = search(of(corpus), asked)["snippet"].to_pylist()
+    return str(found)
+
+
+def test_snippets_are_whole_words_around_the_first_that_fits(corpus: dp.Corpus) -> None:
+    vocabulary = Vocabulary(Terms())
+    vocabulary.read(pa.array(["running fox cafe"]))
+    vocabulary.fix()
+    seen = 0
+    for row in search(of(corpus), "running fox cafe", 300).to_pylist():
+        shown = row["snippet"].removeprefix("… ").removesuffix(" …")
+        words = row["text"].split()
+        assert f" {shown} " in f" {' '.join(words)} " or "x…" in shown or "g…" in shown
+        assert (vocabulary.read(pa.array([shown])).key >= 0).any()
+        assert len(row["snippet"]) <= 204 or len(shown.split()) == 1 or "…" in shown
+        seen += row["snippet"] != " ".join(words)
+    assert seen > 10
+
+
+@pytest.mark.parametrize("before", [0, 3, 254, 5000])
+@pytest.mark.parametrize("after", [0, 3, 300])
+def test_a_snippet_finds_its_word_wherever_it_is(before: int, after: int, tmp_path: Path) -> None:
+    words = ["some"] * before + ["Foxes,"] + ["other"] * after
+    shown = snippet("\n".join(words), "fox", tmp_path)
+    assert "Foxes," in shown
+    assert shown.count("other") >= min(after, 20)
+    assert shown.startswith("… ") == (before > 3)
+    assert shown.endswith(" …") == (after > 30)
+    assert len(shown) <= 204
+    if (before > 3 and after == 0) or after > 3:
+        assert len(shown) > 180
+
+
+def test_a_word_longer_than_a_snippet_is_cut(tmp_path: Path) -> None:
+    assert snippet("日本語" * 400, "日本語" * 400, tmp_path) == f"{('日本語' * 100)[:200]}…"
+
+
+# ---- plain SQL
+
+DUCKDB = Path(sys.executable).with_name("duckdb")
+with_duckdb = pytest.mark.skipif(not DUCKDB.exists(), reason="no duckdb CLI here")
+
+
+def duckdb(path: Path, statement: str) -> list[dict[str, Any]]:
+    """Run a statement in the real duckdb CLI."""
+    run = subprocess.run(
+        [str(DUCKDB), "-readonly", "-json", str(path)],
+        input=statement,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    rows: list[dict[str, Any]] = json.loads(run.stdout or "[]")
+    return rows
+
+
+@with_duckdb
+def test_the_duckdb_cli_searches_without_an_extension(path: Path, corpus: dp.Corpus) -> None:
+    corpus.close()
+    everything = duckdb(path, "FROM search_terms(words('FOX-rún: 3'), k := 1000)")
+    with dp.Corpus(path, read_only=True) as opened:
+        expected = search(of(opened), "3 foxes running", 1000).select(
+            ["record_id", "score", "text"]
+        )
+    assert everything == expected.to_pylist()
+    assert duckdb(path, "FROM search_terms(['run', 'fox', '3', 'fox'])") == everything[:10]
+    assert duckdb(path, "FROM search_terms(['unheardof'])") == []
+    assert duckdb(path, "FROM search_terms([])") == []
+
+
+@with_duckdb
+def test_the_duckdb_cli_searches_a_source_or_a_split(path: Path) -> None:
+    for scope in ({"source": "left"}, {"split": "train"}, {"source": "right", "split": "train"}):
+        given = ", ".join(f"{name} := '{value}'" for name, value in scope.items())
+        found = duckdb(path, f"FROM search_terms(['fox', 'run'], k := 50, {given})")
+        with dp.Corpus(path, read_only=True) as opened:
+            expected = search(of(opened), "run fox", 50, **scope)
+        assert found == expected.select(["record_id", "score", "text"]).to_pylist()
+    assert duckdb(path, "FROM search_terms(['fox'], source := 'nowhere')") == []
+
+
+def test_words_in_sql_are_those_of_an_index(path: Path) -> None:
+    texts = odd_texts(300, 5)
+    vocabulary = Vocabulary(Terms(stemmer="none"))
+    read = vocabulary.read(pa.array(texts)).known()
+    terms = vocabulary.terms(0, vocabulary.size).to_pylist()
+    with dp.Corpus(path, read_only=True) as opened:
+        found = opened.sql("SELECT words(unnest($texts)) AS words", {"texts": texts})
+    got = [(i, word) for i, row in enumerate(found.to_pylist()) for word in row["words"]]
+    expected = zip(read.text.tolist(), read.key.tolist(), strict=True)
+    assert got == [(text, terms[key]) for text, key in expected]
+
+
+def test_the_macros_are_documented(path: Path) -> None:
+    with dp.Corpus(path, read_only=True) as opened:
+        rows = opened.sql(
+            "SELECT function_name, comment FROM duckdb_functions() "
+            "WHERE function_name IN ('words', 'search_terms', 'ranked_sections')"
+        ).to_pylist()
+    assert len(rows) == 3
+    assert all(row["comment"] for row in rows)
+
+
+# ---- the command line
+
+
+def test_search_prints_a_table_or_json(path: Path) -> None:
+    table = ok("search", path, "running foxes", "--k", "3")
+    assert re.match(r"score +record +split +role +text\n", table)
+    assert len(table.splitlines()) == 4
+    found = json.loads(ok("search", path, "running foxes", "--k", "3", "--json"))
+    with dp.Corpus(path, read_only=True) as opened:
+        assert found == search(of(opened), "running foxes", 3).to_pylist()
+    assert all(row["record_id"] in table for row in found)
+    scope = ("--source", "left", "--split", "train")
+    found = json.loads(ok("search", path, "fox", *scope, "--json"))
+    assert {(row["source"], row["split"]) for row in found} == {("left", "train")}
+    assert ok("search", path, "unheardof") == ""
+    assert json.loads(ok("search", path, "unheardof", "--json")) == []
+
+
+def test_search_opens_for_writing_only_to_build(copy: dp.Corpus) -> None:
+    copy.close()
+    with dp.Corpus(copy.path, read_only=True):  # others may read meanwhile
+        ok("search", copy.path, "fox")
+    with dp.Corpus(copy.path) as opened:
+        ingest(opened, ["a fresh fox"], "third")
+    with dp.Corpus(copy.path, read_only=True):
+        assert "the index has to be built" in error("search", copy.path, "fox")
+        ok("search", copy.path, "fox", "--source", "left")
+    assert "third/0" in ok("search", copy.path, "fresh")
+
+
+def test_search_refuses_what_is_wrong(path: Path, tmp_path: Path) -> None:
+    assert "k=0" in error("search", path, "fox", "--k", "0")
+    assert "did you mean 'left'" in error("search", path, "fox", "--source", "lefd")
+    assert "does not exist" in error("search", tmp_path / "none.duckdb", "fox")
+    assert not (tmp_path / "none.duckdb").exists()
+
+
+def test_index_shows_what_it_built_and_keeps_settings(copy: dp.Corpus, tmp_path: Path) -> None:
+    copy.close()
+    assert ok("index", copy.path) == ""
+    (tmp_path / "stop.txt").write_text("the\n\n fox \n", encoding="utf-8")
+    table = ok("index", copy.path, "--source", "left", "--stop-words", tmp_path / "stop.txt")
+    assert table.count("other terms") == 2
+    assert "right" not in table
+    with dp.Corpus(copy.path) as opened:
+        terms = index.terms_of(of(opened), "left")
+        assert terms == Terms(stop_words=["fox", "the"])
+    ok("index", copy.path, "--stemmer", "german", "--stop-words", "english", "--split", "train")
+    with dp.Corpus(copy.path) as opened:
+        assert index.terms_of(of(opened), "right") == Terms(stemmer="german", stop_words="english")
+        assert {pair[1] for pair in index.stale(of(opened))} == {"validation"}
+    assert "did you mean 'german'" in error("index", copy.path, "--stemmer", "germn")
+    assert "--stop-words nowhere" in usage("index", copy.path, "--stop-words", "nowhere")

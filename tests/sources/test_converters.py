@@ -1,0 +1,107 @@
+"""Converters agree with what was written by hand, row for row and message for message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from converter_cases import CASES, Bad, Good, messages
+
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.sources import MemorySource, Source
+from duckplets.sources.rows import EXTRA_COLUMNS, ROW_SCHEMA
+
+ALL = [(converter, name) for converter, cases in CASES.items() for name in cases]
+GOOD = [(c, n) for c, n in ALL if isinstance(CASES[c][n][1], Good)]
+BAD = [(c, n) for c, n in ALL if isinstance(CASES[c][n][1], Bad)]
+_each = pytest.mark.parametrize
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Database]:
+    database = Database.reader()
+    yield database
+    database.close()
+
+
+def read(source: Source, reader: Database) -> list[dict[str, Any]]:
+    found = []
+    for batch in source.open(reader).batches:
+        assert batch.schema.names[: len(ROW_SCHEMA)] == ROW_SCHEMA.names
+        assert set(batch.schema.names[len(ROW_SCHEMA) :]) <= EXTRA_COLUMNS.keys()
+        found += batch.to_pylist()
+    return found
+
+
+def texts(row: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(section["role"], section["text"]) for section in row["sections"]]
+
+
+def check(row: dict[str, Any], good: Good) -> None:
+    assert row["skip"] is None
+    assert json.loads(row["messages"]) == messages(good.turns)
+    expected = [("anchor", good.anchor), ("context", good.reply)]
+    if good.rejected is not None:
+        assert good.rejected_turns is not None
+        expected.append(("rejected", good.rejected))
+        assert json.loads(row["rejected_messages"]) == messages(good.rejected_turns)
+    assert texts(row) == expected
+
+
+def test_there_are_enough_cases() -> None:
+    assert all(len(cases) >= 30 for cases in CASES.values())
+    assert len(ALL) >= 120
+
+
+@_each("on_error", ["skip", "quarantine"])
+@_each("converter", CASES)
+def test_all_cases_in_one_source(reader, converter, on_error):
+    cases = list(CASES[converter].values())
+    source = MemorySource([row for row, _ in cases], converter=converter, on_error=on_error)
+    rows = read(source, reader)
+    assert [row["row"] for row in rows] == list(range(1, len(cases) + 1))
+    assert all(("quarantined" in row) == (on_error == "quarantine") for row in rows)
+    for row, (given, expected) in zip(rows, cases, strict=True):
+        if isinstance(expected, Good):
+            check(row, expected)
+            assert row.get("quarantined") is None
+        else:
+            assert row["skip"] == f"{converter}: {expected.reason}"
+            assert row["messages"] is None
+            assert row["key"] is None
+            assert on_error == "skip" or json.loads(row["quarantined"]) == given
+
+
+@_each(("converter", "name"), GOOD)
+def test_a_good_row(reader, converter, name):
+    given, good = CASES[converter][name]
+    (row,) = read(MemorySource([given], converter=converter), reader)
+    check(row, good)
+    assert row["key"] == f"{row['content_hash']:016x}"
+
+
+@_each(("converter", "name"), BAD)
+def test_a_bad_row_is_an_error(reader, converter, name):
+    given, bad = CASES[converter][name]
+    good = next(row for row, expected in CASES[converter].values() if isinstance(expected, Good))
+    rows = [*[good] * 16, given]
+    with pytest.raises(SourceError) as caught:
+        read(MemorySource(rows, converter=converter), reader)
+    assert str(caught.value) == (
+        f"source 'memory', row 17: {bad.detail}; on_error='skip' or 'quarantine' goes on without "
+        f"such rows"
+    )
+
+
+def test_reasons_are_few(reader):
+    rows = [{"instruction": "q", "output": i} for i in range(300)]
+    rows += [{"instruction": "q", "output": [str(i)]} for i in range(300)]
+    found = read(MemorySource(rows, converter="alpaca", on_error="skip"), reader)
+    assert {row["skip"] for row in found} == {"alpaca: output is not text"}
+    for converter, cases in CASES.items():
+        rows = [row for row, _ in cases.values()]
+        found = read(MemorySource(rows, converter=converter, on_error="skip"), reader)
+        assert len({row["skip"] for row in found}) < 20

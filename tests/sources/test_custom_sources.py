@@ -1,0 +1,452 @@
+"""A user's own sources: the same rows as from memory, resumed anywhere, and errors with a place."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import duckplets as dp
+from duckplets.db.database import Database
+from duckplets.ingest import ingest
+from duckplets.sources import Mark, MemorySource, marked_rows, record_feed
+from duckplets.sources.custom import CustomSource, PagedSource, adapted
+from duckplets.sources.indexed import IndexedSource
+from duckplets.text.prefix import Field, Prefix
+
+Record = dict[str, Any]
+
+
+class Paged:
+    """Records by pages; the cursor is the number of the next one."""
+
+    def __init__(self, records: Any, page: int = 3, **more: Any) -> None:
+        self.name = "paged"
+        self.records = records
+        self.page = page
+        self.__dict__.update(more)
+
+    def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+        for start in range(cursor or 0, len(self.records), self.page):
+            stop = start + self.page
+            yield self.records[start:stop], stop
+
+
+class Given:
+    """What a test says."""
+
+    def __init__(self, batches: Callable[[Any], Any], name: str = "given") -> None:
+        self.name = name
+        self.batches = batches
+
+
+@pytest.fixture(scope="module")
+def reader():
+    database = Database.reader()
+    yield database
+    database.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left_over():
+    before = set(threading.enumerate())
+    yield
+    gc.collect()
+    deadline = time.monotonic() + 20
+    while left := set(threading.enumerate()) - before:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def many_marks(monkeypatch):
+    """A mark after each batch, and a commit at each mark."""
+    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
+    monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
+
+
+def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[Record]:
+    rows = adapted(source).open_at(reader, cursor)
+    return records_in(rows.batches)
+
+
+def from_memory(reader: Database, records: Any, **mapping: Any) -> list[Record]:
+    return records_in(MemorySource(records, **mapping).open(reader).batches)
+
+
+def records_in(items: Any) -> list[Record]:
+    """Rows; of those that are skipped nothing but that."""
+    rows = [row for item in items if not isinstance(item, Mark) for row in item.to_pylist()]
+    return [row if row["skip"] is None else {k: row[k] for k in ("row", "skip")} for row in rows]
+
+
+def ids(rows: list[Record]) -> list[str]:
+    return [row["key"] for row in rows if row["skip"] is None]
+
+
+# ---- the same rows as from memory
+
+PLAIN = [
+    {
+        "id": f"r{i}",
+        "anchor": f"title {i} é\u2028" if i % 7 else 5,
+        "positive": ["a", 1.5, {"x": None}] if i % 5 == 0 else f"body {i}\n",
+        "context": [["one", " ", None, 2], "two", ["x"], [], None][i % 5],
+        "date": ["2024-02-03", datetime.date(2024, 1, 2), None, "soon"][i % 4],
+        "group": i % 3 or None,
+        "taxonomy": [["top", "sub"], "top", None, [1, 2.5]][i % 4],
+        "trust": [0.25, "0.5", 1.5][i % 3],
+    }
+    for i in range(40)
+]
+OWN = {key: key for key in PLAIN[0]}
+
+
+def test_records_with_their_own_keys_are_those_of_memory(reader):
+    expected = from_memory(reader, PLAIN, **OWN)
+    assert len({row["skip"] for row in expected}) == 4
+    assert rows_of(Paged(PLAIN), reader) == expected
+    assert rows_of(Given(lambda _: [(iter(PLAIN), 1)]), reader) == expected
+    without_ids = [{k: v for k, v in record.items() if k != "id"} for record in PLAIN]
+    mapping = {k: v for k, v in OWN.items() if k != "id"}
+    found = rows_of(Paged(without_ids), reader)
+    assert found == from_memory(reader, without_ids, **mapping)
+    assert len(set(ids(found))) > 5
+
+
+def test_each_record_is_mapped_by_the_keys_it_has(reader):
+    records = [
+        {"anchor": "a", "positive": "b"},
+        {"text": "t", "group": "g"},
+        {"anchor": "a"},
+        {"context": ["x", "y"], "id": 7},
+        {"anchor": " ", "positive": "b"},
+        {"anchor": "a", "positive": None},
+        {"anchor": "a", "context": []},
+        {"text": math.nan},
+        {"text": "t", "id": ""},
+        {"text": np.float64(1e16), "trust": np.float32(0.5)},
+    ]
+    found = rows_of(Paged(records), reader)
+    for number, (record, row) in enumerate(zip(records, found, strict=True), 1):
+        (expected,) = from_memory(reader, [record], **{key: key for key in record})
+        assert row == expected | {"row": number}, record
+    assert [row["skip"] for row in found[4:9]] == [
+        *("no anchor", "no positive", "no context: context", "no text", "no id")
+    ]
+
+
+def test_what_is_no_record_is_counted_as_in_memory(reader):
+    loop: Record = {}
+    loop["text"] = [loop]
+    records = [["text"], "text", 5, {"text": "\ud800"}, loop, {"text": "x"}]
+    found = rows_of(Paged(records), reader)
+    assert found == from_memory(reader, records, text="text")
+    reasons = [row["skip"] for row in found]
+    assert reasons == [*["not an object"] * 3, "invalid UTF-8", "invalid JSON", None]
+    odd = [None, {}, {"id": "x"}, {"meta": {"a": "\ud800"}, "text": "t"}]
+    reasons = [row["skip"] for row in rows_of(Paged(odd), reader)]
+    assert reasons == ["dropped by the source", "no text", "no text", "invalid UTF-8"]
+
+
+def test_parts_that_are_none_do_not_stand_against_each_other(reader):
+    records = [
+        {"anchor": None, "positive": None, "text": "t"},
+        {"anchor": "a", "positive": "p", "text": None},
+    ]
+    first, second = rows_of(Paged(records), reader)
+    assert [s["role"] for s in first["sections"]] == ["context"]
+    assert [s["role"] for s in second["sections"]] == ["anchor", "context"]
+    assert first["skip"] is None
+    assert second["skip"] is None
+
+
+def test_each_key_of_meta_is_metadata(reader):
+    metas: list[Any] = [
+        {"lang": "de", "n": 1.0, "id": "own", "empty": " ", "none": None, "list": [1, {"a": "é"}]},
+        {"b": True, "a": datetime.date(2024, 1, 2), "Z": 10**30, "é": "x"},
+        {},
+        None,
+        "plain",
+    ]
+    found = rows_of(Paged([{"text": f"t{i}", "meta": m} for i, m in enumerate(metas)]), reader)
+    for i, (meta, row) in enumerate(zip(metas, found, strict=True)):
+        columns = meta if isinstance(meta, dict) else {"meta": meta}
+        record = {**columns, "text": f"t{i}"}
+        mapping = {"meta": list(columns)} if columns else {}
+        (expected,) = from_memory(reader, [record], text="text", **mapping)
+        assert row == expected | {"row": i + 1}
+    assert dict(found[0]["meta"]) == {
+        "id": "own",
+        "lang": "de",
+        "list": '[1,{"a":"é"}]',
+        "n": "1.0",
+    }
+    assert [key for key, _ in found[1]["meta"]] == ["Z", "a", "b", "é"]
+
+
+def test_mapped_records_are_those_of_memory(reader):
+    records = [{"T": f"t{i}", "b": f"b{i}", "l": ["x", i], "w": 0.5} for i in range(20)]
+    mapping = {"anchor": ["none", "t"], "positive": "b", "taxonomy": "l", "meta": ["l", "w"]}
+    mapping["anchor"] = "t"
+    expected = from_memory(reader, records, **mapping)
+    assert rows_of(CustomSource(Paged(records), **mapping), reader) == expected
+    assert rows_of(Paged(records, mapping=mapping), reader) == expected
+    assert not any(row["skip"] for row in expected)
+
+
+def test_converted_records_are_those_of_memory(reader):
+    records: list[Record] = [
+        {"instruction": f"do {i}", "input": "it" if i % 2 else None, "output": f"done {i}"}
+        for i in range(10)
+    ]
+    records.append({"instruction": "x", "output": 5})
+    how = {"converter": "alpaca", "on_error": "quarantine"}
+    expected = from_memory(reader, records, **how)
+    assert rows_of(CustomSource(Paged(records, page=11), **how), reader) == expected
+    assert [row["skip"] for row in expected[9:]] == [None, "alpaca: output is not text"]
+    assert json.loads(expected[1]["messages"])
+
+
+@pytest.mark.parametrize("form", ["table", "batch", "reader"])
+def test_arrow_data_is_that_of_memory(reader, form):
+    table = pa.table(
+        {
+            "id": [1, 2, 3, 4],
+            "anchor": pa.array(["a", "b", None, "d"]).dictionary_encode(),
+            "positive": [b"x", b"\xff", b"z", b"w"],
+            "context": pa.array([["p", " "], ["q"], ["r"], []], pa.list_(pa.string())),
+            "date": pa.array([datetime.date(2024, 1, i) for i in range(1, 5)]),
+            "trust": [0.5, None, 0.1, 0.2],
+            "group": pa.array([0.1, 1e16, None, 2], pa.float32()),
+            "taxonomy": pa.nulls(4),
+        }
+    )
+    given = {"table": table, "batch": table.to_batches()[0], "reader": table.to_reader(1)}[form]
+    mapping = {name: name for name in table.column_names}
+    expected = from_memory(reader, table, **mapping)
+    assert [row["skip"] for row in expected] == [
+        *(None, "no positive", "no anchor", "no context: context")
+    ]
+    assert rows_of(Given(lambda _: [(given, 1)]), reader) == expected
+    mapping = {"text": "anchor", "meta": ["context"]}
+    expected = from_memory(reader, table, **mapping)
+    given = {"table": table, "batch": table.to_batches()[0], "reader": table.to_reader(1)}[form]
+    assert rows_of(CustomSource(Given(lambda _: [(given, 1)]), **mapping), reader) == expected
+
+
+def test_meta_of_arrow_data_may_be_a_struct_or_a_map(reader):
+    metas = [{"a": "1", "b": None}, {"a": None, "b": "x"}]
+    expected = rows_of(Paged([{"text": "t", "meta": m} for m in metas]), reader)
+    struct = pa.table({"text": ["t", "t"], "meta": metas})
+    pairs = [list(meta.items()) for meta in metas]
+    maps = pa.table(
+        {"text": ["t", "t"], "meta": pa.array(pairs, pa.map_(pa.string(), pa.string()))}
+    )
+    for table in (struct, maps):
+        assert rows_of(Given(lambda _, t=table: [(t, 1)]), reader) == expected
+    assert dict(expected[1]["meta"]) == {"b": "x"}
+
+
+def test_batches_may_be_of_all_sorts_in_turn(reader):
+    batches = [
+        ([{"text": "a"}], 1),
+        ((), 2),
+        (pa.table({"text": ["b", "c"]}), 3),
+        (iter([{"anchor": "d", "positive": "e"}]), 4),
+        (pa.table({"text": pa.array([], pa.string())}), 5),
+    ]
+    found = rows_of(Given(lambda _: batches), reader)
+    assert [row["row"] for row in found] == [1, 2, 3, 4]
+    assert [row["sections"][0]["text"] for row in found] == ["a", "b", "c", "d"]
+
+
+def test_a_prefix_of_a_record_comes_along(reader):
+    prefix = Prefix(0.5, [[Field("source", "wiki")]])
+    records: list[Record] = [
+        {"text": "a", "prefix": prefix},
+        {"text": "a", "prefix": prefix.to_dict()},
+        {"text": "a", "prefix": json.dumps(prefix.to_dict())},
+        {"text": "a", "prefix": None},
+        {"text": "a"},
+    ]
+    found = rows_of(Paged(records, page=5), reader)
+    expected = from_memory(reader, records, text="text", prefix="prefix")
+    assert found == expected
+    assert [json.loads(row["prefix"] or "0") for row in found] == [prefix.to_dict()] * 3 + [0, 0]
+    assert len(set(ids(found))) == 2
+    assert all("prefix" not in row for row in rows_of(Paged(records[4:]), reader))
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [({"anchor": "a"}, "roles"), ({"text": "t"}, "text"), ({"context": ["c"]}, "text")],
+)
+def test_the_first_record_says_which_recipes_suit(reader, many_marks, first, expected):
+    records = [None, {"id": 5}, first, {"anchor": "x"}, {"text": "y"}]
+    rows = adapted(Paged(records, page=1)).open(reader)
+    assert rows.defaults == expected
+    marks = [item for item in rows.batches if isinstance(item, Mark)]
+    assert len(marks) == 5
+    for mark in marks:
+        assert adapted(Paged(records, page=1)).open_at(reader, mark.cursor).defaults == expected
+    assert adapted(Paged([])).open(reader).defaults == "text"
+
+
+# ---- what a source says of itself
+
+
+def test_what_a_source_says_is_taken_over(reader):
+    source = Paged(PLAIN, kind="queue", uri="mq://x", trust=0.75, settings=lambda: {"q": [1]})
+    found = adapted(source)
+    assert isinstance(source, PagedSource)
+    assert isinstance(found, dp.sources.ResumableSource)
+    assert (found.name, found.kind, found.uri, found.trust) == ("paged", "queue", "mq://x", 0.75)
+    assert found.default_name() == "paged"
+    settings = found.settings()
+    assert settings["settings"] == {"q": [1]}
+    assert settings["columns"]["trust"] == 0.75
+    plain = adapted(Paged([]))
+    assert (plain.kind, plain.uri, plain.trust) == ("custom", None, None)
+    mapped = CustomSource(Paged([]), anchor=["a", "b"], trust=0.1)
+    assert mapped.settings()["columns"]["anchor"] == ["a", "b"]
+    assert mapped.settings() != plain.settings()
+    assert json.loads(json.dumps(mapped.settings())) == mapped.settings()
+
+
+def test_own_sources_are_left_as_they_are():
+    for source in (MemorySource([], text="t"), IndexedSource([], name="x"), adapted(Paged([]))):
+        assert adapted(source) is source
+
+
+class NoName:
+    def batches(self, cursor: Any) -> Any:
+        return []
+
+
+NO_SOURCES = [
+    ("faq.csv", "'faq.csv' is a path, not a source: say how to read it, for example dp.CsvSource("),
+    (Path("faq.csv"), "dp.CsvSource('faq.csv', anchor=…"),
+    ([{"text": "x"}], "a list is not a source: give dp.MemorySource(records"),
+    (5, "int has no batches(): a source has a name and batches(cursor)"),
+    (NoName(), "NoName has no name: a source has a name and batches(cursor)"),
+    (Paged, "Paged is a class: give an object, Paged(…)"),
+    (Given([], "x"), "Given.batches is no method"),  # type: ignore[arg-type]
+    (Given(lambda _: [], 5), "Given has name=5"),  # type: ignore[arg-type]
+    (Paged([], trust=3), "trust=3: give a number from 0 to 1"),
+    (Paged([], trust="w"), "source 'paged': trust='w': give a number"),
+    (Paged([], mapping=["a"]), "source 'paged': mapping=['a']: give a dictionary"),
+    (Paged([], mapping={"ankor": "a"}), "mapping has 'ankor' (did you mean 'anchor'?)"),
+    (Paged([], mapping={"positive": "a"}), "positive= needs anchor="),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), NO_SOURCES, ids=lambda x: str(x)[:20])
+def test_what_is_no_source_is_refused(source, message):
+    with pytest.raises(dp.SourceError) as raised:
+        adapted(source)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (lambda: {"a": {1, 2}}, "source 'paged': settings() holds {1, 2} (set), no plain JSON"),
+        (lambda: 1 / 0, "source 'paged': settings(): ZeroDivisionError: division by zero"),
+    ],
+)
+def test_settings_are_plain_values(settings, message):
+    with pytest.raises(dp.SourceError) as raised:
+        adapted(Paged([], settings=settings)).settings()
+    assert message in str(raised.value)
+
+
+# ---- going on
+
+
+def test_a_reading_goes_on_from_every_mark(reader, many_marks):
+    for source in (
+        Paged(PLAIN, page=9),
+        CustomSource(Paged(PLAIN, page=9), **OWN),
+        IndexedSource(PLAIN, name="i"),
+        IndexedSource(PLAIN, name="i", shuffle=False, **OWN),
+    ):
+        items = list(adapted(source).open(reader).batches)
+        whole = records_in(items)
+        marks = [item.cursor for item in items if isinstance(item, Mark)]
+        assert len(marks) >= 4
+        seen = 0
+        tried = marks[:: max(1, len(marks) // 4)]
+        for item in items:
+            if isinstance(item, Mark) and item.cursor not in tried:
+                continue
+            if isinstance(item, Mark):
+                cursor = json.loads(json.dumps(item.cursor))
+                assert rows_of(source, reader, cursor) == whole[seen:]
+            else:
+                seen += item.num_rows
+
+
+def test_marks_come_now_and_then_and_after_whole_batches(reader, monkeypatch):
+    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 100)
+    monkeypatch.setattr(record_feed, "_PIECE_ROWS", 20)
+    records = [{"text": f"t{i}"} for i in range(1000)]
+    items = list(adapted(Paged(records, page=30)).open(reader).batches)
+    rows = [item.cursor["row"] for item in items if isinstance(item, Mark)]
+    assert all(row % 30 == 0 or row == 1000 for row in rows)
+    assert 5 <= len(rows) <= 12
+    assert max(np.diff([0, *rows, 1000])) <= 150
+    seen = 0
+    for item in items:
+        if isinstance(item, Mark):
+            assert item.cursor["row"] == seen
+            assert item.cursor["cursor"] == -(-seen // 30) * 30
+        else:
+            seen += item.num_rows
+
+
+def test_a_batch_without_a_cursor_goes_with_the_next_that_has_one(reader, many_marks):
+    cursors = [None, 1, None, None, 2, None]
+    pairs = [([{"text": f"t{i}"}], cursor) for i, cursor in enumerate(cursors)]
+    items = list(adapted(Given(lambda _: pairs)).open(reader).batches)
+    marks = [item.cursor for item in items if isinstance(item, Mark)]
+    assert [(mark["cursor"], mark["row"]) for mark in marks] == [(1, 2), (2, 5)]
+
+
+def test_a_slow_source_gets_its_marks_in_time(reader, monkeypatch):
+    monkeypatch.setattr(marked_rows, "_MARK_SECONDS", 0.0)
+    monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
+    items = list(adapted(Paged(PLAIN, page=10)).open(reader).batches)
+    assert sum(isinstance(item, Mark) for item in items) == 4
+
+
+def test_a_cursor_is_kept_as_it_was(reader, many_marks):
+    def batches(_: Any) -> Iterator[tuple[Any, Any]]:
+        cursor: dict[str, Any] = {"seen": []}
+        for i in range(3):
+            cursor["seen"].append(i)
+            yield [{"text": f"t{i}"}], cursor
+
+    items = list(adapted(Given(batches)).open(reader).batches)
+    seen = [item.cursor["cursor"]["seen"] for item in items if isinstance(item, Mark)]
+    assert seen == [[0], [0, 1], [0, 1, 2]]
+
+
+def test_a_huge_batch_is_read_in_pieces(reader, monkeypatch):
+    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 100)
+    monkeypatch.setattr(record_feed, "_PIECE_ROWS", 50)
+    records = [{"text": f"t{i}"} for i in range(1000)]
+    items = list(adapted(Paged(records, page=1000)).open(reader).batches)
+    assert [item.num_rows for item in items if not isinstance(item, Mark)] == [100] * 10
+    assert [item.cursor["row"] for item in items if isinstance(item, Mark)] == [1000]

@@ -1,0 +1,201 @@
+"""Data sets of the datasets library as sources, in memory, streaming, and by way of a hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub_data import MOODS, flat, point_to, rows
+from hub_server import TOKEN, Hub
+
+import duckplets
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.sources import Mark, MemorySource, ResumableSource, dataset, feed
+from duckplets.sources.dataset import DatasetSource
+from duckplets.sources.hub import HubSource
+
+datasets = pytest.importorskip("datasets")
+
+MAPPING: dict[str, Any] = {"anchor": "question", "positive": "answer", "meta": ["tags", "mood"]}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tables, and batches that do not end where tables do."""
+    monkeypatch.setattr(feed, "MAX_ROWS", 37)
+    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    monkeypatch.setattr(dataset, "_ROWS", 23)
+
+
+def in_memory(count: int = 200) -> Any:
+    data = [row | {"mood": row["mood"]} for row in rows(count)]
+    features = datasets.Features(
+        {
+            **dict.fromkeys(("key", "question", "answer"), datasets.Value("string")),
+            "mood": datasets.ClassLabel(names=list(MOODS)),
+            "tags": datasets.List(datasets.Value("string")),
+        }
+    )
+    return datasets.Dataset.from_list(data, features=features)
+
+
+def generated() -> Iterator[dict[str, Any]]:
+    for row in rows(150):
+        yield {"question": row["question"], "answer": row["answer"], "tags": row["tags"], "mood": 1}
+
+
+def kept(items: list[Any]) -> list[dict[str, Any]]:
+    return [row for item in items if not isinstance(item, Mark) for row in flat(item)]
+
+
+def whole_of(source: Any) -> list[Any]:
+    return list(source.open(Database.reader()).batches)
+
+
+def rest_of(source: Any, cursor: Any) -> list[Any]:
+    return list(source.open_at(Database.reader(), json.loads(json.dumps(cursor))).batches)
+
+
+def test_the_rows_are_those_of_a_list_with_names_for_classes() -> None:
+    data = rows(200)
+    for row in data:
+        row["mood"] = MOODS[row["mood"]] if row["mood"] in (0, 1, 2) else None
+    expected = list(MemorySource(data, **MAPPING).open(Database.reader()).batches)
+    found = kept(whole_of(DatasetSource(in_memory(), **MAPPING)))
+    assert found == kept(expected)
+    assert [row["row"] for row in found] == list(range(1, 201))
+
+
+STREAMS = {
+    "in memory": in_memory,
+    "shards": lambda: in_memory().to_iterable_dataset(num_shards=3),
+    "generator": lambda: datasets.IterableDataset.from_generator(generated),
+    "steps": lambda: (
+        in_memory()
+        .to_iterable_dataset(num_shards=2)
+        .map(lambda row: {"question": f"{row['question']}!"})
+        .filter(lambda row: len(row["tags"]) < 2)
+        .skip(5)
+        .take(90)
+    ),
+    "shuffled in memory": lambda: in_memory().shuffle(seed=3),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_from_every_mark_exactly_the_rest_is_read(name: str) -> None:
+    source: Any = DatasetSource(STREAMS[name](), **MAPPING)
+    assert isinstance(source, ResumableSource)
+    items = whole_of(source)
+    whole = kept(items)
+    marks = [i for i, item in enumerate(items) if isinstance(item, Mark)]
+    assert len(marks) >= 3
+    for at in marks:
+        rest = rest_of(source, items[at].cursor)
+        assert kept(items[:at]) + kept(rest) == whole
+        again = next((i for i, item in enumerate(rest) if isinstance(item, Mark)), None)
+        if again is not None:
+            last = kept(rest_of(source, rest[again].cursor))
+            assert kept(items[:at]) + kept(rest[:again]) + last == whole
+
+
+def test_one_that_streams_shuffled_is_ingested_in_one_piece(tmp_path: Path) -> None:
+    stream = in_memory(60).to_iterable_dataset(num_shards=2)
+    for shuffled in (
+        stream.shuffle(seed=1, buffer_size=10),
+        stream.shuffle(seed=1).map(lambda row: row),
+        datasets.interleave_datasets([stream, stream], probabilities=[0.5, 0.5], seed=1),
+    ):
+        assert not isinstance(DatasetSource(shuffled, text="key"), ResumableSource)
+    source = DatasetSource(stream.shuffle(seed=1, buffer_size=10), text="key", id="key")
+    with duckplets.Corpus(tmp_path / "c.duckdb") as corpus:
+        assert corpus.ingest(source, progress=False).added == 60
+
+
+def test_settings_tell_data_sets_apart_and_are_the_same_for_the_same() -> None:
+    one: Any = DatasetSource(in_memory(50), **MAPPING)
+    same: Any = DatasetSource(in_memory(50), **MAPPING)
+    other: Any = DatasetSource(in_memory(51), **MAPPING)
+    mapped: Any = DatasetSource(in_memory(50), text="key")
+    assert json.loads(json.dumps(one.settings())) == same.settings()
+    assert one.settings() != other.settings()
+    assert one.settings() != mapped.settings()
+
+
+def test_an_error_of_the_data_set_itself_names_the_row() -> None:
+    def broken() -> Iterator[dict[str, str]]:
+        yield from ({"t": f"text {i}"} for i in range(50))
+        raise ZeroDivisionError("by zero")
+
+    source = DatasetSource(datasets.IterableDataset.from_generator(broken), text="t")
+    with pytest.raises(SourceError, match=r"data set '.*', after row 46: ZeroDivisionError: by z"):
+        whole_of(source)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([1], "a list is no datasets.Dataset or IterableDataset"),
+        ({"train": 1}, "a dict is no datasets.Dataset .*; choose one of 'train'"),
+    ],
+)
+def test_what_is_no_data_set_is_told(given: Any, said: str) -> None:
+    with pytest.raises(SourceError, match=said):
+        DatasetSource(given, text="t")
+    both = datasets.DatasetDict({"train": in_memory(1), "test": in_memory(1)})
+    with pytest.raises(SourceError, match=r"a DatasetDict is .*; choose one of 'train', 'test'"):
+        DatasetSource(both, text="t")
+
+
+def test_a_wrong_column_is_told_when_it_is_opened() -> None:
+    with pytest.raises(SourceError, match=r"no column 'queston' \(did you mean 'question'\?\)"):
+        DatasetSource(in_memory(1), text="queston").open(Database.reader())
+
+
+def test_instruction_data_is_converted() -> None:
+    data = datasets.Dataset.from_list([{"instruction": "do", "input": "", "output": "done"}])
+    (row,) = kept(whole_of(DatasetSource(data, converter="alpaca")))
+    assert [s["text"] for s in row["sections"]] == ["do", "done"]
+
+
+# ---- forms that only datasets reads, from a hub
+
+TEXTS = {
+    "train/a.txt": b"".join(b"line %d of a, which is some text\n" % i for i in range(60)),
+    "train/b.txt": b"".join(b"line %d of b\n" % i for i in range(50)),
+    "test/c.txt": b"one\ntwo\n",
+}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    with Hub() as server:
+        point_to(server, monkeypatch, tmp_path / "cache")
+        yield server
+
+
+def test_other_forms_are_streamed_by_datasets_and_go_on_too(hub: Hub) -> None:
+    hub.add("org/texts", TEXTS, private=True)
+    source = HubSource("hf://org/texts/default/train text=text", token=TOKEN)
+    items = whole_of(source)
+    texts = [row["sections"][0]["text"] for row in kept(items)]
+    assert len(texts) == 110
+    assert texts[0] == "line 0 of a, which is some text"
+    assert texts[-1] == "line 49 of b"
+    marks = [i for i, item in enumerate(items) if isinstance(item, Mark)]
+    for at in marks[::2]:
+        assert kept(items[:at]) + kept(rest_of(source, items[at].cursor)) == kept(items)
+    assert TOKEN not in str(items[marks[0]].cursor)
+    every = kept(whole_of(HubSource("hf://org/texts text=text", token=TOKEN)))
+    assert [row["sections"][0]["text"] for row in every] == ["one", "two", *texts]
+
+
+def test_what_datasets_cannot_read_either_is_told(hub: Hub) -> None:
+    hub.add("org/odd", {"data.xyz": b"?"})
+    said = "hf://org/odd: data.xyz cannot be read by datasets either: "
+    with pytest.raises(SourceError, match=said):
+        whole_of(HubSource("hf://org/odd text=text"))

@@ -1,0 +1,331 @@
+"""Data sets on a hub: the rows of their shards, labels, and going on from every mark."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from hub_data import MOODS, flat, items, jsonl, parquet, point_to, read, rows
+from hub_server import Hub
+
+from duckplets.errors import SourceError
+from duckplets.sources import (
+    ArrowSource,
+    CsvSource,
+    JsonSource,
+    Mark,
+    ParquetSource,
+    ResumableSource,
+    feed,
+)
+from duckplets.sources.hub import HubSource
+
+KEYS = "anchor=question positive=answer meta=key,tags"
+LABELS = {"mood": MOODS}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    with Hub() as server:
+        point_to(server, monkeypatch, tmp_path / "cache")
+        yield server
+
+
+@pytest.fixture
+def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks every few rows, instead of every 40,000."""
+    monkeypatch.setattr(feed, "MAX_ROWS", 37)
+    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+
+
+def sharded(form: Callable[[list[dict[str, Any]]], bytes], end: str) -> dict[str, Any]:
+    shards = [rows(130, 1), rows(7, 2), rows(251, 3)]
+    return {f"data/train-{i:05d}-of-00003{end}": form(shard) for i, shard in enumerate(shards)}
+
+
+def written(files: dict[str, Any], folder: Path) -> list[Path]:
+    paths = []
+    for name, content in sorted(files.items()):
+        path = folder / name.replace("/", "_")
+        path.write_bytes(content)
+        paths.append(path)
+    return paths
+
+
+# ---- the same rows as of files on disk
+
+
+def test_parquet_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path) -> None:
+    files = sharded(parquet, ".parquet")
+    hub.add("org/data", files)
+    mapping: dict[str, Any] = {"anchor": "question", "positive": "answer", "meta": ["key", "tags"]}
+    expected = read(ParquetSource(written(files, tmp_path), **mapping))
+    assert read(HubSource(f"hf://org/data {KEYS}")) == expected
+    assert len(expected) == 388
+    assert {row["skip"] for row in expected} == {None, "no anchor", "no positive"}
+
+
+@pytest.mark.parametrize("end", [".jsonl", ".ndjson", ".jsonl.gz", ".json"])
+def test_json_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path, end: str) -> None:
+    def form(data: list[dict[str, Any]]) -> bytes:
+        if end == ".json":
+            return json.dumps(data).encode()
+        lines = jsonl(data[:5]) + b"\nnot json\n\n" + jsonl(data[5:])
+        return gzip.compress(lines) if end.endswith(".gz") else lines
+
+    files = sharded(form, end)
+    hub.add("org/data", files)
+    mapping: dict[str, Any] = {"anchor": "question", "positive": "answer", "meta": ["key", "tags"]}
+    expected = read(JsonSource(written(files, tmp_path), **mapping))
+    assert read(HubSource(f"hf://org/data {KEYS}")) == expected
+    assert len(expected) == 388 + (0 if end == ".json" else 3)
+
+
+def test_csv_and_arrow_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path) -> None:
+    csv = {"a.csv": b"q,a\n1,2\n\n3,4,5\n6,7\n", "b.csv": b'a,q\n8,"9\n"\n'}
+    hub.add("org/csv", csv)
+    expected = read(CsvSource(written(csv, tmp_path), anchor="q", positive="a"))
+    assert read(HubSource("hf://org/csv anchor=q positive=a")) == expected
+    assert [row["skip"] for row in expected] == [None, "ragged row", None, None]
+    pa.feather.write_feather(pa.table({"t": ["one", "two"]}), str(tmp_path / "x.arrow"))
+    hub.add("org/arrow", {"train/x.arrow": (tmp_path / "x.arrow").read_bytes()})
+    expected = read(ArrowSource(tmp_path / "x.arrow", text="t"))
+    assert read(HubSource("hf://org/arrow/default/train text=t")) == expected
+
+
+def test_ids_are_of_the_id_column_else_of_the_content(hub: Hub) -> None:
+    files = sharded(parquet, ".parquet")
+    hub.add("org/data", files)
+    hub.add("org/turned", dict(zip(files, reversed(files.values()), strict=True)))
+    one, other = (read(HubSource(f"hf://org/{name} {KEYS}")) for name in ("data", "turned"))
+    assert one != other
+    assert sorted(str(row["key"]) for row in one) == sorted(str(row["key"]) for row in other)
+    named = read(HubSource("hf://org/data anchor=question id=key"))
+    assert named[0]["key"] == "k1-0"
+
+
+# ---- going on
+
+
+def resumed_everywhere(source: HubSource) -> int:
+    """Check that from every mark exactly the rest comes; returns how many marks there are."""
+    whole = read(source)
+    before: list[dict[str, Any]] = []
+    marks = 0
+    for item in list(items(source)):
+        if not isinstance(item, Mark):
+            before += flat(item)
+            continue
+        marks += 1
+        cursor = json.loads(json.dumps(item.cursor))
+        rest = list(items(source, cursor))
+        after = [row for part in rest if not isinstance(part, Mark) for row in flat(part)]
+        assert before + after == whole, f"after mark {marks}"
+        again = next((part for part in rest if isinstance(part, Mark)), None)
+        if again:  # a second interruption
+            cut = rest.index(again)
+            between = [row for part in rest[:cut] for row in flat(part)]
+            assert before + between + read(source, again.cursor) == whole
+    return marks
+
+
+@pytest.mark.usefixtures("small_tables")
+@pytest.mark.parametrize(
+    ("form", "end"),
+    [
+        (lambda data: parquet(data, group=40), ".parquet"),
+        (lambda data: jsonl(data[:3]) + b"\n\n" + jsonl(data[3:]), ".jsonl"),
+    ],
+)
+def test_from_every_mark_exactly_the_rest_is_read(
+    hub: Hub, form: Callable[[list[dict[str, Any]]], bytes], end: str
+) -> None:
+    hub.add("org/data", sharded(form, end))
+    assert resumed_everywhere(HubSource(f"hf://org/data {KEYS}")) > 10
+
+
+@pytest.mark.usefixtures("small_tables")
+def test_going_on_needs_only_the_shards_that_are_left(hub: Hub, tmp_path: Path) -> None:
+    hub.add("org/data", sharded(parquet, ".parquet"))
+    marks = [i for i in items(HubSource(f"hf://org/data {KEYS}")) if isinstance(i, Mark)]
+    last = next(mark for mark in marks if "00002" in mark.cursor["file"])
+    hub.requests.clear()
+    read(HubSource(f"hf://org/data {KEYS}", cache=tmp_path / "other"), last.cursor)
+    assert not hub.asked("train-0000[01]")
+    assert hub.asked("train-00002")
+
+
+@pytest.mark.usefixtures("small_tables")
+def test_going_on_reads_the_revision_it_began_with(hub: Hub) -> None:
+    repo = hub.add("org/data", sharded(parquet, ".parquet"))
+    source = HubSource(f"hf://org/data {KEYS}")
+    whole = read(source)
+    found = list(items(source))
+    cut = next(i for i, item in enumerate(found) if isinstance(item, Mark))
+    repo.change({"data/train-00000-of-00001.parquet": parquet(rows(10, 9))})
+    rest = read(source, found[cut].cursor)
+    assert [row for part in found[:cut] for row in flat(part)] + rest == whole
+    assert len(read(source)) == 10
+
+
+@pytest.mark.usefixtures("small_tables")
+def test_keys_met_before_a_mark_are_known_after_it(hub: Hub) -> None:
+    first = [{"Q": f"q{i}", "rare": "x"} for i in range(40)]
+    later = [{"Q": f"q{i}", "q": "another"} for i in range(40, 100)]
+    hub.add("org/data", {"train.jsonl": jsonl(first + later)})
+    source = HubSource("hf://org/data anchor=q meta=rare")
+    assert read(source)[60]["sections"][0]["text"] == "q60"
+    assert resumed_everywhere(source) == 4
+
+
+def test_a_cursor_of_something_else_is_refused(hub: Hub) -> None:
+    repo = hub.add("org/data", sharded(parquet, ".parquet"))
+    source = HubSource(f"hf://org/data {KEYS}")
+    with pytest.raises(SourceError, match="made by another version; discard it with restart=True"):
+        read(source, {"place": 3})
+    cursor = {"revision": repo.head, "file": "data/gone.parquet", "row": 1, "done": 1}
+    with pytest.raises(SourceError, match=r"stopped in data/gone.parquet, which is not one of its"):
+        read(source, cursor)
+
+
+def test_it_is_a_resumable_source() -> None:
+    assert isinstance(HubSource("hf://o/n text=t"), ResumableSource)
+
+
+# ---- columns and labels
+
+
+def test_classes_go_by_their_names(hub: Hub) -> None:
+    data = [{"t": f"text {i}", "mood": mood} for i, mood in enumerate([0, 2, -1, None, 3, 1])]
+    hub.add("org/data", {"train.parquet": parquet(data, labels=LABELS)})
+    found = read(HubSource("hf://org/data text=t meta=mood"))
+    assert [dict(row["meta"]).get("mood") for row in found] == [
+        *("neutral", "bearish", None, None, None, "bullish")
+    ]
+    assert [row["skip"] for row in found] == [None] * 4 + ["unknown label: mood", None]
+    texts = read(HubSource("hf://org/data anchor=t positive=mood"))
+    assert [s["text"] for s in texts[0]["sections"]] == ["text 0", "neutral"]
+    assert [row["skip"] for row in texts].count("no positive") == 2
+
+
+CARD = """---
+dataset_info:
+  features:
+  - name: t
+    dtype: string
+  - name: mood
+    dtype:
+      class_label:
+        names:
+          '0': neutral
+          '1': bullish
+          '2': bearish
+  - name: moods
+    sequence:
+      class_label:
+        names: {'0': neutral, '1': bullish, '2': bearish}
+  splits:
+  - name: train
+    num_examples: 6
+---
+# A data set
+"""
+
+
+def test_classes_of_json_rows_go_by_the_names_in_the_card(hub: Hub) -> None:
+    values = [0, "1", "bearish", 9, -1, None, "furious", 2.0]
+    data = [{"t": f"text {i}", "mood": mood} for i, mood in enumerate(values)]
+    hub.add("org/data", {"README.md": CARD.encode(), "train.jsonl": jsonl(data)})
+    found = read(HubSource("hf://org/data text=t meta=mood"))
+    names = ["neutral", "bullish", "bearish", None, None, None, None, "bearish"]
+    assert [dict(row["meta"]).get("mood") for row in found] == names
+    wrong = "unknown label: mood"
+    assert [row["skip"] for row in found] == [None] * 3 + [wrong, None, None, wrong, None]
+
+
+@pytest.mark.parametrize("form", [parquet, jsonl])
+def test_lists_of_classes_go_by_their_names(hub: Hub, form: Any) -> None:
+    values = [[0, 1], [], None, [2, 7], [2]]
+    data = [{"t": f"text {i}", "moods": moods} for i, moods in enumerate(values)]
+    end = "parquet" if form is parquet else "jsonl"
+    hub.add("org/data", {"README.md": CARD.encode(), f"train.{end}": form(data)})
+    found = read(HubSource("hf://org/data text=t taxonomy=moods"))
+    assert [row["taxonomy"] for row in found] == [
+        *(["neutral", "bullish"], [], [], ["bearish"], ["bearish"])
+    ]
+    assert [row["skip"] for row in found] == [None] * 3 + ["unknown label: moods", None]
+
+
+def test_a_column_that_one_shard_lacks_is_an_error_that_names_both(hub: Hub) -> None:
+    hub.add("org/data", {"a.parquet": parquet(rows(3)), "b.parquet": parquet([{"question": "q"}])})
+    with pytest.raises(SourceError) as error:
+        read(HubSource(f"hf://org/data {KEYS}"))
+    assert "hf://org/data: b.parquet: no column 'answer'; its columns are: question" in str(
+        error.value
+    )
+
+
+def test_a_wrong_column_is_told_when_it_is_opened(hub: Hub) -> None:
+    hub.add("org/data", {"a.parquet": parquet(rows(3))})
+    with pytest.raises(
+        SourceError, match=r"a.parquet: no column 'queston' \(did you mean 'question"
+    ):
+        items(HubSource("hf://org/data text=queston"))
+    hub.add("org/lines", {"a.jsonl": jsonl(rows(3))})
+    with pytest.raises(SourceError, match=r"hf://org/lines: no column 'queston' \(did you mean"):
+        items(HubSource("hf://org/lines text=queston"))
+
+
+def test_a_key_that_some_lines_lack_is_counted(hub: Hub) -> None:
+    data = [{"q": "one", "a": "two"}, {"q": "three"}, {"a": "four"}]
+    hub.add("org/data", {"train.jsonl": jsonl(data)})
+    found = read(HubSource("hf://org/data anchor=q positive=a"))
+    assert [row["skip"] for row in found] == [None, "no positive", "no anchor"]
+
+
+@pytest.mark.usefixtures("small_tables")
+@pytest.mark.parametrize("form", [parquet, jsonl])
+def test_instruction_data_is_converted_as_from_disk(hub: Hub, tmp_path: Path, form: Any) -> None:
+    data: list[dict[str, Any]] = [
+        {"instruction": f"do {i}", "input": "", "output": f"done {i}" if i % 7 else None}
+        for i in range(100)
+    ]
+    end = "parquet" if form is parquet else "jsonl"
+    files = {f"a.{end}": form(data[:60]), f"b.{end}": form(data[60:])}
+    hub.add("org/data", files)
+    kind = ParquetSource if form is parquet else JsonSource
+    source = HubSource("hf://org/data converter=alpaca on_error=quarantine")
+    expected = read(kind(written(files, tmp_path), converter="alpaca", on_error="quarantine"))
+    assert read(source) == expected
+    assert json.loads(expected[1]["messages"])[-1]["role"] == "assistant"
+    assert sum(row["quarantined"] is not None for row in expected) == 15
+    assert resumed_everywhere(source) >= 3
+
+
+@pytest.mark.parametrize("form", [parquet, jsonl])
+def test_shards_without_rows_are_passed_by(hub: Hub, form: Any) -> None:
+    end = "parquet" if form is parquet else "jsonl"
+    columns = pa.schema([("question", pa.string())])
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(columns.empty_table(), out)
+    none = out.getvalue() if form is parquet else b""
+    hub.add("org/data", {f"a.{end}": none, f"b.{end}": form(rows(3)), f"c.{end}": none})
+    assert len(read(HubSource("hf://org/data text=question"))) == 3
+    hub.add("org/none", {f"a.{end}": none})
+    assert read(HubSource("hf://org/none text=question")) == []
+
+
+def test_the_card_says_how_many_rows_to_expect(hub: Hub) -> None:
+    from hub_data import opened
+
+    hub.add("org/data", {"README.md": CARD.encode(), "train.parquet": parquet(rows(3))})
+    assert opened(HubSource("hf://org/data/default/train text=question")).total == 6
+    assert opened(HubSource("hf://org/data text=question")).total == 6

@@ -1,0 +1,408 @@
+"""What goes wrong on the way to a hub: what is tried again, and what each failure says."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duckplets.hub import HubSource
+from hub_data import items, jsonl, parquet, point_to, read, rows
+from hub_server import POOR, TOKEN, Hub
+
+import duckplets
+from duckplets.errors import SourceError
+from duckplets.ingest import ingest
+from duckplets.sources import Mark, feed
+from duckplets.sources.hub import download
+
+LINE = "hf://org/data anchor=question positive=answer"
+FILES = {
+    "train-00000.parquet": parquet(rows(200, 1)),
+    "train-00001.parquet": parquet(rows(90, 2)),
+}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    with Hub() as server:
+        point_to(server, monkeypatch, tmp_path / "cache")
+        server.add("org/data", FILES)
+        yield server
+
+
+def source(line: str = LINE, **more: Any) -> tuple[HubSource, list[float]]:
+    """Return a source that does not wait, and the list of how long it would have."""
+    found, waits = HubSource(line, **more), []
+    found._sleep = waits.append
+    return found, waits
+
+
+def message(line: str = LINE, **more: Any) -> str:
+    with pytest.raises(SourceError) as error:
+        read(source(line, **more)[0])
+    shown = str(error.value)
+    assert "\n" not in shown
+    assert TOKEN not in shown
+    return shown
+
+
+# ---- access
+
+
+def test_a_missing_data_set_is_told(hub: Hub) -> None:
+    said = f"org/nothing is no data set on {hub.url}, or it is private; check the name"
+    assert message("hf://org/nothing text=t") == f"{said}, or log in with: hf auth login"
+    shown = message("hf://org/nothing text=t", token=TOKEN)
+    assert shown == f"{said}, and that the account of the token may read it"
+
+
+def test_a_private_data_set_needs_the_right_token(hub: Hub, monkeypatch: Any) -> None:
+    hub.add("org/mine", FILES, private=True)
+    line = LINE.replace("data", "mine")
+    assert "or it is private" in message(line)
+    assert "the account of the token may read it" in message(line, token=POOR)
+    assert len(read(HubSource(line, token=TOKEN))) == 290
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert len(read(HubSource(line))) == 290
+
+
+def test_a_gated_data_set_says_where_to_ask(hub: Hub) -> None:
+    hub.add("org/gated", FILES, gated=True)
+    line = LINE.replace("data", "gated")
+    asks = f"org/gated is gated: ask for access at {hub.url}/datasets/org/gated"
+    assert message(line) == f"{asks}, then log in with: hf auth login or set HF_TOKEN"
+    assert message(line, token=POOR) == f"{asks} with the account of the token"
+    assert len(read(HubSource(line, token=TOKEN))) == 290
+
+
+def test_a_bad_token_is_told_and_not_shown(hub: Hub) -> None:
+    shown = message(token="hf_forged")
+    assert shown == (
+        f"{hub.url} refuses the token; give another as token= or HF_TOKEN, or log in with: "
+        f"hf auth login"
+    )
+
+
+@pytest.mark.parametrize("token", ["two words", "hf_\nX-Evil: 1", "ключ", "", 7])
+def test_what_is_no_token_is_refused_unseen(hub: Hub, token: Any) -> None:
+    assert message(token=token) == "token= is no token: give the text that begins with hf_"
+
+
+def test_a_disabled_data_set_is_told(hub: Hub) -> None:
+    hub.add("org/data", FILES, disabled=True)
+    assert message() == f"org/data is disabled on {hub.url}: nobody can read it"
+
+
+def test_denied_access_is_told(hub: Hub) -> None:
+    hub.fail("resolve/.*parquet", status=403)
+    assert message() == (
+        f"{hub.url} denies access to train-00000.parquet of org/data; log in with: hf auth login"
+    )
+    hub.fail("resolve/.*parquet", status=403)
+    assert "the token has no right to it: give another as token=" in message(token=TOKEN)
+
+
+def test_a_file_that_is_gone_is_told(hub: Hub) -> None:
+    hub.fail("resolve/.*parquet", status=404, headers={"X-Error-Code": "EntryNotFound"})
+    assert message() == f"train-00000.parquet of org/data is listed on {hub.url} and is not there"
+
+
+def test_a_revision_that_is_gone_is_told(hub: Hub) -> None:
+    cursor = {"revision": "0" * 40, "file": "train-00000.parquet", "row": 1, "done": 1}
+    with pytest.raises(SourceError, match=r"has no such revision .*; begin the ingest anew"):
+        read(HubSource(LINE), cursor)
+
+
+# ---- no hub at all
+
+
+def test_no_network_is_told(hub: Hub, monkeypatch: Any) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("HF_ENDPOINT", url)
+    assert message() == (
+        f"cannot reach {url}: connection refused; check the network and HF_ENDPOINT (5 tries); "
+        f"running the same command again goes on where it stopped"
+    )
+    monkeypatch.setenv("HF_ENDPOINT", "http://no-such-host.invalid")
+    assert message().startswith("cannot reach http://no-such-host.invalid: ")
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:80", "ftp://127.0.0.1", "x"])
+def test_a_wrong_endpoint_is_told(hub: Hub, monkeypatch: Any, endpoint: str) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    assert message() == f"HF_ENDPOINT={endpoint} is no http(s) address"
+
+
+def test_what_is_no_hub_is_told(hub: Hub) -> None:
+    hub.fail("GET /api/datasets/org/data$", status=200)
+    assert message() == (
+        f"what answers at {hub.url} is no hub: its answer about org/data makes no sense"
+    )
+
+
+def test_offline_is_told(hub: Hub, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert message() == (
+        "org/data is on the Hub and HF_HUB_OFFLINE is set; unset it to read data sets"
+    )
+    assert not hub.requests
+
+
+@pytest.mark.parametrize("package", ["huggingface_hub", "yaml"])
+def test_a_missing_package_says_how_to_install_it(hub: Hub, monkeypatch: Any, package: str) -> None:
+    hub.add("org/data", FILES | {"README.md": b"---\nlicense: mit\n---\n"})
+    monkeypatch.setitem(sys.modules, package, None)
+    assert message() == f"data sets on the Hub need {package}: pip install 'duckplets[hub]'"
+
+
+# ---- tries
+
+
+def test_what_passes_is_tried_again_waiting_longer_each_time(hub: Hub) -> None:
+    expected = read(HubSource(LINE))
+    for path in ("GET /api/datasets/org/data$", "tree", "kept/.*train-00000"):
+        hub.fail(path, times=4, status=503)
+        empty_cache()
+        found, waits = source()
+        assert read(found) == expected
+        assert waits[:4] == [0.5, 1.0, 2.0, 4.0], path
+
+
+def empty_cache() -> None:
+    for file in Path(os.environ["DUCKPLETS_CACHE"]).glob("*.*"):
+        if not file.name.startswith("."):
+            file.unlink()
+
+
+@pytest.mark.parametrize("status", [500, 502, 504, 429])
+def test_after_five_tries_it_gives_up_and_says_how_to_go_on(hub: Hub, status: int) -> None:
+    hub.fail("kept/.*train-00001", times=5, status=status)
+    says = "too many requests" if status == 429 else f"the hub answers with status {status}"
+    assert message() == (
+        f"train-00001.parquet of org/data cannot be read from {hub.url}: {says} (5 tries); "
+        f"running the same command again goes on where it stopped"
+    )
+    assert len(hub.asked("kept/.*train-00001")) == 5
+    assert len(read(HubSource(LINE))) == 290
+
+
+@pytest.mark.parametrize("status", [400, 410, 451, 501])
+def test_what_does_not_pass_is_tried_once(hub: Hub, status: int) -> None:
+    hub.fail("kept/.*train-00001", times=5, status=status)
+    assert message() == (
+        f"train-00001.parquet of org/data cannot be read from {hub.url}: the hub answers with "
+        f"status {status}"
+    )
+    assert len(hub.asked("kept/.*train-00001")) == 1
+
+
+@pytest.mark.parametrize("given", ["7", "http-date", "100000", "soon"])
+def test_the_hub_may_say_how_long_to_wait(hub: Hub, given: str) -> None:
+    header = formatdate(time.time() + 20, usegmt=True) if given == "http-date" else given
+    hub.fail("kept/.*train-00000", status=429, headers={"Retry-After": header})
+    found, waits = source()
+    assert len(read(found)) == 290
+    expected = {"7": (7, 7), "http-date": (17, 20), "100000": (300, 300), "soon": (0.5, 0.5)}
+    low, high = expected[given]
+    assert len(waits) == 1
+    assert low <= waits[0] <= high
+
+
+@pytest.mark.parametrize("after", [0, 1, 5000])
+def test_a_download_that_breaks_off_goes_on_where_it_broke_off(hub: Hub, after: int) -> None:
+    big = jsonl(rows(2000))
+    hub.add("org/big", {"train.jsonl": big})
+    expected = read(HubSource("hf://org/big text=question"))
+    empty_cache()
+    hub.requests.clear()
+    hub.fail("kept/.*train", times=3, after=after)
+    found, waits = source("hf://org/big text=question")
+    assert read(found) == expected
+    asked = hub.asked("kept/.*train")
+    starts = [int(r.rsplit("=", 1)[1].rstrip("-")) if "bytes=" in r else 0 for r in asked]
+    assert starts == [0, after, 2 * after, 3 * after]
+    assert len(waits) == 3
+
+
+def test_a_listing_that_breaks_off_is_asked_for_again(hub: Hub) -> None:
+    hub.fail("GET /api/datasets/org/data$", after=0)
+    hub.fail("tree", after=0)
+    assert len(read(source()[0])) == 290
+
+
+def test_a_server_that_begins_anew_is_listened_to(hub: Hub) -> None:
+    hub.fail("kept/.*train-00000", after=1500)
+    hub.fail("kept/.*train-00000", whole=True)
+    found, waits = source()
+    assert len(read(found)) == 290
+    assert len(hub.asked("kept/.*train-00000")) == 2
+    assert waits == [0.5]
+
+
+def test_what_is_not_what_was_listed_is_never_read(hub: Hub, tmp_path: Path) -> None:
+    hub.fail("kept/.*train-00000", times=5, garble=True)
+    shown = message()
+    assert "what arrived is not what the hub lists (5 tries)" in shown
+    assert len(read(HubSource(LINE))) == 290
+    hub.add("org/small", {"train.jsonl": jsonl(rows(3))})  # small enough not to be in LFS
+    assert len(FILES) == 2
+    hub.fail("small.*jsonl", times=1, garble=True)
+    found, waits = source("hf://org/small text=question")
+    assert len(read(found)) == 3
+    assert len(waits) == 1
+
+
+def test_what_arrived_of_a_shard_is_used_the_next_time(hub: Hub) -> None:
+    big = jsonl(rows(2000))
+    hub.add("org/big", {"train.jsonl": big})
+    hub.fail("kept/.*train", times=1, after=100_000)
+    hub.fail("kept/.*train", times=4, status=500)
+    line = "hf://org/big text=question"
+    assert "(5 tries); running the same command again" in message(line)
+    hub.requests.clear()
+    assert len(read(HubSource(line))) == 2000
+    (asked,) = hub.asked("kept")
+    assert int(asked.rsplit("=", 1)[1].rstrip("-")) == 100_000
+
+
+def test_a_shard_cut_short_on_disk_is_brought_again(hub: Hub, tmp_path: Path) -> None:
+    expected = read(HubSource(LINE))
+    shard = next((tmp_path / "cache").glob("*.parquet"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    assert read(HubSource(LINE)) == expected
+
+
+def test_rows_before_a_shard_that_fails_are_given(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "MAX_ROWS", 50)
+    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    hub.fail("kept/.*train-00001", times=5, status=500)
+    found = source()[0]
+    got = []
+    with pytest.raises(SourceError, match="goes on where it stopped"):
+        got.extend(items(found))
+    last = [item for item in got if isinstance(item, Mark)][-1]
+    before = [row for item in got if not isinstance(item, Mark) for row in item.to_pylist()]
+    assert last.cursor["done"] == len(before) >= 150
+    assert before + read(found, last.cursor) == read(found)
+
+
+def test_closing_stops_the_download_behind(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "MAX_ROWS", 50)
+    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    big = {f"train-{i}.jsonl": jsonl(rows(3000, i)) for i in range(2)}
+    hub.add("org/big", big)
+    hub.fail("kept/.*train-1", times=5, status=500, headers={"Retry-After": "300"})
+    batches = items(HubSource("hf://org/big text=question"))
+    del batches
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while any("duckplets-hub" in thread.name for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, "a thread waits on"
+        time.sleep(0.01)
+
+
+def test_an_ingest_that_failed_goes_on_where_it_stopped(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "MAX_ROWS", 50)
+    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 50)
+
+    def stored(corpus: duckplets.Corpus) -> Any:
+        query = "SELECT record_key, record_id, content_hash FROM records ORDER BY record_key"
+        return corpus.sql(query).to_pylist()
+
+    with duckplets.Corpus(tmp_path / "whole.duckdb") as corpus:
+        expected = corpus.ingest(HubSource(LINE), name="d", progress=False)
+        records = stored(corpus)
+    empty_cache()
+    with duckplets.Corpus(tmp_path / "broken.duckdb") as corpus:
+        for _ in range(2):  # two failures in a row
+            hub.fail("kept/.*train-00001", times=5, status=500)
+            with pytest.raises(SourceError, match="goes on where it stopped"):
+                corpus.ingest(source()[0], name="d", progress=False)
+            assert corpus.sources().num_rows == 0
+        hub.requests.clear()
+        report = corpus.ingest(source()[0], name="d", progress=False)
+        assert (report.read, report.added) == (expected.read, expected.added)
+        assert report.reasons == expected.reasons
+        assert stored(corpus) == records
+    assert not hub.asked("kept/.*train-00000")
+
+
+@pytest.mark.parametrize("asked", ["train-1", "train-0"])
+def test_an_ingest_that_is_interrupted_does_not_wait_for_the_hub(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    monkeypatch.setattr(feed, "MAX_ROWS", 50)
+    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    hub.add("org/big", {f"train-{i}.jsonl": jsonl(rows(60, i)) for i in range(2)})
+    hub.fail(f"kept/.*{asked}", times=5, status=500, headers={"Retry-After": "8"})
+
+    def interrupt() -> None:
+        while not hub.asked(f"kept/.*{asked}"):
+            time.sleep(0.01)
+        time.sleep(0.3)  # it may still be used for a moment; then it waits
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with duckplets.Corpus(tmp_path / "c.duckdb") as corpus, pytest.raises(KeyboardInterrupt):
+        corpus.ingest(HubSource("hf://org/big text=question"), progress=False)
+    interrupting.join()
+    assert len(hub.asked(f"kept/.*{asked}")) == 1, "it waited, and tried again"
+
+
+# ---- secrets
+
+
+def test_a_token_is_in_no_file_message_or_log(
+    hub: Hub, tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    found = HubSource(LINE)
+    shown = HubSource(LINE, token=TOKEN)
+    with duckplets.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(found, name="one")
+        hub.fail("kept/.*train-00001", times=5, status=500)
+        empty_cache()
+        with pytest.raises(SourceError) as error:
+            corpus.ingest(source(token=TOKEN)[0], name="two")
+        shown_all = [repr(found), repr(shown), str(found.settings()), str(shown.settings())]
+        shown_all += [str(error.value), str(found.uri), caplog.text, str(corpus.status())]
+    assert hub.tokens == {TOKEN}
+    assert not any(TOKEN in text for text in shown_all)
+    assert error.value.__cause__ is None
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) > 3
+    assert not any(TOKEN.encode() in file.read_bytes() for file in files)
+
+
+def test_a_token_goes_to_the_hub_only_wherever_its_listings_lead(hub: Hub) -> None:
+    with Hub() as other:
+        hub.next_pages = other.url
+        hub.add("org/data", {f"{i}.parquet": FILES["train-00001.parquet"] for i in range(7)})
+        assert len(read(HubSource(LINE, token=TOKEN))) == 7 * 90
+        assert not other.requests
+    assert len(hub.asked("tree")) == 3
+
+
+def test_waits_have_an_upper_bound() -> None:
+    assert download._LONGEST_WAIT <= 10
+    assert download.TRIES == 5

@@ -1,0 +1,230 @@
+"""Lists of data sets: what a line may say, and what is told of one that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duckplets.errors import SourceError
+from duckplets.sources.hub import HubSource, read_hub_list
+from duckplets.sources.hub.cache import size_of
+
+GOOD = """\
+# role columns with default trust and a name made of the URI
+hf://labofsahil/hackernews-vector-search-dataset/default text=title,text
+
+  hf://wikimedia/wikipedia/20231101.en/train anchor=title positive=text   # as it comes
+hf://wikimedia/wikipedia/20231101.en/train\tanchor=title positive=text trust=0.9 source_id=wiki-en
+hf://org/noisy#crawl/default/train text=body#1 trust=0
+"""
+
+
+def listed(tmp_path: Path, text: str) -> list[HubSource]:
+    path = tmp_path / "sources.txt"
+    path.write_text(text, encoding="utf-8")
+    return read_hub_list(path)
+
+
+def test_a_list_gives_its_sources_in_order(tmp_path: Path) -> None:
+    text = GOOD.replace("noisy#crawl", "noisy.crawl")
+    found = listed(tmp_path, text)
+    assert [(s.uri, s.default_name(), s.trust) for s in found] == [
+        (
+            "hf://labofsahil/hackernews-vector-search-dataset",
+            "labofsahil--hackernews-vector-search-dataset",
+            None,
+        ),
+        (
+            "hf://wikimedia/wikipedia/20231101.en/train",
+            "wikimedia--wikipedia--20231101.en--train",
+            None,
+        ),
+        ("hf://wikimedia/wikipedia/20231101.en/train", "wiki-en", 0.9),
+        ("hf://org/noisy.crawl/default/train", "org--noisy.crawl--default--train", 0.0),
+    ]
+    assert found[0].mapping.part("text") == ("title", "text")
+    assert found[3].mapping.part("text") == ("body#1",)
+
+
+@pytest.mark.parametrize(
+    ("line", "config", "split"),
+    [
+        ("hf://o/n", "default", None),
+        ("hf://o/n/", "default", None),
+        ("hf://o/n/default", "default", None),
+        ("hf://o/n/cfg", "cfg", None),
+        ("hf://o/n/cfg/", "cfg", None),
+        ("hf://o/n/default/stock_news", "default", "stock_news"),
+        ("hf://o/n/my%20config/a%2Fb", "my config", "a/b"),
+    ],
+)
+def test_a_configuration_is_default_and_a_split_all_unless_given(
+    line: str, config: str, split: str | None
+) -> None:
+    uri = HubSource(f"{line} text=t")._uri
+    assert (uri.repo, uri.config, uri.split) == ("o/n", config, split)
+
+
+def test_every_key_reaches_the_mapping() -> None:
+    source = HubSource(
+        "hf://o/n/c/s anchor=a1,a2 positive=p context=c1,c2 id=key date=day group=g "
+        "meta=m1,m2 taxonomy=t1,t2 trust=0.25 source_id=name"
+    )
+    assert dict(source.mapping.parts()) == {
+        "anchor": ("a1", "a2"),
+        "positive": ("p",),
+        "context": ("c1", "c2"),
+        "text": (),
+        "id": ("key",),
+        "date": ("day",),
+        "group": ("g",),
+        "taxonomy": ("t1", "t2"),
+        "meta": ("m1", "m2"),
+        "trust": (),
+        "prefix": (),
+    }
+    assert (source.trust, source.default_name(), source.kind) == (0.25, "name", "hub")
+    assert HubSource("hf://o/n converter=alpaca").mapping.converter == "alpaca"
+
+
+def test_arguments_say_what_a_line_leaves_out() -> None:
+    source = HubSource("hf://o/n positive=answer", anchor="my question", trust="score")
+    assert source.mapping.part("anchor") == ("my question",)
+    assert source.trust == "score"
+    with pytest.raises(SourceError, match="anchor= is given in the line and as an argument"):
+        HubSource("hf://o/n anchor=a", anchor="b")
+
+
+WRONG = [
+    ("positve=b", "unknown key 'positve' (did you mean 'positive'?); keys are anchor, positive"),
+    ("iajfaijww=x", "unknown key 'iajfaijww'; keys are anchor, positive, context, text"),
+    ("whatever", "'whatever' is not of the form key=value"),
+    ("text=b text=c", "key 'text' is given twice"),
+    ("text=b trust=1.5", "trust=1.5: give a number from 0 to 1"),
+    ("text=b trust=-0.1", "trust=-0.1: give a number from 0 to 1"),
+    ("text=b trust=nan", "trust=nan: give a number from 0 to 1"),
+    ("text=b trust=high", "trust=high: give a number from 0 to 1"),
+    ("text=b trust=", "trust= has no value"),
+    ("text=a,,b", "text=a,,b: a name is missing beside a comma"),
+    ("text=a,b,a", "text=a,b,a: a column is named twice"),
+    ("text=a id=b,c", "id=b,c: id= takes one name"),
+    ("text=a source_id=a/b", "source_id='a/b': the name of a source has no '/'"),
+    ("trust=0.5", "names no text; say which columns hold it, for example hf://o/n/c/s anchor="),
+    ("", "names no text"),
+    ("id=a", "names no text"),
+    ("positive=a", "positive= needs anchor="),
+    ("text=a anchor=b", "text= is for rows of one text: leave out anchor= and positive="),
+    ("converter=alpca", "did you mean 'alpaca'?"),
+    ("text=a on_error=skip", "on_error='skip' is for rows with a converter="),
+]
+
+
+@pytest.mark.parametrize(("rest", "said"), WRONG)
+def test_a_wrong_line_is_told_with_its_file_and_number(
+    tmp_path: Path, rest: str, said: str
+) -> None:
+    with pytest.raises(SourceError) as error:
+        listed(tmp_path, f"# one\nhf://o/fine text=t\n\nhf://o/n/c/s {rest}\n")
+    assert str(error.value).startswith(f"{tmp_path / 'sources.txt'}:4: ")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        (
+            "https://huggingface.co/datasets/o/n",
+            "is not a data set on the Hub; write hf://org/name",
+        ),
+        ("org/name", "is not a data set on the Hub"),
+        ("hf://org", "'hf://org': write hf://org/name"),
+        ("hf://", "write hf://org/name"),
+        ("hf://o//c", "write hf://org/name"),
+        ("hf://o/n/c/s/more", "write hf://org/name"),
+        ("hf://datasets/o/n", "leave out 'datasets/'"),
+        ("hf://o/n--m", "'n--m' cannot be the name of a repository"),
+        ("hf://o/..", "'..' cannot be the name of a repository"),
+        ("hf://o/n.", "'n.' cannot be the name of a repository"),
+        ("hf://o/n.git", "'n.git' cannot be the name of a repository"),
+        (f"hf://o/{'n' * 97}", "cannot be the name of a repository"),
+        ("hf://o/n/../x", "write hf://org/name"),
+    ],
+)
+def test_a_wrong_uri_is_told(tmp_path: Path, uri: str, said: str) -> None:
+    with pytest.raises(SourceError) as error:
+        listed(tmp_path, f"{uri} text=t")
+    assert str(error.value).startswith(f"{tmp_path / 'sources.txt'}:1: ")
+    assert said in str(error.value)
+
+
+def test_all_that_is_wrong_with_a_list_is_told_at_once(tmp_path: Path) -> None:
+    text = "hf://o/n txt=a trust=2\n\nhf://o/m text=a\nnonsense text\n"
+    with pytest.raises(SourceError) as error:
+        listed(tmp_path, text)
+    file = tmp_path / "sources.txt"
+    starts = [line.removeprefix(f"{file}:").split(" ")[0] for line in str(error.value).splitlines()]
+    assert starts == ["1:", "1:", "4:", "4:"]
+
+
+def test_two_lines_of_one_name_are_told(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r":2: the name 'o--n' is taken by line 1; give a sour"):
+        listed(tmp_path, "hf://o/n text=a\nhf://o/n/default text=b\n")
+
+
+def test_names_made_of_different_uris_differ() -> None:
+    uris = ["hf://a-b/c", "hf://a/b-c", "hf://a/b/c", "hf://a/b/default/c", "hf://a/b"]
+    names = [HubSource(f"{uri} text=t").default_name() for uri in uris]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"# nothing\n\n", "names no data set; a line of it is hf://org/name/config/split"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_told(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    path = tmp_path / "sources.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SourceError) as error:
+        read_hub_list(path)
+    assert str(error.value).startswith(f"{path} ")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "bytes_"),
+    [(1, 1), ("10GB", 10**10), ("10 gb", 10**10), ("1.5MB", 1_500_000), ("2GiB", 2**31), ("7", 7)],
+)
+def test_limits_are_numbers_of_bytes_or_texts(given: int | str, bytes_: int) -> None:
+    assert size_of(given) == bytes_
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "", "GB", "ten", "-3GB", True, 1.5, "0MB", "3XB"])
+def test_a_wrong_limit_is_told(wrong: Any) -> None:
+    with pytest.raises(SourceError, match=r"cache_limit=.*: give a number of bytes"):
+        HubSource("hf://o/n text=t", cache_limit=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["", "  ", "# nothing", None, 3])
+def test_a_source_of_nothing_is_refused(wrong: Any) -> None:
+    with pytest.raises(SourceError, match="no data set"):
+        HubSource(wrong)
+
+
+def test_what_a_source_shows_has_no_token() -> None:
+    source = HubSource("hf://o/n text=t trust=0.5 source_id=x", token="hf_secret")
+    assert repr(source) == "HubSource('hf://o/n', source_id='x', text=('t',), trust=0.5)"
+    assert source.settings() == {
+        "uri": "hf://o/n",
+        "mapping": {"text": ["t"]},
+        "converter": None,
+        "on_error": "raise",
+    }

@@ -1,0 +1,248 @@
+"""Records by their numbers: each once, in a shuffled order, fetched by a bounded crew."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import duckplets as dp
+from duckplets.db.database import Database
+from duckplets.ingest import ingest
+from duckplets.sources import Mark, MemorySource, marked_rows, record_feed
+from duckplets.sources.indexed import IndexedSource
+
+RECORDS_STORED = "SELECT * EXCLUDE (created_at, updated_at) FROM records ORDER BY record_key"
+RECORDS = [{"id": f"r{i}", "text": f"text {i}"} for i in range(50)]
+
+
+@pytest.fixture(scope="module")
+def reader():
+    database = Database.reader()
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def many_marks(monkeypatch):
+    """A mark after each batch, and a commit at each mark."""
+    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
+    monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
+
+
+def asked(source: IndexedSource, cursor: Any = None) -> list[int]:
+    """The numbers a source asks for, in the order of its records."""
+    pairs = source._batches(source._size())(cursor)
+    return [number for records, _ in pairs for number in records]
+
+
+def numbers(n: int, **more: Any) -> IndexedSource:
+    return IndexedSource(name="n", get=lambda i: i, size=n, **more)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [range(301), [4095, 4096, 4097], [65_535, 65_536, 65_537, 65_538]],
+    ids=["small", "4096", "65537"],
+)
+def test_each_number_comes_once(sizes):
+    shuffled = 0
+    for n in sizes:
+        order = asked(numbers(n))
+        assert sorted(order) == list(range(n))
+        shuffled += order != list(range(n))
+    assert shuffled >= len(sizes) - 4
+
+
+def test_the_order_depends_on_seed_and_size_only():
+    order = asked(numbers(100))
+    assert order == asked(numbers(100, threads=1))
+    assert order == asked(IndexedSource(range(100), name="other", seed=42))
+    assert order != asked(numbers(100, seed=43))
+    assert order[:8] == [66, 69, 19, 48, 67, 86, 88, 84]  # for ever
+    assert asked(numbers(100, shuffle=False)) == list(range(100))
+
+
+@pytest.mark.parametrize("n", [1, 7, 5000, 65_537])
+def test_reading_goes_on_anywhere(n):
+    order = asked(numbers(n))
+    for done in {0, 1, n // 2, n - 1, n}:
+        assert asked(numbers(n), {"done": done, "size": n}) == order[done:]
+
+
+class Shelf:
+    """An object with a length and get."""
+
+    def __len__(self) -> int:
+        return len(RECORDS)
+
+    def get(self, i: int) -> Any:
+        return RECORDS[i]
+
+
+def test_records_come_from_lists_objects_and_functions(reader):
+    expected = sorted(
+        (row["key"], row["content_hash"])
+        for batch in MemorySource(RECORDS, id="id", text="text").open(reader).batches
+        for row in batch.to_pylist()
+    )
+    for source in (
+        IndexedSource(RECORDS, name="x"),
+        IndexedSource(Shelf(), name="x"),
+        IndexedSource(name="x", get=RECORDS.__getitem__, size=50),
+        IndexedSource(dict(enumerate(RECORDS)), name="x", id="id", text="text"),
+    ):
+        rows = source.open(reader)
+        assert rows.total == 50
+        batches = [b.to_pylist() for b in rows.batches if not isinstance(b, Mark)]
+        found = [(row["key"], row["content_hash"]) for batch in batches for row in batch]
+        assert found != expected
+        assert sorted(found) == expected
+
+
+def test_none_leaves_a_record_out_and_is_counted(tmp_path):
+    source = IndexedSource(name="even", size=50, get=lambda i: None if i % 2 else {"text": f"t{i}"})
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        report = corpus.ingest(source, progress=False)
+    assert (report.read, report.added, report.skipped, report.failed) == (50, 25, 25, 0)
+    assert report.reasons == {"dropped by the source": 25}
+
+
+def broken_at(*indices: int) -> Any:
+    def get(i: int) -> Any:
+        if i in indices:
+            raise KeyError(i)
+        return RECORDS[i]
+
+    return get
+
+
+def test_an_error_names_row_and_number_and_the_ingest_goes_on(tmp_path, many_marks):
+    order = asked(numbers(50))
+    with dp.Corpus(tmp_path / "whole.duckdb") as corpus:
+        corpus.ingest(IndexedSource(RECORDS, name="x"), progress=False)
+        expected = corpus.sql(RECORDS_STORED).to_pylist()
+        sections = corpus.sql("FROM sections ORDER BY ALL").to_pylist()
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for row in (20, 33):
+            source = IndexedSource(name="x", get=broken_at(order[row], order[45]), size=50)
+            with pytest.raises(dp.SourceError) as raised:
+                corpus.ingest(source, progress=False)
+            number = order[row]
+            assert str(raised.value) == (
+                f"source 'x': row {row + 1}: get({number}): KeyError: {number}"
+            )
+            assert isinstance(raised.value.__cause__, KeyError)
+            assert corpus.sql("FROM live_records").num_rows == 0
+        corpus.ingest(IndexedSource(RECORDS, name="x"), progress=False)
+        assert corpus.sql(RECORDS_STORED).to_pylist() == expected
+        assert corpus.sql("FROM sections ORDER BY ALL").to_pylist() == sections
+
+
+def test_another_size_is_refused_where_an_ingest_would_go_on(tmp_path, many_marks):
+    order = asked(numbers(50))
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        broken = IndexedSource(name="x", get=broken_at(order[20]), size=50)
+        with pytest.raises(dp.SourceError, match="row 21"):
+            corpus.ingest(broken, progress=False)
+        more = IndexedSource([*RECORDS, {"text": "more"}], name="x")
+        with pytest.raises(dp.SourceError) as raised:
+            corpus.ingest(more, progress=False)
+        assert "source 'x': it had 50 records when its ingest began, and now has 51" in str(
+            raised.value
+        )
+        assert "restart=True" in str(raised.value)
+        assert corpus.ingest(more, restart=True, progress=False).added == 51
+
+
+@pytest.mark.parametrize("more", [{"seed": 1}, {"shuffle": False}, {"text": "id"}])
+def test_another_order_is_another_source(more):
+    assert IndexedSource(RECORDS, name="x").settings() != (
+        IndexedSource(RECORDS, name="x", **more).settings()
+    )
+
+
+def test_a_bounded_number_of_threads_fetches_a_bounded_number_ahead(reader):
+    lock = threading.Lock()
+    running = most = fetched = 0
+
+    def get(i: int) -> Any:
+        nonlocal running, most, fetched
+        with lock:
+            running, fetched = running + 1, fetched + 1
+            most = max(most, running)
+        time.sleep(0.003)
+        with lock:
+            running -= 1
+        return {"text": "x" * 100_000}
+
+    source = IndexedSource(name="x", get=get, size=10**12, threads=3)
+    before = threading.active_count()
+    pairs = source._batches(10**12)(None)
+    used = 0
+    for _ in range(20):
+        records, cursor = next(pairs)
+        used += len(records)
+        assert cursor["done"] == used
+        assert len(records) <= 6
+        time.sleep(0.02)
+        assert fetched - used <= 2 * 3 * 6
+    assert most == 3
+    pairs.close()
+    assert threading.active_count() == before
+
+
+def test_quick_records_are_fetched_many_at_a_time():
+    pairs = numbers(20_000)._batches(20_000)(None)
+    sizes = [len(records) for records, _ in pairs]
+    assert sum(sizes) == 20_000
+    assert max(sizes) > 64
+
+
+def test_an_empty_source_has_no_rows(reader):
+    assert list(IndexedSource([], name="x").open(reader).batches) == []
+
+
+class Long:
+    def __len__(self) -> int:
+        raise OSError("gone")
+
+    def __getitem__(self, i: int) -> Any:
+        return RECORDS[i]
+
+
+class Frame(list[Any]):
+    iloc: Any = None
+
+
+FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({}, "source 'x': give either rows, or get= and size="),
+    ({"rows": RECORDS, "get": print}, "give either rows, or get= and size="),
+    ({"rows": RECORDS, "size": 5}, "size= goes with get="),
+    ({"rows": iter(RECORDS)}, "list_iterator has no length; give get= and size="),
+    ({"rows": {1, 2}}, "set has neither get(i) nor [i]"),
+    ({"rows": Frame(RECORDS)}, "of a data frame give get=lambda i: frame.iloc[i].to_dict(), size="),
+    ({"get": 5, "size": 5}, "get=5 is no function"),
+    ({"get": print}, "size=None: say how many records get() can return"),
+    ({"get": print, "size": -1}, "size=-1: say how many"),
+    ({"rows": RECORDS, "seed": 1.5}, "seed=1.5: give a whole number"),
+    ({"rows": RECORDS, "threads": 0}, "threads=0: give from 1 to 256"),
+    ({"rows": RECORDS, "trust": 2}, "trust=2: give a number from 0 to 1"),
+    ({"rows": RECORDS, "name": ""}, "IndexedSource: name='': give a text"),
+    ({"rows": RECORDS, "positive": "text"}, "positive= needs anchor="),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), FAULTS)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(dp.SourceError) as raised:
+        IndexedSource(**{"name": "x"} | arguments)
+    assert message in str(raised.value)
+
+
+def test_a_length_that_fails_is_an_error_of_the_source(reader):
+    with pytest.raises(dp.SourceError, match="source 'x': its length: OSError: gone"):
+        IndexedSource(Long(), name="x").open(reader)

@@ -1,0 +1,161 @@
+"""Going on where an ingest of files stopped: the rows that were left, and the same corpus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import duckplets as dp
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.ingest import ingest
+from duckplets.sources import feed
+from duckplets.sources.resumable import Resumable, Whole
+from duckplets.sources.rows import Mark
+from duckplets.sources.text_lines import TextLinesSource
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of at most ten rows, and a commit for every twenty."""
+    monkeypatch.setattr(feed, "MAX_ROWS", 10)
+    monkeypatch.setattr(feed, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
+
+
+def many(tmp_path: Path) -> list[Any]:
+    """Sources of a hundred rows in every form of file."""
+    rows = [{"id": i, "title": f"title {i}", "body": f"body {i}"} for i in range(95)]
+    rows += [{"id": i, "title": None, "body": " "} for i in range(95, 100)]
+    table = pa.Table.from_pylist(rows)
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (tmp_path / "a.jsonl").write_text("".join(lines[:57]))
+    (tmp_path / "b.jsonl").write_text("".join(lines[57:]))
+    pa.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=13)
+    (tmp_path / "a.csv").write_text(
+        "id,title,body\n" + "".join(f"{r['id']},{r['title'] or ''},{r['body']}\n" for r in rows)
+    )
+    (tmp_path / "a.txt").write_text("".join(f"{r['body']}\n" for r in rows))
+    (tmp_path / "texts").mkdir()
+    for row in rows[:40]:
+        (tmp_path / "texts" / f"{row['id']:03}.txt").write_text(f"{row['body']}")
+    columns = {"id": "id", "anchor": "title", "positive": "body"}
+    return [
+        dp.JsonSource([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], **columns),
+        dp.ParquetSource(tmp_path / "*.parquet", **columns),
+        dp.CsvSource(tmp_path / "a.csv", **columns),
+        TextLinesSource(tmp_path / "a.txt"),
+        dp.TextFileSource(tmp_path / "texts"),
+    ]
+
+
+def rows_of(items: Iterator[Any]) -> list[Any]:
+    return [row for item in items if not isinstance(item, Mark) for row in item.to_pylist()]
+
+
+@pytest.mark.usefixtures("pieces")
+def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
+    for source in many(tmp_path):
+        reader = Database.reader()
+        whole = rows_of(source.open(reader).batches)
+        resumable = Resumable(source)
+        items = list(resumable.open(reader).batches)
+        cursors = [item.cursor for item in items if isinstance(item, Mark)]
+        assert rows_of(iter(items)) == whole
+        assert isinstance(items[-1], Mark)
+        for cursor in [None, cursors[0], {"rows": 33}, cursors[-1]]:
+            rest = resumable.open_at(reader, json.loads(json.dumps(cursor)))
+            assert rows_of(rest.batches) == whole[cursor["rows"] if cursor else 0 :]
+        assert len(cursors) >= (1 if isinstance(source, dp.TextFileSource) else 10)
+        reader.close()
+
+
+class Failing(Resumable):
+    """Stops in the middle, as a machine that is turned off does."""
+
+    def open_at(self, reader: Database, cursor: Any) -> Any:
+        rows = super().open_at(reader, cursor)
+
+        def until() -> Iterator[Any]:
+            for number, item in enumerate(rows.batches):
+                if number == 9:
+                    raise RuntimeError("power is out")
+                yield item
+
+        return dp.sources.Rows(until(), rows.defaults, rows.total, rows.rejected)
+
+
+@pytest.mark.usefixtures("pieces")
+def test_an_ingest_that_stopped_goes_on_and_ends_as_an_unbroken_one(tmp_path: Path) -> None:
+    json_source, *_ = many(tmp_path)
+    tables = ("records", "sections", "chunks", "splits", "sources", "corpus_versions")
+
+    def content(corpus: dp.Corpus) -> list[Any]:
+        return [
+            corpus.sql(f"SELECT * EXCLUDE ({TIMES[table]}) FROM {table} ORDER BY ALL").to_pylist()
+            if table in TIMES
+            else corpus.sql(f"SELECT * FROM {table} ORDER BY ALL").to_pylist()
+            for table in tables
+        ]
+
+    with dp.Corpus(tmp_path / "whole.duckdb") as corpus:
+        expected = corpus.ingest(json_source, name="a", progress=False)
+        whole = content(corpus)
+    with dp.Corpus(tmp_path / "stopped.duckdb") as corpus:
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="power is out"):
+                corpus.ingest(Failing(json_source), name="a", progress=False)
+            assert corpus.count() == 0
+        report = corpus.ingest(Resumable(json_source), name="a", progress=False)
+        assert (report.read, report.added) == (expected.read, expected.added) == (100, 95)
+        assert report.reasons == expected.reasons
+        assert content(corpus) == whole
+
+
+TIMES = {"records": "created_at, updated_at", "corpus_versions": "committed_at, report"}
+
+
+def test_settings_tell_whether_files_are_the_same(tmp_path: Path) -> None:
+    for source in many(tmp_path):
+        settings = Resumable(source).settings()
+        assert settings == Resumable(source).settings() == json.loads(json.dumps(settings))
+    source = dp.CsvSource(tmp_path / "a.csv", anchor="title")
+    before = Resumable(source).settings()
+    assert Resumable(dp.CsvSource(tmp_path / "a.csv", anchor="body")).settings() != before
+    with (tmp_path / "a.csv").open("a") as file:
+        file.write("100,more,text\n")
+    assert Resumable(source).settings() != before
+    (tmp_path / "a.csv").unlink()
+    with pytest.raises(SourceError, match="does not exist"):
+        Resumable(source).settings()
+
+
+MAKE: dict[str, Callable[[], Any]] = {
+    "memory": lambda: dp.MemorySource([{"text": "a"}], text="text"),
+    "sql": lambda: dp.SqlSource("SELECT 1 AS text", text="text"),
+    "stdin": lambda: dp.JsonSource("-", text="text"),
+    "twice": lambda: Resumable(dp.CsvSource("a.csv", text="text")),
+}
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_what_cannot_be_read_again_cannot_go_on(name: str) -> None:
+    with pytest.raises(SourceError, match=r"cannot (be read again|go on)"):
+        Resumable(MAKE[name]())
+
+
+@pytest.mark.usefixtures("pieces")
+def test_a_source_stored_in_one_piece_has_no_marks(tmp_path: Path) -> None:
+    source = Whole(Resumable(many(tmp_path)[0]))
+    reader = Database.reader()
+    items = list(source.open(reader).batches)
+    assert not any(isinstance(item, Mark) for item in items)
+    assert len(rows_of(iter(items))) == 100
+    assert not isinstance(source, dp.sources.ResumableSource)
+    reader.close()

@@ -1,0 +1,368 @@
+from __future__ import annotations
+
+import csv
+import datetime
+import hashlib
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.sources import (
+    ROW_SCHEMA,
+    ArrowSource,
+    CsvSource,
+    JsonSource,
+    MemorySource,
+    ParquetSource,
+    Source,
+    SqlSource,
+)
+
+RECORDS = [
+    {"id": "a", "title": "Why?", "body": "Because.\nOf  that ", "when": "2024-02-03", "n": "1"},
+    {"id": "b", "title": 'He said "so"', "body": "é, ü; 漢字\u2028line", "when": "", "n": "2"},
+    {"id": "c", "title": " padded ", "body": "\ttab", "when": "2023-12-31", "n": "3"},
+]
+MAPPING: dict[str, Any] = {
+    "anchor": "title",
+    "positive": "body",
+    "date": "when",
+    "group": "n",
+    "taxonomy": ["n", "id"],
+    "meta": ["when", "id"],
+}
+
+
+@pytest.fixture(scope="module")
+def reader():
+    database = Database.reader()
+    yield database
+    database.close()
+
+
+def read(source: Source, reader: Database) -> list[dict[str, Any]]:
+    rows = source.open(reader)
+    batches = list(rows.batches)
+    assert all(batch.schema.equals(ROW_SCHEMA) for batch in batches)
+    assert rows.rejected() == {}
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def texts(row: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(section["role"], section["text"]) for section in row["sections"]]
+
+
+def write_csv(path: Path, records: list[dict[str, Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(records[0]), quoting=csv.QUOTE_ALL)
+        writer.writeheader()
+        writer.writerows(records)
+    return path
+
+
+def write_jsonl(path: Path, records: list[dict[str, Any]]) -> Path:
+    lines = [json.dumps(record, ensure_ascii=False) for record in records]
+    path.write_bytes("\n".join(lines).encode())
+    return path
+
+
+def write_parquet(path: Path, records: list[dict[str, Any]]) -> Path:
+    pq.write_table(pa.Table.from_pylist(records), path)
+    return path
+
+
+def write_stream(path: Path, table: pa.Table) -> Path:
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+def every_source(folder: Path, records: list[dict[str, Any]], **mapping: Any) -> dict[str, Source]:
+    table = pa.Table.from_pylist(records)
+    feather = folder / "r.feather"
+    pyarrow.feather.write_feather(table, str(feather))
+    array = folder / "r.json"
+    array.write_text(json.dumps(records), encoding="utf-8")
+    parquet = write_parquet(folder / "r.parquet", records)
+    return {
+        "csv": CsvSource(write_csv(folder / "r.csv", records), **mapping),
+        "jsonl": JsonSource(write_jsonl(folder / "r.jsonl", records), **mapping),
+        "json": JsonSource(array, **mapping),
+        "parquet": ParquetSource(parquet, **mapping),
+        "feather": ArrowSource(feather, **mapping),
+        "stream": ArrowSource(write_stream(folder / "r.arrows", table), **mapping),
+        "records": MemorySource(records, **mapping),
+        "table": MemorySource(table, **mapping),
+        "batches": MemorySource(table.to_reader(), **mapping),
+        "sql": SqlSource(f"FROM '{parquet}'", **mapping),
+    }
+
+
+def test_one_content_has_one_hash_in_every_format(tmp_path, reader):
+    results = {}
+    for name, source in every_source(tmp_path, RECORDS, **MAPPING).items():
+        assert isinstance(source, Source)
+        results[name] = read(source, reader)
+    assert all(rows == results["csv"] for rows in results.values())
+    first, second, third = results["csv"]
+    question, answer = (hashlib.sha256(text.encode()).hexdigest() for _, text in texts(first))
+    content = (
+        f"2 anchor {question} context {answer}d2024-02-03g1:1t2 1:11:am2 2:id1:a4:when10:2024-02-03"
+    )
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    assert (
+        first["key"] == f"{first['content_hash']:016x}" == digest == "db174b50f7542074"
+    )  # for ever
+    assert texts(first) == [("anchor", "Why?"), ("context", "Because.\nOf  that ")]
+    assert [section["heading"] for section in first["sections"]] == ["title", "body"]
+    assert texts(second)[1] == ("context", RECORDS[1]["body"])
+    assert texts(third) == [("anchor", " padded "), ("context", "\ttab")]
+    assert (first["date"], second["date"]) == (datetime.date(2024, 2, 3), None)
+    assert (first["group_key"], first["taxonomy"]) == ("1", ["1", "a"])
+    assert dict(second["meta"]) == {"id": "b"}
+    assert [row["row"] for row in results["csv"]] == [1, 2, 3]
+    assert not any(row["skip"] for row in results["csv"])
+
+
+ODD = st.text(
+    st.characters(exclude_categories=["Cs"])
+    | st.sampled_from(list('\0\r\n\t",;|[]{}\\\u2028\x85\ufeff')),
+    max_size=12,
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(pairs=st.lists(st.tuples(ODD, ODD), min_size=1, max_size=4))
+def test_any_text_comes_through_every_format(reader, pairs):
+    with tempfile.TemporaryDirectory() as folder:  # DuckDB remembers a path it has read
+        check_pairs(Path(folder), reader, pairs)
+
+
+def check_pairs(folder: Path, reader: Database, pairs: list[tuple[str, str]]) -> None:
+    records = [{"t": first, "b": second} for first, second in pairs]
+    expected = None
+    for name, source in every_source(folder, records, anchor="t", positive="b").items():
+        rows = read(source, reader)
+        assert len(rows) == len(records), name
+        for row, (first, second) in zip(rows, pairs, strict=True):
+            if first.strip() and second.strip():
+                assert texts(row) == [("anchor", first), ("context", second)], name
+                assert row["skip"] is None
+            else:
+                assert row["skip"] == ("no positive" if first.strip() else "no anchor"), name
+        hashes = [row["content_hash"] for row in rows]
+        expected = expected or hashes
+        assert hashes == expected, name
+
+
+def test_content_is_told_apart_from_content(reader):
+    records = [
+        {"t": "ab", "c": ["x"], "g": "1", "k": ["a", "b"], "m": ""},
+        {"t": "a", "c": ["bx"], "g": "1", "k": ["a", "b"], "m": ""},
+        {"t": "ab", "c": ["x"], "g": "11", "k": ["a", "b"], "m": ""},
+        {"t": "ab", "c": ["x"], "g": "1", "k": ["ab"], "m": ""},
+        {"t": "ab", "c": ["x", "y"], "g": "1", "k": ["a", "b"], "m": ""},
+        {"t": "ab", "c": ["x"], "g": "1", "k": ["a", "b"], "m": "1:a"},
+        {"t": "ab", "c": ["x"], "g": "", "k": ["a", "b"], "m": ""},
+    ]
+    source = MemorySource(records, anchor="t", context="c", group="g", taxonomy="k", meta="m")
+    assert len({row["content_hash"] for row in read(source, reader)}) == len(records)
+
+
+def test_candidates_are_tried_in_order_and_contexts_are_all_required(reader):
+    records = [
+        {"title": " ", "headline": "h", "c": ["x", " ", None, 5], "d": "z"},
+        {"title": "t", "headline": "h", "c": "one", "d": "z"},
+        {"title": "t", "c": [], "d": "z"},
+        {"title": "t", "c": ["x"]},
+        {"c": ["x"], "d": "z"},
+    ]
+    rows = read(MemorySource(records, anchor=["title", "headline"], context=["c", "d"]), reader)
+    assert texts(rows[0]) == [("anchor", "h"), ("context", "x"), ("context", "5"), ("context", "z")]
+    assert [section["heading"] for section in rows[0]["sections"]] == ["headline", "c", "c", "d"]
+    assert texts(rows[1]) == [("anchor", "t"), ("context", "one"), ("context", "z")]
+    reasons = [row["skip"] for row in rows]
+    assert reasons == [None, None, "no context: c", "no context: d", "no anchor"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "memory"])
+def test_lists_in_columns_give_sections(tmp_path, reader, kind):
+    table = pa.table(
+        {
+            "t": ["a", "b"],
+            "c": pa.array([["x", " ", None, "y"], []], pa.list_(pa.string())),
+            "n": pa.array([[[1], [2]], [[3]]]),
+        }
+    )
+    pq.write_table(table, tmp_path / "l.parquet")
+    mapping = {"anchor": "t", "context": ["c", "n"], "taxonomy": "c", "meta": "c"}
+    source = MemorySource(table, **mapping)
+    if kind == "parquet":
+        source = ParquetSource(tmp_path / "l.parquet", **mapping)
+    first, second = read(source, reader)
+    assert [text for _, text in texts(first)] == ["a", "x", "y", "[1]", "[2]"]
+    assert first["taxonomy"] == ["x", "y"]
+    assert json.loads(dict(first["meta"])["c"]) == ["x", " ", None, "y"]
+    assert second["skip"] == "no context: c"
+
+
+def test_numbers_and_nested_values_become_text(reader):
+    values = [1, 2.5, True, {"a": [1]}, ["x"], 10**30, datetime.date(2024, 1, 2), np.int64(7)]
+    rows = read(MemorySource([{"v": value} for value in values], text="v"), reader)
+    assert [row["sections"][0]["text"] for row in rows] == [
+        "1", "2.5", "true", '{"a":[1]}', '["x"]', str(10**30), "2024-01-02", "7",
+    ]  # fmt: skip
+    table = pa.table(
+        {
+            "v": [1, 2],
+            "s": [{"a": 1}, None],
+            "b": [b"x", b"\xff"],
+            "d": pa.array(["p", "q"]).dictionary_encode(),
+        }
+    )
+    rows = read(MemorySource(table, anchor=["b", "v"], positive="d", meta="s"), reader)
+    assert [texts(row)[0][1] for row in rows] == ["x", "2"]
+    assert dict(rows[0]["meta"]) == {"s": '{"a":1}'}
+
+
+def test_missing_numbers_are_blank(reader):
+    rows = read(MemorySource([{"a": math.nan, "b": "x"}], text=["a", "b"]), reader)
+    assert texts(rows[0]) == [("context", "x")]
+
+
+DATES = [
+    ("2024-01-02", "2024-01-02"),
+    (" 2024-01-02 ", "2024-01-02"),
+    ("2024-01-02T03:04:05Z", "2024-01-02"),
+    ("2024-01-02 23:59:59.5+02:00", "2024-01-02"),
+    ("", None),
+    (None, None),
+    ("2024-02-30", "unreadable date"),
+    ("02.01.2024", "unreadable date"),
+    ("20240102", "unreadable date"),
+    (20240102, "unreadable date"),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), DATES)
+def test_dates(reader, value, expected):
+    (row,) = read(MemorySource([{"t": "x", "d": value}], text="t", date="d"), reader)
+    assert (row["skip"] or (row["date"] and row["date"].isoformat())) == expected
+
+
+def test_typed_dates_and_times(reader):
+    moment = datetime.datetime(2024, 1, 2, 3, 4)
+    table = pa.table(
+        {"t": ["x"], "d": [moment.date()], "s": pa.array([moment], pa.timestamp("ns", "UTC"))}
+    )
+    for column in ("d", "s"):
+        (row,) = read(MemorySource(table, text="t", date=column), reader)
+        assert row["date"] == moment.date()
+
+
+def test_trust_and_id_columns(reader):
+    records = [
+        {"t": "x", "w": "0.25", "i": 7},
+        {"t": "x", "w": 1.5, "i": "b"},
+        {"t": "x", "w": "high", "i": "c"},
+        {"t": "x", "w": None, "i": "d"},
+        {"t": "x", "w": 1, "i": " "},
+    ]
+    rows = read(MemorySource(records, text="t", trust="w", id="i"), reader)
+    assert [row["skip"] for row in rows] == [
+        None, "trust outside 0..1", "trust outside 0..1", None, "no id",
+    ]  # fmt: skip
+    assert (rows[0]["trust"], rows[0]["key"], rows[3]["trust"]) == (0.25, "7", None)
+
+
+MAPPING_FAULTS = [
+    ({"anchor": "t", "text": "b"}, "text= is for rows of one text"),
+    ({"positive": "b"}, "positive= needs anchor="),
+    ({"text": "t", "trust": 1.5}, "trust=1.5"),
+    ({"text": "t", "trust": math.nan}, "trust=nan"),
+    ({"text": []}, "name at least one column"),
+    ({"text": ["t", 5]}, "5 is not the name of a column"),
+    ({"text": 5}, "text=5"),
+    ({"text": "t", "id": ["t"]}, "id=['t']"),
+    ({}, "say which columns hold the text"),
+    ({"id": "t"}, "its columns are: t, body"),
+    ({"text": "bdoy"}, "no column 'bdoy' (did you mean 'body'?); its columns are: t, body"),
+    ({"text": "t", "meta": ["nope"]}, "no column 'nope'"),
+]
+
+
+@pytest.mark.parametrize(("mapping", "message"), MAPPING_FAULTS)
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "json", "parquet", "feather", "records", "sql"])
+def test_wrong_mappings(tmp_path, reader, kind, mapping, message):
+    with pytest.raises(SourceError) as raised:
+        read(every_source(tmp_path, [{"t": "x", "body": "y"}], **mapping)[kind], reader)
+    assert message in str(raised.value)
+
+
+def test_columns_match_exactly_before_they_match_by_letter(reader):
+    table = pa.table({"Text": ["upper"], "text": ["lower"], "OTHER": ["o"]})
+    assert texts(read(MemorySource(table, text="text"), reader)[0]) == [("context", "lower")]
+    assert texts(read(MemorySource(table, text="Text"), reader)[0]) == [("context", "upper")]
+    assert texts(read(MemorySource(table, text="other"), reader)[0]) == [("context", "o")]
+    with pytest.raises(SourceError, match="could be any of 'Text', 'text'"):
+        read(MemorySource(table, text="TEXT"), reader)
+
+
+def test_names_are_quoted_and_values_are_values(tmp_path, reader):
+    odd = "a\"b'; DROP TABLE x --/~[*]"
+    records = [{odd: f"{odd} {odd}", "b": odd}]
+    for name, source in every_source(
+        tmp_path, records, anchor=odd, context="b", meta=[odd]
+    ).items():
+        (row,) = read(source, reader)
+        assert texts(row) == [("anchor", f"{odd} {odd}"), ("context", odd)], name
+        assert dict(row["meta"]) == {odd: f"{odd} {odd}"}
+
+
+def test_what_a_source_says_of_itself(tmp_path, reader):
+    sources = every_source(tmp_path, RECORDS, **MAPPING)
+    kinds = {name: source.kind for name, source in sources.items()}
+    assert (kinds["jsonl"], kinds["feather"], kinds["table"]) == ("json", "arrow", "memory")
+    assert sources["csv"].default_name() == "r"
+    assert sources["csv"].uri == str(tmp_path / "r.csv")
+    assert (sources["records"].uri, sources["sql"].uri) == (None, None)
+    assert sources["csv"].open(reader).defaults == "roles"
+    assert CsvSource(tmp_path / "r.csv", text="body").open(reader).defaults == "text"
+    totals = {name: source.open(reader).total for name, source in sources.items()}
+    assert (totals["parquet"], totals["table"], totals["records"]) == (3, 3, 3)
+    assert CsvSource(tmp_path / "x.csv.gz", text="t").default_name() == "x"
+    assert CsvSource(str(tmp_path / "*.csv"), text="t").default_name() == tmp_path.name
+    assert JsonSource("-", text="t").default_name() == "stdin"
+
+
+def test_many_rows_come_in_order_and_in_bounded_batches(tmp_path, reader):
+    count = 150_000
+    table = pa.table({"t": [f"text {i}" for i in range(count)]})
+    pq.write_table(table, tmp_path / "m.parquet", row_group_size=40_000)
+    rows = ParquetSource(tmp_path / "m.parquet", text="t").open(reader)
+    batches = list(rows.batches)
+    assert rows.total == count
+    assert max(batch.num_rows for batch in batches) <= 65_536
+    joined = pa.Table.from_batches(batches)
+    assert joined["row"].to_pylist() == list(range(1, count + 1))
+    found = pa.compute.struct_field(pa.compute.list_flatten(joined["sections"]), "text")
+    assert found.to_pylist() == table["t"].to_pylist()
+
+
+def test_large_texts_make_small_batches(reader):
+    records = [{"t": f"{i} " + "x" * 2_000_000} for i in range(80)]
+    batches = list(MemorySource(pa.Table.from_pylist(records), text="t").open(reader).batches)
+    assert len(batches) >= 2
+    assert sum(batch.num_rows for batch in batches) == 80

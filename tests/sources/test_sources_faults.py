@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from test_sources import read, texts
+
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.sources import (
+    ArrowSource,
+    CsvSource,
+    JsonSource,
+    MemorySource,
+    ParquetSource,
+    SqlSource,
+)
+
+HUGE = 'x y"z\n\\' * (50_000_000 // 7)
+
+
+@pytest.fixture(scope="module")
+def reader():
+    database = Database.reader()
+    yield database
+    database.close()
+
+
+def outcome(rows: list[dict[str, Any]]) -> list[Any]:
+    """What became of each row: its reason to be skipped, else its texts."""
+    return [row["skip"] or [text for _, text in texts(row)] for row in rows]
+
+
+CSV = {
+    "crlf": (b"a,b\r\n1,2\r\n3,4\r\n", [["1", "2"], ["3", "4"]]),
+    "cr": (b"a,b\r1,2\r3,4\r", [["1", "2"], ["3", "4"]]),
+    "mixed line ends": (b"a,b\n1,2\r\n3,4\n5,6", [["1", "2"], ["3", "4"], ["5", "6"]]),
+    "mark": (b"\xef\xbb\xbfa,b\n1,2\n", [["1", "2"]]),
+    "quoted line ends": (b'a,b\n"x\ny","z\r\nw"\n', [["x\ny", "z\r\nw"]]),
+    "quotes": (b'a,b\n"x""y",5" pipe\n', [['x"y', '5" pipe']]),
+    "blank lines": (b"a,b\n\n1,2\n\n", [["1", "2"]]),
+    "spaces kept": (b"a,b\n 1 , 2\n", [[" 1 ", " 2"]]),
+    "words for nothing are words": (b"a,b\nNULL,NA\n", [["NULL", "NA"]]),
+    "blank fields": (b'a,b\n"",x\nx, \n', ["no anchor", "no positive"]),
+    "ragged": (b"a,b\n1\n1,2\n1,2,3\n4,5\n", ["ragged row", ["1", "2"], "ragged row", ["4", "5"]]),
+    "bad quoting": (b'a,b\n"x"y,z\nq,r\n', ["bad quoting", ["q", "r"]]),
+    "not UTF-8": (b'a,b\n"x\xff\ny",z\nq,r\n', ["invalid UTF-8", ["q", "r"]]),
+    "not UTF-8 elsewhere": (b"a,b,c\nq,r,\xff\n", [["q", "r"]]),
+    "NUL": (b"a,b\nx\0y,z\n", [["x\0y", "z"]]),
+    "semicolon": (b"a;b\n1,5;2\n", [["1,5", "2"]]),
+    "tab": (b"a\tb\n1,5\t2\n", [["1,5", "2"]]),
+    "one column": (b"a\nx\n\n", None),
+    "header only": (b"a,b\n", []),
+}
+
+
+@pytest.mark.parametrize("name", CSV)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_csv(tmp_path, reader, name, compressed):
+    data, expected = CSV[name]
+    path = tmp_path / ("f.csv.gz" if compressed else "f.csv")
+    path.write_bytes(gzip.compress(data) if compressed else data)
+    if expected is None:
+        assert outcome(read(CsvSource(path, text="a"), reader)) == [["x"]]
+    else:
+        assert outcome(read(CsvSource(path, anchor="a", positive="b"), reader)) == expected
+
+
+CSV_ERRORS = {
+    "no data": (b"", "f.csv is empty"),
+    "only blank lines": (b"\n\n", "has no header row"),
+    "nameless column": (b"a,,b\n1,2,3\n", "column 2 of the header has no name"),
+    "twice": (b"a,b,a\n", "the header names column 'a' twice"),
+    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "the header is not UTF-8 text"),
+    "quote in header": (b'"a,b\n1,2\n', "f.csv: the header row cannot be read"),
+    "open quote": (b'a,b\n1,2\n3,"x\n5,6\n', "f.csv, row 2: a quote is opened and never closed"),
+}
+
+
+@pytest.mark.parametrize("name", CSV_ERRORS)
+def test_csv_errors(tmp_path, reader, name):
+    data, message = CSV_ERRORS[name]
+    (tmp_path / "f.csv").write_bytes(data)
+    with pytest.raises(SourceError) as raised:
+        read(CsvSource(tmp_path / "f.csv", anchor="a", positive="b"), reader)
+    assert message in str(raised.value)
+
+
+def test_csv_dialects(tmp_path, reader):
+    (tmp_path / "f.tsv").write_bytes(b'a\tb,c\n"x\ty\n')
+    source = CsvSource(tmp_path / "f.tsv", anchor="a", positive="b,c", quote=None)
+    assert outcome(read(source, reader)) == [['"x', "y"]]
+    (tmp_path / "g.csv").write_bytes(b"a:b,c\n'x:y':z\n")
+    source = CsvSource(tmp_path / "g.csv", anchor="a", positive="b,c", delimiter=":", quote="'")
+    assert outcome(read(source, reader)) == [["x:y", "z"]]
+    for wrong in ({"delimiter": "::"}, {"quote": "\n"}):
+        with pytest.raises(SourceError, match="give one character"):
+            CsvSource("x.csv", text="a", **wrong)
+
+
+JSONL = {
+    "mark and CRLF": (b'\xef\xbb\xbf{"a":"1","b":"2"}\r\n{"a":"3","b":"4"}\r\n', 2),
+    "no last line end": (b'{"a":"1","b":"2"}\n{"a":"3","b":"4"}', 2),
+    "blank lines": (b'\n{"a":"1","b":"2"}\n  \n\n', 1),
+    "separators in text": ('{"a":"x\u2028y\x85","b":"2"}\n'.encode(), [["x\u2028y\x85", "2"]]),
+    "cut short": (b'{"a":"1","b":"2"}\n{"a":"3","b', [["1", "2"], "invalid JSON"]),
+    "not objects": (b'{"a":"1","b":"2"}\n[1]\n"x"\nnull\n', [["1", "2"], *["not an object"] * 3]),
+    "not JSON": (b'{"a":"1","b":"2"}\nhello\n{a:1}\n', [["1", "2"], *["invalid JSON"] * 2]),
+    "not UTF-8": (b'{"a":"\xff","b":"2"}\n{"a":"1","b":"2"}\n', ["invalid UTF-8", ["1", "2"]]),
+    "lone surrogate": (
+        b'{"a":"\\ud800","b":"2"}\n{"a":"1","b":"2"}\n',
+        ["invalid JSON", ["1", "2"]],
+    ),
+    "NUL": (b'{"a":"x\\u0000y","b":"2"}\n', [["x\0y", "2"]]),
+    "raw NUL": (b'{"a":"x\0y","b":"2"}\n{"a":"1","b":"2"}\n', ["invalid JSON", ["1", "2"]]),
+    "mixed types": (
+        b'{"a":5,"b":["x",1]}\n{"a":true,"b":{"c":null}}\n',
+        [["5", '["x",1]'], ["true", '{"c":null}']],
+    ),
+    "keys come and go": (
+        b'{"a":"1","b":"2"}\n{"a":"1"}\n{"b":"2","c":3}\n',
+        [["1", "2"], "no positive", "no anchor"],
+    ),
+    "other case": (b'{"A":"1","B":"2"}\n', [["1", "2"]]),
+    "all bad": (b"hello\n", ["invalid JSON"]),
+}
+
+
+@pytest.mark.parametrize("name", JSONL)
+@pytest.mark.parametrize("way", ["file", "gzip", "zstd", "stdin"])
+def test_json_lines(tmp_path, reader, name, way, monkeypatch):
+    data, expected = JSONL[name]
+    path: Any = tmp_path / {"gzip": "f.jsonl.gz", "zstd": "f.ndjson.zst"}.get(way, "f.jsonl")
+    if way == "stdin":
+        path = "-"
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    elif way == "zstd":
+        path.write_bytes(pa.compress(data, codec="zstd", asbytes=True))
+    else:
+        path.write_bytes(gzip.compress(data) if way == "gzip" else data)
+    if isinstance(expected, int):
+        expected = [["1", "2"], ["3", "4"]][:expected]
+    assert outcome(read(JsonSource(path, anchor="a", positive="b"), reader)) == expected
+
+
+def test_lines_are_counted_as_the_file_counts_them(tmp_path, reader):
+    (tmp_path / "f.jsonl").write_bytes(b'\n{"t":"x"}\n\nbad\n{"t":"y"}')
+    rows = read(JsonSource(tmp_path / "f.jsonl", text="t"), reader)
+    assert [(row["row"], row["skip"]) for row in rows] == [
+        (2, None),
+        (4, "invalid JSON"),
+        (5, None),
+    ]
+
+
+def test_a_key_that_comes_late_is_found(tmp_path, reader):
+    lines = [json.dumps({"t": f"x{i}"}) for i in range(70_000)] + ['{"t":"y","Date":"2024-01-02"}']
+    (tmp_path / "f.jsonl").write_text("\n".join(lines))
+    rows = read(JsonSource(tmp_path / "f.jsonl", text="t", date="date"), reader)
+    assert (len(rows), str(rows[-1]["date"])) == (70_001, "2024-01-02")
+
+
+JSON = {
+    "array": (b' [{"a":"1","b":"2"},\n{"a":"3","b":"4"}]\n', [["1", "2"], ["3", "4"]]),
+    "mark": (b'\xef\xbb\xbf[{"a":"1","b":"2"}]', [["1", "2"]]),
+    "no records": (b"[]", []),
+    "elements of other kinds": (b'[{"a":"1","b":"2"},3]', [["1", "2"], "not an object"]),
+    "one object": (b'{\n "a": "1",\n "b": "2"\n}', [["1", "2"]]),
+    "objects": (b'{\n"a":"1","b":"2"}\n{"a":"3","b":"4"}', [["1", "2"], ["3", "4"]]),
+    "lines": (b'{"a":"1","b":"2"}\nbad\n', [["1", "2"], "invalid JSON"]),
+    "no data": (b"", "f.json is empty"),
+    "cut short": (
+        b'[{"a":"1","b":"2"},{"a":"3',
+        "f.json is broken JSON at value 2: unexpected end",
+    ),
+    "no comma": (b'[{"a":"1","b":"2"} {"a":"3"}]', "f.json is broken JSON at value 2"),
+    "not UTF-8": (b'[{"a":"\xff","b":"2"}]', "invalid UTF-8"),
+    "no JSON": (b"hello", "f.json is broken JSON at value 1"),
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_json(tmp_path, reader, name):
+    data, expected = JSON[name]
+    (tmp_path / "f.json").write_bytes(data)
+    source = JsonSource(tmp_path / "f.json", anchor="a", positive="b")
+    if isinstance(expected, str):
+        with pytest.raises(SourceError) as raised:
+            read(source, reader)
+        assert expected in str(raised.value)
+    else:
+        assert outcome(read(source, reader)) == expected
+
+
+@pytest.mark.parametrize("kind", [CsvSource, JsonSource, ParquetSource, ArrowSource])
+def test_paths(tmp_path, reader, kind):
+    table = pa.table({"t": ["x"]})
+    writers = {
+        CsvSource: lambda path: path.write_text("t\nx\n"),
+        JsonSource: lambda path: path.write_text('{"t":"x"}'),
+        ParquetSource: lambda path: pq.write_table(table, path),
+        ArrowSource: lambda path: pyarrow.feather.write_feather(table, str(path)),
+    }
+    names = ["a[1]", "b*", "c"]
+    for name in names:
+        writers[kind](tmp_path / name)
+    (tmp_path / "empty").touch()
+    for found in (tmp_path / "a[1]", str(tmp_path / "[bc]*"), [tmp_path / name for name in names]):
+        assert {*map(str, outcome(read(kind(found, text="t"), reader)))} == {"['x']"}
+    assert len(read(kind(str(tmp_path / "[bc]*"), text="t"), reader)) == 2
+    missing = [
+        (tmp_path / "none", "none does not exist"),
+        (tmp_path / "*.none", "*.none matches no file"),
+        ([], "no path was given"),
+        (5, "5 is not a path"),
+        ("", "'' is not a path"),
+        (tmp_path, "is a folder; name its files"),
+        (tmp_path / "empty", "empty is empty"),
+    ]
+    for path, message in missing:
+        with pytest.raises(SourceError) as raised:
+            read(kind(path, text="t"), reader)
+        assert message in str(raised.value)
+
+
+def test_every_file_is_checked_before_the_first_row(tmp_path, reader):
+    (tmp_path / "a.csv").write_text("t\nx\n")
+    (tmp_path / "b.csv").write_text("u\nx\n")
+    with pytest.raises(SourceError, match=r"b\.csv: no column 't'"):
+        CsvSource(str(tmp_path / "*.csv"), text="t").open(reader)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("kind", [CsvSource, JsonSource])
+def test_compressed_files_that_are_cut_short_or_are_not(tmp_path, reader, kind, suffix):
+    data = b"t\nx\n" if kind is CsvSource else b'{"t":"x"}\n'
+    data = data[:2] * (kind is CsvSource) + b"".join(
+        data.replace(b"x", b"%d" % i) for i in range(9999)
+    )
+    whole = (
+        gzip.compress(data) if suffix == ".gz" else pa.compress(data, codec="zstd", asbytes=True)
+    )
+    path = tmp_path / f"f.jsonl{suffix}"
+    for content, message in (
+        (whole[:-9], "the file was cut short"),
+        (b"hello", "decompress|inflate"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(SourceError, match=message) as raised:
+            read(kind(path, text="t"), reader)
+        assert str(path) in str(raised.value)
+
+
+def test_broken_parquet_and_arrow_files(tmp_path, reader):
+    table = pa.table({"t": [f"text {i}" for i in range(5_000)]})
+    pq.write_table(table, tmp_path / "w", compression="none", use_dictionary=False)
+    pyarrow.feather.write_feather(table, str(tmp_path / "f"), compression="uncompressed")
+    parquet, feather = (tmp_path / "w").read_bytes(), (tmp_path / "f").read_bytes()
+    middle = len(parquet) // 2
+    cases = [
+        (ParquetSource, parquet[:-100]),
+        (ParquetSource, b"PAR1" + b"\xff" * 400 + parquet[404:]),
+        (ParquetSource, b"hello"),
+        (ArrowSource, feather[:middle]),
+        (ArrowSource, feather[:-20]),
+        (ArrowSource, b"hello hello hello"),
+        (ArrowSource, b"FEA1 hello"),
+    ]
+    for kind, data in cases:
+        (tmp_path / "broken").write_bytes(data)
+        with pytest.raises(SourceError) as raised:
+            read(kind(tmp_path / "broken", text="t"), reader)
+        assert str(tmp_path / "broken") in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "memory"])
+def test_text_that_is_not_utf8_in_a_text_column(tmp_path, reader, kind):
+    bad = pa.array([b"x", b"\xff", None, b"y"]).view(pa.string())
+    table = pa.table({"a": bad, "b": ["1", "2", "3", "4"]})
+    source: Any = MemorySource(table, anchor="a", positive="b")
+    if kind == "parquet":
+        pq.write_table(table, tmp_path / "f")
+        source = ParquetSource(tmp_path / "f", anchor="a", positive="b")
+    elif kind == "arrow":
+        pyarrow.feather.write_feather(table, str(tmp_path / "f"))
+        source = ArrowSource(tmp_path / "f", anchor="a", positive="b")
+    assert outcome(read(source, reader)) == [["x", "1"], "invalid UTF-8", "no anchor", ["y", "4"]]
+
+
+def test_records_that_are_none(reader):
+    circle: dict[str, Any] = {"t": "x"}
+    circle["self"] = circle
+    records = [{"t": "x", 5: 6}, "x", None, {"t": "\ud800"}, circle, {"t": b"y"}, {"t": {3}}]
+    rows = read(MemorySource(iter(records), text="t"), reader)
+    assert outcome(rows) == [
+        ["x"], "not an object", "not an object", "invalid UTF-8", "invalid JSON", ["y"], ["[3]"],
+    ]  # fmt: skip
+    assert read(MemorySource([], text="t"), reader) == []
+    for wrong in ("text", {"t": ["x"]}, 5):
+        with pytest.raises(SourceError, match="give a list of dictionaries"):
+            read(MemorySource(wrong, text="t"), reader)
+
+
+def test_statements(tmp_path, reader):
+    database = tmp_path / "d's.duckdb"
+    with_rows = Database.open(database)
+    with_rows.rows("CREATE TABLE faq AS SELECT 'q' AS q, 'a' AS a")
+    with_rows.close()
+    for _ in range(2):  # the file is let go of, and can be attached again
+        source = SqlSource("SELECT * FROM faq;", anchor="q", positive="a", database=database)
+        assert outcome(read(source, reader)) == [["q", "a"]]
+    assert source.uri == str(database)
+    faults = [
+        ("SELECT 1; SELECT 2", None, "Expected a single SELECT"),
+        ("DROP TABLE faq", database, "Expected a single SELECT"),
+        ("COPY (SELECT 1) TO 'x'", None, "Expected a single SELECT"),
+        ("SELEC 1", None, "syntax error"),
+        ("SELECT * FROM nowhere", None, "nowhere"),
+        ("SELECT error('half way') AS q FROM range(3)", None, "half way"),
+        ("SELECT 1", tmp_path / "none.duckdb", "none.duckdb is not a file"),
+        ("SELECT 1", __file__, "cannot be opened"),
+    ]
+    for statement, file, message in faults:
+        with pytest.raises(SourceError) as raised:
+            read(SqlSource(statement, text="q", database=file), reader)
+        assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "json", "parquet"])
+def test_a_text_of_50_mb(tmp_path, reader, kind):
+    records = [{"t": "1", "b": "small"}, {"t": "2", "b": HUGE}, {"t": "3", "b": "small"}]
+    path = tmp_path / f"f.{kind}"
+    source: Any
+    if kind == "csv":
+        quoted = HUGE.replace('"', '""')
+        path.write_text(f't,b\n1,small\n2,"{quoted}"\n3,small\n', newline="")
+        source = CsvSource(path, anchor="t", positive="b")
+    elif kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(records), path)
+        source = ParquetSource(path, anchor="t", positive="b")
+    else:
+        text = json.dumps(records) if kind == "json" else "\n".join(map(json.dumps, records))
+        path.write_text(text)
+        source = JsonSource(path, anchor="t", positive="b")
+    rows = read(source, reader)
+    assert [len(row["sections"][1]["text"]) for row in rows] == [5, len(HUGE), 5]
+    assert rows[1]["sections"][1]["text"] == HUGE

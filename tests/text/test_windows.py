@@ -1,0 +1,387 @@
+"""Chunking settings, and windows against a plain reference."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import duckplets.text.windows
+from duckplets.base.bits import Bits
+from duckplets.errors import ChunkingError
+from duckplets.text.characters import NARROW_SPACES, WIDE_SPACES
+from duckplets.text.chunking import Chunking
+from duckplets.text.windows import windows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = [field.name for field in dataclasses.fields(duckplets.text.windows.Windows)]
+Row = tuple[int, bool, int, int, int, int, int, int]
+
+
+# ---- the reference: scanning characters, one at a time
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for at, char in enumerate(text):
+        if char.isspace():
+            continue
+        if at and not text[at - 1].isspace():
+            found[-1] = (found[-1][0], at + 1)
+        else:
+            found.append((at, at + 1))
+    assert [text[start:stop] for start, stop in found] == text.split()
+    return found
+
+
+def reference(section: int, text: str, chunking: Chunking) -> list[Row]:
+    tokens, most = spans(text), chunking.max_tokens
+    if not tokens:
+        return []
+    if len(tokens) <= most:
+        return [(section, False, 0, 0, 0, len(text), 0, len(tokens))]
+    plan = []
+    for overlap in chunking.overlap:
+        at = index = 0
+        while True:
+            plan.append((False, index, overlap, at, min(most, len(tokens) - at)))
+            if at + most >= len(tokens):
+                break
+            at, index = at + max(1, most - overlap), index + 1
+    if chunking.summary_tokens:
+        plan.append((True, 0, 0, 0, min(chunking.summary_tokens, len(tokens))))
+    rows = []
+    for summary, index, overlap, first, count in plan:
+        start, stop = tokens[first][0], tokens[first + count - 1][1]
+        rows.append((section, summary, index, overlap, start, stop - start, first, count))
+    return rows
+
+
+def rows(texts: Any, chunking: Chunking) -> tuple[list[int], list[Row]]:
+    counts, found = windows(texts, chunking)
+    assert counts.dtype == np.int32
+    columns = [getattr(found, name) for name in NAMES]
+    assert [column.dtype.name for column in columns] == ["int64", "bool"] + ["int32"] * 6
+    return counts.tolist(), list(zip(*[column.tolist() for column in columns], strict=True))
+
+
+def expected(texts: list[str], chunking: Chunking) -> tuple[list[int], list[Row]]:
+    found = [row for at, text in enumerate(texts) for row in reference(at, text, chunking)]
+    return [len(text.split()) for text in texts], found
+
+
+def assert_covered(texts: list[str], found: list[Row]) -> None:
+    kept = [[not char.isspace() for char in text] for text in texts]
+    for section, summary, _, _, start, length, _, _ in found:
+        assert 0 <= start < start + length <= len(texts[section])
+        if not summary:
+            kept[section][start : start + length] = [False] * length
+    assert not any(map(any, kept))
+
+
+# ---- words
+
+# Letters of one to four bytes, a combining accent, NUL, and neighbours of white space in bytes.
+LETTERS = "ab\x00\x08\x0e\x1b!\x7f\x84\x9f\xa1é\u0301ж\u167f\u1681\u200b\u2010\u2027\u202e\u2060"
+LETTERS += "、ぁ漢😀\ufeff"
+texts_of = st.lists(
+    st.lists(st.sampled_from(LETTERS + 2 * (NARROW_SPACES + WIDE_SPACES)), max_size=40).map("".join)
+    | st.text("a b\n", max_size=60)
+    | st.text(max_size=10)
+    | st.just(""),
+    max_size=8,
+)
+chunkings = st.builds(
+    Chunking,
+    max_tokens=st.integers(1, 6),
+    overlap=st.lists(st.integers(0, 7), min_size=1, max_size=3, unique=True),
+    summary_tokens=st.sampled_from([0, 1, 2, 3, 50]),
+)
+
+
+def test_white_space_is_that_of_python() -> None:
+    spaces = [char for char in map(chr, range(sys.maxunicode + 1)) if char.isspace()]
+    assert "".join(spaces) == NARROW_SPACES + WIDE_SPACES
+
+
+@settings(max_examples=400, deadline=None)
+@given(texts=texts_of, chunking=chunkings, block=st.sampled_from([1, 7, 64, 1 << 20]))
+def test_words_are_those_of_the_reference(texts: list[str], chunking: Chunking, block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duckplets.text.windows, "BLOCK", block)
+        counts, found = rows(pa.array(texts, pa.string()), chunking)
+    assert (counts, found) == expected(texts, chunking)
+    assert_covered(texts, found)
+    for section, _, _, _, start, length, _, count in found:
+        assert len(texts[section][start : start + length].split()) == count
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts=texts_of, chunking=chunkings, cut=st.integers(0, 8), nulls=st.sets(st.integers(0, 7)))
+def test_every_arrow_form_gives_the_same(
+    texts: list[str], chunking: Chunking, cut: int, nulls: set[int]
+) -> None:
+    want = expected(["" if at in nulls else text for at, text in enumerate(texts)], chunking)
+    given_texts = [None if at in nulls else text for at, text in enumerate(texts)]
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        array = pa.array(given_texts, pa.string()).cast(kind)
+        padded = pa.array(["x é y", *given_texts, "z \u3000"], pa.string()).cast(kind)
+        sliced = padded.slice(1, len(texts))
+        chunked = pa.chunked_array([array.slice(0, cut), array.slice(cut)], kind)
+        for form in (array, sliced, chunked):
+            assert rows(form, chunking) == want
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.null()])
+def test_no_texts(kind: pa.DataType) -> None:
+    assert rows(pa.array([], kind), Chunking()) == ([], [])
+    assert rows(pa.chunked_array([], kind), Chunking()) == ([], [])
+    assert rows(pa.array([None], kind), Chunking()) == ([0], [])
+
+
+def test_a_text_too_long_for_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckplets.text.windows, "MOST", 3)
+    with pytest.raises(ChunkingError, match="more than 2 GiB"):
+        windows(pa.array(["abc", "abcd"]), Chunking())
+
+
+def test_text_behind_a_null_is_not_read() -> None:
+    array = pa.array(["one two", "three", "four"])
+    hidden = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), *array.buffers()[1:]])
+    assert hidden.to_pylist() == ["one two", None, "four"]
+    assert rows(hidden, Chunking())[0] == [2, 0, 1]
+
+
+def test_default_settings_at_the_edges() -> None:
+    texts = [" ".join(["w"] * count) for count in (1024, 1025, 1984, 1985)]
+    counts, found = rows(pa.array(texts), Chunking())
+    assert counts == [1024, 1025, 1984, 1985]
+    windows_of = [(row[0], row[6], row[7]) for row in found if not row[1]]
+    assert windows_of == [
+        (0, 0, 1024), (1, 0, 1024), (1, 960, 65), (2, 0, 1024), (2, 960, 1024),
+        (3, 0, 1024), (3, 960, 1024), (3, 1920, 65),
+    ]  # fmt: skip
+    assert [row[7] for row in found if row[1]] == [512] * 3
+
+
+@settings(max_examples=100, deadline=None)
+@given(flags=st.lists(st.booleans(), max_size=200))
+def test_rank_and_select_are_inverse(flags: list[bool]) -> None:
+    bits, at = Bits(np.array(flags, np.bool_)), np.arange(len(flags) + 1)
+    assert bits.rank(at).tolist() == [sum(flags[:position]) for position in at]
+    want = [position for position, flag in enumerate(flags) if flag] + [len(flags)]
+    assert bits.select(np.arange(len(want))).tolist() == want
+
+
+# ---- a Hugging Face tokenizer
+
+TRAINING = ["the quick brown fox jumps", "over the lazy dog\n\nand  over again", "naïve café"] * 4
+
+
+def word_level(path: Path) -> Path:
+    tokenizers = pytest.importorskip("tokenizers")
+    vocabulary = {"[UNK]": 0, "the": 1, "fox": 2}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(path))
+    return path
+
+
+def byte_level(path: Path) -> Path:
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator(TRAINING, trainer)
+    made.enable_truncation(4)  # as in files saved for training: must not count here
+    made.enable_padding(length=9)
+    made.save(str(path))
+    return path
+
+
+def lossy(path: Path) -> Path:
+    """A tokenizer that drops what it does not know, and exclamation marks."""
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Punctuation("removed")
+    made.save(str(path))
+    return path
+
+
+def encoder(path: Path) -> Any:
+    made = pytest.importorskip("tokenizers").Tokenizer.from_file(str(path))
+    made.no_truncation()
+    made.no_padding()
+    return made
+
+
+@pytest.fixture(params=[word_level, byte_level, lossy])
+def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    made: Path = request.param(tmp_path / "tokenizer.json")
+    return made
+
+
+def test_tokenizer_windows_cover_and_count(tokenizer: Path) -> None:
+    encode = encoder(tokenizer).encode
+
+    @settings(max_examples=150, deadline=None)
+    @given(texts=texts_of | st.lists(st.text("ab! 漢é😀\n\u3000", max_size=30)), chunking=chunkings)
+    def check(texts: list[str], chunking: Chunking) -> None:
+        chunking = dataclasses.replace(chunking, tokenizer=str(tokenizer))
+        counts, found = rows(pa.array(texts, pa.string()), chunking)
+        offsets = [encode(text, add_special_tokens=False).offsets for text in texts]
+        for text, count, pieces in zip(texts, counts, offsets, strict=True):
+            assert count == (max(1, len(pieces)) if text.strip() else 0)
+        assert_covered(texts, found)
+        order = []
+        for section, summary, index, overlap, start, length, first, count in found:
+            text = texts[section][start : start + length]
+            long = counts[section] > chunking.max_tokens
+            most = chunking.summary_tokens if summary else chunking.max_tokens
+            assert first + count <= counts[section]
+            assert count == min(most, counts[section] - first)
+            assert text == (text.strip() if long else texts[section])
+            for begin, end in offsets[section][first : first + count]:
+                assert texts[section][begin:end].strip() in text
+            place = chunking.overlap.index(overlap) if long and not summary else 0
+            order.append((section, summary, place, index, first))
+        assert order == sorted(order)
+        assert len({key[:4] for key in order}) == len(order)
+
+    check()
+
+
+def test_word_level_windows_are_exact(tmp_path: Path) -> None:
+    path = word_level(tmp_path / "tokenizer.json")
+    made, text = encoder(path), "  café, the fox!  The\n漢字 dog — the end😀 fox.\u3000"
+    chunking = Chunking(max_tokens=3, overlap=(1, 0), summary_tokens=5, tokenizer=str(path))
+    ids = made.encode(text, add_special_tokens=False).ids
+    (count,), found = rows(pa.array([text]), chunking)
+    assert count == len(ids)
+    for _, _, _, _, start, length, first, number in found:
+        again = made.encode(text[start : start + length], add_special_tokens=False).ids
+        assert again == ids[first : first + number]
+    assert [row[2:5] for row in found][:3] == [(0, 1, 2), (1, 1, 8), (2, 1, 15)]
+
+
+def test_tokens_of_one_character_each_hold_it(tmp_path: Path) -> None:
+    path = byte_level(tmp_path / "tokenizer.json")
+    chunking = Chunking(max_tokens=1, overlap=(0,), summary_tokens=0, tokenizer=str(path))
+    (count,), found = rows(pa.array(["ü😀x"]), chunking)
+    assert count == len(found) >= 7
+    held = ["ü😀x"[row[4] : row[4] + row[5]] for row in found]
+    assert held == ["ü"] * 2 + ["😀"] * 4 + ["x"]
+
+
+def test_windows_of_white_space_tokens_are_left_out(tmp_path: Path) -> None:
+    path = byte_level(tmp_path / "tokenizer.json")
+    text = "a" + "\t" * 8 + "b"
+    chunking = Chunking(max_tokens=2, overlap=(0,), summary_tokens=0, tokenizer=str(path))
+    (count,), found = rows(pa.array([text]), chunking)
+    assert count == 10
+    assert found == [(0, False, 0, 0, 0, 1, 0, 2), (0, False, 1, 0, 9, 1, 8, 2)]
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_tokens", 0), ("max_tokens", 1.5), ("max_tokens", True), ("max_tokens", "9"),
+        ("max_tokens", 2**31), ("overlap", ()), ("overlap", (-1,)), ("overlap", (1, 1)),
+        ("overlap", "64"), ("overlap", (True,)), ("overlap", None), ("overlap", 1.0),
+        ("summary_tokens", -1), ("summary_tokens", False), ("summary_weight", 1.1),
+        ("summary_weight", float("nan")), ("weight_floor", -0.1), ("weight_floor", True),
+        ("weight_floor", "0"), ("weight_floor", float("inf")), ("position_weight", "windows"),
+        ("position_weight", None), ("tokenizer", ""), ("tokenizer", 3), ("tokenizer", "a\0b"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_name_field_and_value(field: str, value: object) -> None:
+    with pytest.raises(ChunkingError, match=rf"^{field}=.*: expected ") as caught:
+        Chunking(**{field: value})  # type: ignore[arg-type]
+    element = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+    assert repr(element) in str(caught.value)
+
+
+def test_settings_go_through_json() -> None:
+    chunking = Chunking(overlap=[128, 0], weight_floor=0, summary_weight=1)  # type: ignore[arg-type]
+    assert chunking.overlap == (128, 0)
+    assert Chunking(overlap=7).overlap == (7,)  # type: ignore[arg-type]
+    text = json.dumps(chunking.to_json())
+    assert Chunking.from_json(json.loads(text)) == chunking
+    assert Chunking.from_json({}) == Chunking()
+    assert Chunking().fingerprint() == Chunking().to_json()
+    assert '"weight_floor": 0.0' in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_token": 5}, "unknown chunking setting 'max_token' (did you mean 'max_tokens'?)"),
+        ({"tokenizer": {"pth": "x"}}, "unknown key of tokenizer 'pth' (did you mean 'path'?)"),
+        ({"tokenizer": {"sha256": "x"}}, "expected a 'path' in it"),
+        ([], "expected an object of settings"),
+    ],
+)
+def test_wrong_json_is_refused(wrong: Any, message: str) -> None:
+    with pytest.raises(ChunkingError) as caught:
+        Chunking.from_json(wrong)
+    assert message in str(caught.value)
+
+
+def test_tokenizer_file_is_known_by_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = word_level(tmp_path / "tokenizer.json")
+    monkeypatch.chdir(tmp_path)
+    chunking = Chunking(tokenizer="tokenizer.json")
+    stored = json.loads(json.dumps(chunking.to_json()))
+    assert stored["tokenizer"]["path"] == chunking.tokenizer == str(path)
+    assert Chunking.from_json(stored) == chunking == Chunking.from_json({"tokenizer": str(path)})
+    moved = path.rename(tmp_path / "moved.json")
+    assert Chunking(tokenizer=str(moved)).fingerprint() == {
+        **stored, "tokenizer": stored["tokenizer"]["sha256"],
+    }  # fmt: skip
+    with pytest.raises(ChunkingError, match="cannot be read"):
+        Chunking.from_json(stored)
+    byte_level(path)
+    with pytest.raises(ChunkingError, match="the file has changed"):
+        Chunking.from_json(stored)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\x00", b'{"model": {}}'])
+def test_a_file_that_is_no_tokenizer(tmp_path: Path, content: bytes | None) -> None:
+    pytest.importorskip("tokenizers")
+    path = tmp_path / "tokenizer.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ChunkingError, match=r"tokenizer='.*tokenizer.json' (is not|cannot be)"):
+        Chunking(tokenizer=str(path))
+    with pytest.raises(ChunkingError, match=r"Is a directory.*usually called tokenizer\.json"):
+        Chunking(tokenizer=str(tmp_path))
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tokenizer.json").write_text("never parsed")
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ChunkingError, match=r"pip install 'duckplets\[tokenizers\]'"):
+        Chunking(tokenizer=str(tmp_path / "tokenizer.json"))
+
+
+def test_tokenizers_is_imported_only_for_a_tokenizer() -> None:
+    code = "import sys, duckplets.text.windows as w; sys.exit('tokenizers' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
