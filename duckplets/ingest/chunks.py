@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
-from duckplets.ingest import pending
+from duckplets.ingest import unfinished
 from duckplets.ingest.preprocess import clean
 from duckplets.text.chunking import Chunking
 from duckplets.text.preprocessors import Preprocessor, registered
@@ -52,6 +53,15 @@ def cleaning(database: Database) -> str:
     """Return what identifies the preprocessors that texts went through; nothing without any."""
     found = fingerprint(database).get("preprocessors")
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] if found else ""
+
+
+def content_of(database: Database, source: str, split: str, version: int) -> str:
+    """Return a fingerprint of the records of a source and split, and of how they were cleaned."""
+    parameters = {"source": source, "split": split, "version": version}
+    records, contents, places = database.run("ingest/records/content", parameters)[0]
+    cleaned_by = cleaning(database)
+    by = f":{cleaned_by}" if cleaned_by else ""
+    return f"{int(records)}:{int(contents):x}:{int(places):x}{by}"
 
 
 def cleaned(database: Database) -> dict[str, int]:
@@ -111,10 +121,57 @@ def chunk(database: Database, chunking: Chunking) -> int:
 
 def _refuse_unfinished(database: Database) -> None:
     """Refuse to clean otherwise what is half there: its other half would be judged otherwise."""
-    for found in pending.unfinished(database):
+    for found in unfinished.ingests(database):
         raise ChunkingError(
             f"source {found.name!r} has an unfinished ingest; finish it, or discard it by "
             f"removing the source, before texts are cleaned otherwise"
+        )
+
+
+@dataclass(slots=True)
+class SectionWriter:
+    """Appends the sections of new records, and their chunks.
+
+    Attributes:
+        database: The corpus, inside a transaction.
+        chunking: How sections are cut.
+        section_key: The next section's key.
+        chunk_key: The next chunk's key.
+    """
+
+    database: Database
+    chunking: Chunking
+    section_key: int
+    chunk_key: int
+
+    @classmethod
+    def after_the_last(cls, database: Database, chunking: Chunking) -> SectionWriter:
+        """Return one that goes on after what is stored."""
+        section_key, chunk_key = next_key(database, "section"), next_key(database, "chunk")
+        return cls(database, chunking, section_key, chunk_key)
+
+    def append(self, sections: pa.ListArray, record_keys: Any) -> None:
+        """Store the sections of records.
+
+        Args:
+            sections: Of every record a list of (role, heading, text), as in ``ROW_SCHEMA``, or
+                of (role, heading, text, original), as from ``preprocess``.
+            record_keys: The records' keys, shape (records,).
+        """
+        counts = pc.list_value_length(sections).to_numpy(zero_copy_only=False)
+        flat = sections.flatten()
+        owners = np.repeat(record_keys, counts)
+        firsts = np.repeat(np.cumsum(counts) - counts, counts)
+        columns = {
+            "section_key": self.section_key + np.arange(len(flat), dtype=np.int64),
+            "record_key": owners,
+            "position": np.arange(len(flat), dtype=np.int64) - firsts,
+        }
+        fields = {field.name: flat.field(field.name) for field in flat.type}
+        # Dropped sections use up keys as well, so that they fit in where they come back.
+        self.section_key += len(flat)
+        self.chunk_key = append_sections(
+            self.database, self.chunking, pa.table(columns | fields), self.chunk_key
         )
 
 

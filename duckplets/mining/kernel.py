@@ -1,6 +1,6 @@
 """The scoring kernel: exact BM25 of a block of queries against shards of documents, in NumPy.
 
-    Shard (impacts) ─add up a query's terms→ one integer a document ─top→ its best documents
+    DocumentShard (impacts) ─add up a query's terms→ one integer a document ─top→ its best documents
 
 The top k are looked for among the documents that reach the k-th largest of the maxima of runs of
 64 documents: a bound on the k-th score that costs one pass. With that and the dense rows of the
@@ -15,16 +15,67 @@ to the smaller number, whatever the shards are.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.arrays import Lists
-from duckplets.mining.impacts import PADDING, RUN, SCALE, Impacts, Shard
+from duckplets.base.arrays import Lists, places
 from duckplets.mining.select import CEILINGS, ceilings
 from duckplets.order.permute import Integers
 from duckplets.recipes.bm25 import Bm25
+
+SCALE = 1 << 20  # units of an impact in a score of 1
+RUN = 64  # documents whose largest score is taken at once
+PADDING = (1 << 32) - 1
+
+Impacts = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentShard:
+    """Postings of some documents, by term. Documents have local numbers here.
+
+    First come those that may be negatives, padded to a multiple of 64, then those that are only
+    scored, as positives.
+
+    Attributes:
+        numbers: Number of every local document among all, int64[width]; ascending in both parts,
+            and larger than any in the padding.
+        eligible: Local numbers below this one may be negatives; a multiple of 64.
+        starts: First posting of every term, and the end; int64[terms + 1].
+        documents: Local number of every posting; int32 in the file.
+        impacts: Impact of every posting; int32.
+        rows: Dense row of every term, or -1; int32[terms].
+        dense: Impacts of the most frequent terms, int32[rows, width].
+    """
+
+    numbers: Integers
+    eligible: int
+    starts: Integers
+    documents: Integers | Impacts
+    impacts: Impacts
+    rows: Impacts
+    dense: npt.NDArray[np.int32]
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the arrays to files that several processes can map."""
+        for field in fields(self):
+            np.save(folder / f"{name}.{field.name}.npy", getattr(self, field.name))
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> DocumentShard:
+        """Map what ``save`` wrote."""
+        arrays: dict[str, Any] = {
+            field.name: np.load(folder / f"{name}.{field.name}.npy", mmap_mode="r")
+            for field in fields(cls)
+        }
+        arrays["eligible"] = int(arrays["eligible"])
+        # As wide as an address, else every scatter would widen its part again.
+        arrays["documents"] = arrays["documents"].astype(np.intp)
+        return cls(**arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +129,9 @@ class Found:
     positive_ranks: Integers
 
 
-def search(shards: Iterable[Shard], queries: Queries, settings: Bm25, *, guards: int) -> Found:
+def search(
+    shards: Iterable[DocumentShard], queries: Queries, settings: Bm25, *, guards: int
+) -> Found:
     """Find the best documents of every query.
 
     Args:
@@ -119,7 +172,7 @@ class _Search:
         self.above = np.zeros((len(CEILINGS), count), np.int64)
         self.below = np.zeros(count, np.int64)
 
-    def go_through(self, shard: Shard, number: int) -> None:
+    def go_through(self, shard: DocumentShard, number: int) -> None:
         """Score all queries against one shard."""
         excluded, kept = _within(shard, self.queries.excluded)
         reasons = self.queries.reasons[kept]
@@ -149,7 +202,9 @@ class _Search:
                 legal = np.count_nonzero(candidates[allowed[query]])
                 self.guarded[-1, query] += left - legal
 
-    def _take(self, query: int, shard: Shard, scores: Impacts, places: Integers | None) -> None:
+    def _take(
+        self, query: int, shard: DocumentShard, scores: Impacts, places: Integers | None
+    ) -> None:
         """Count a shard's legal scores and keep the best below the ceilings."""
         if self.ranks[query]:
             self.ranks[query] += np.count_nonzero(scores > self.positive[query])
@@ -188,7 +243,7 @@ class _Search:
         )
 
 
-def _score(shard: Shard, terms: Integers, scores: Impacts) -> None:
+def _score(shard: DocumentShard, terms: Integers, scores: Impacts) -> None:
     """Fill in the score of every document of a shard."""
     rows = shard.rows[terms]
     dense = rows[rows >= 0].tolist()
@@ -215,23 +270,15 @@ def _top(scores: Impacts, depth: int) -> Integers:
     return np.flatnonzero(scores >= bound)
 
 
-def _within(shard: Shard, lists: Lists) -> tuple[Lists, npt.NDArray[np.bool_]]:
+def _within(shard: DocumentShard, lists: Lists) -> tuple[Lists, npt.NDArray[np.bool_]]:
     """Return lists of the documents that may be negatives here, by local number, and which."""
-    local = _places(shard.numbers[: shard.eligible], lists.values)
+    local = places(shard.numbers[: shard.eligible], lists.values)
     kept = local >= 0
     counts = np.concatenate([[0], np.cumsum(kept)])
     return Lists(counts[lists.starts], local[kept]), kept
 
 
-def _places(numbers: Integers, wanted: Integers) -> Integers:
-    """Return where each wanted number stands in ascending ones, or -1."""
-    if not len(numbers):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
-    return np.where(numbers[at] == wanted, at, -1)
-
-
-def positive_scores(shards: Iterable[Shard], queries: Queries) -> npt.NDArray[np.float64]:
+def positive_scores(shards: Iterable[DocumentShard], queries: Queries) -> npt.NDArray[np.float64]:
     """Return the score of every query's lowest-scoring positive; NaN if none is known.
 
     A positive that shares no term with its anchor scores 0.
@@ -240,14 +287,14 @@ def positive_scores(shards: Iterable[Shard], queries: Queries) -> npt.NDArray[np
     owners, wanted = queries.positives.owners(), queries.positives.values
     for shard in shards:
         for low, high in ((0, shard.eligible), (shard.eligible, len(shard.numbers))):
-            local = _places(shard.numbers[low:high], wanted)
+            local = places(shard.numbers[low:high], wanted)
             here = local >= 0
             scores = _pair_scores(shard, queries.terms, owners[here], local[here] + low)
             np.minimum.at(lowest, owners[here], scores / SCALE)
     return np.where(np.isinf(lowest), np.nan, lowest)
 
 
-def _pair_scores(shard: Shard, terms: Lists, owners: Integers, local: Integers) -> Integers:
+def _pair_scores(shard: DocumentShard, terms: Lists, owners: Integers, local: Integers) -> Integers:
     """Return the score of each pair of a query and a local document."""
     counts = np.diff(terms.starts)[owners]
     pair = np.repeat(np.arange(len(owners)), counts)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,16 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Lists
+from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.errors import QueryError, RecipeError, SplitError
+from duckplets.errors import QueryError, RecipeError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
-from duckplets.mining import minings
+from duckplets.mining import store
+from duckplets.mining.backfill import rows_of
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.kernel import Queries
 from duckplets.mining.report import MiningReport, PairReport
-from duckplets.mining.rows import Rows
 from duckplets.mining.shards import Prepared, prepare
 from duckplets.mining.store import OpenMining, Target
 from duckplets.mining.workers import scored
@@ -41,9 +42,8 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, bm25_from
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.search import index
-from duckplets.search.index import Analyser, Index
-
-Progress = Callable[[int, int | None], None]
+from duckplets.search.index import Index
+from duckplets.search.vocabulary import Vocabulary
 
 _CHARACTERS = 1000  # of an anchor for each token that is looked for
 _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
@@ -60,11 +60,7 @@ def mine(
 ) -> MiningReport:
     """Mine what is missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
-    if splits.current_splits(database) is None:
-        raise SplitError(
-            f"the corpus has no splits yet; call corpus.split(…), or run: "
-            f"duckplets split {database.path}"
-        )
+    splits.required_splits(database)
     asked = bm25_from(knobs)
     jobs = _jobs(database, recipes, asked if knobs else None, source, split)
     if jobs:
@@ -132,8 +128,8 @@ def _is_due(
     split: str,
     version: int,
 ) -> bool:
-    found = minings.found(database, recipe.name, source=source, split=split)
-    if not found or minings.stale(database, found[-1], recipe, version=version):
+    found = store.found(database, recipe.name, source=source, split=split)
+    if not found or store.stale(database, found[-1], recipe, version=version):
         return True
     index.refresh(database, source=source, split=split)
     of = index.current(database, source, split)
@@ -224,18 +220,16 @@ class _Job:
         )
         workers = _workers(self.database, (len(guards.anchors) - mining.done) * eligible.sum())
         asked: list[tuple[slice, Excluded]] = []
-        with Analyser(self.database, of) as analyser:
-            blocks = self._blocks(guards, mining.done, prepared, analyser, asked)
+        before = mining.seconds
+        with closing(index.vocabulary(self.database, of)) as vocabulary:
+            blocks = self._blocks(guards, mining.done, prepared, vocabulary, asked)
             for found in scored(
                 prepared.files, blocks, self.settings, guards=len(REASONS), workers=workers
             ):
                 block, excluded = asked.pop(0)
-                rows = Rows(self.settings, guards, block, excluded, found)
-                mining.seconds, started = (
-                    mining.seconds + time.monotonic() - started,
-                    time.monotonic(),
-                )
-                mining.append(*rows.tables(), rows.counts())
+                rows = rows_of(self.settings, guards, block, excluded, found)
+                mining.seconds = before + time.monotonic() - started
+                mining.append(*rows)
                 if progress:
                     progress(block.stop, len(guards.anchors))
 
@@ -244,7 +238,7 @@ class _Job:
         guards: Guards,
         done: int,
         prepared: Prepared,
-        analyser: Analyser,
+        vocabulary: Vocabulary,
         asked: list[tuple[slice, Excluded]],
     ) -> Iterator[Queries]:
         """Yield the queries of every block, noting in ``asked`` what they are."""
@@ -260,7 +254,7 @@ class _Job:
                 texts = self.database.table(
                     "mining/mine/anchor_texts", {"characters": most * _CHARACTERS}
                 )
-            starts, terms = analyser.analyse(texts["text"], limit=most, like_match_bm25=True)
+            starts, terms = vocabulary.analyse(texts["text"], limit=most, like_match_bm25=True)
             yield Queries(
                 terms=Lists(starts, terms.astype(np.int64)),
                 positives=guards.positives.take(guards.sections.records[anchors]),

@@ -17,14 +17,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from duckplets.base.arrays import places
 from duckplets.db.database import Database
-from duckplets.mining.impacts import Impacts, impacts, shard_of
-from duckplets.mining.workers import ShardFiles
+from duckplets.mining.kernel import PADDING, RUN, SCALE, DocumentShard, Impacts
+from duckplets.mining.workers import DocumentShards
 from duckplets.order.permute import Integers
 from duckplets.search import index
 from duckplets.search.index import Index
 
 _AT_ONCE = 1 << 20  # postings weighted
+_K1, _B = 1.2, 0.75
+_FREQUENT = 0.06  # of a shard's documents: then a dense row is faster than a scatter
+_DENSE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Prepared:
         homes: Shard of every section of the index, by its number; 0 for other sections.
     """
 
-    files: ShardFiles
+    files: DocumentShards
     homes: Integers
 
 
@@ -102,15 +106,14 @@ def prepare(
         shard_of(part[order], count, vocabulary, postings).save(folder, str(shard))
     homes = np.zeros(len(keys), np.int64)
     homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
-    return Prepared(ShardFiles(folder, len(edges) - 1), homes)
+    return Prepared(DocumentShards(folder, len(edges) - 1), homes)
 
 
 def _numbers(keys: Integers, wanted: Integers) -> Integers:
     """Return the number of each section key, or -1."""
     order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    found = order[at]
-    return np.where(keys[found] == wanted, found, -1)
+    at = places(keys[order], wanted)
+    return np.where(at < 0, -1, order[at])
 
 
 def _statistics(
@@ -157,3 +160,77 @@ def _postings(
         return (np.zeros(0, np.int32),) * 3
     term, places, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     return term, places, weights
+
+
+def impacts(
+    frequencies: Integers,
+    document_counts: Integers,
+    lengths: Integers,
+    *,
+    documents: int,
+    average: float,
+) -> Impacts:
+    """Return the integer impacts of postings.
+
+    Args:
+        frequencies: How often the document has the term.
+        document_counts: How many of the documents have the term; 0 makes its impact 0.
+        lengths: Tokens of the document.
+        documents: How many there are.
+        average: Mean of their lengths.
+    """
+    idf = np.log10(1 + (documents - document_counts + 0.5) / (document_counts + 0.5))
+    idf[document_counts == 0] = 0  # only documents that cannot be found have it
+    saturation = _K1 * (1 - _B + _B * (lengths / average))
+    part = frequencies * (_K1 + 1) / (frequencies + saturation)
+    found: Impacts = np.rint(SCALE * (idf * part)).astype(np.int32)
+    return found
+
+
+def shard_of(
+    numbers: Integers,
+    eligible: int,
+    terms: int,
+    postings: tuple[Integers | Impacts, Integers | Impacts, Impacts],
+) -> DocumentShard:
+    """Return a shard.
+
+    Args:
+        numbers: Number of every document of it among all: those that may be negatives in
+            ascending order, then the others.
+        eligible: How many may be negatives.
+        terms: Size of the vocabulary.
+        postings: Term, place in ``numbers`` and impact of every posting, in any order.
+    """
+    term, place, impact = postings
+    room = -(-max(eligible, 1) // RUN) * RUN
+    local = np.where(place < eligible, place, place - eligible + room)
+    width = room + len(numbers) - eligible
+    placed = np.full(width, PADDING, np.int64)
+    placed[:eligible], placed[room:] = numbers[:eligible], numbers[eligible:]
+    order = np.argsort(term.astype(np.int64) * width + local)
+    counts = np.bincount(term, minlength=terms)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    documents, sorted_impacts = local[order].astype(np.int32), impact[order]
+    rows, dense = _dense(starts, counts, documents, sorted_impacts, eligible, width)
+    return DocumentShard(placed, room, starts, documents, sorted_impacts, rows, dense)
+
+
+def _dense(
+    starts: Integers,
+    counts: Integers,
+    documents: Impacts,
+    sorted_impacts: Impacts,
+    eligible: int,
+    width: int,
+) -> tuple[Impacts, Impacts]:
+    frequent = np.flatnonzero(counts > max(_FREQUENT * eligible, RUN))
+    most = _DENSE_BYTES // (4 * width)
+    frequent = frequent[np.argsort(-counts[frequent], kind="stable")[:most]]
+    rows = np.full(len(counts), -1, np.int32)
+    rows[frequent] = np.arange(len(frequent))
+    dense = np.zeros((len(frequent), width), np.int32)
+    for row, term in enumerate(frequent.tolist()):
+        part = slice(starts[term], starts[term + 1])
+        dense[row, documents[part]] = sorted_impacts[part]
+    return rows, dense

@@ -1,6 +1,6 @@
 """Scoring on all cores: processes that search blocks of queries for whoever mines.
 
-    blocks of queries ─files→ python -m duckplets.mining.workers FOLDER ─files→ what was found, in order
+    blocks of queries ─files→ python -m duckplets.mining.workers FOLDER ─files→ what was found
 
 NumPy holds Python's lock between its many short calls, so that two threads scored no more than
 one. Processes share the shards, which each of them maps from the files of one folder; queries
@@ -28,46 +28,36 @@ import numpy as np
 
 from duckplets.base.arrays import Lists
 from duckplets.errors import QueryError
-from duckplets.mining.impacts import Shard
-from duckplets.mining.kernel import Found, Queries, search
+from duckplets.mining.kernel import DocumentShard, Found, Queries, search
 from duckplets.recipes.bm25 import Bm25, bm25_from
 
 _AHEAD = 2  # blocks for each process: one it works at, one that waits
 
 
 @dataclass(frozen=True)
-class ShardFiles:
+class DocumentShards:
     """The shards in a folder, mapped one after the other each time they are gone through.
 
     Attributes:
-        folder: Where ``Shard.save`` wrote them, by number.
+        folder: Where ``DocumentShard.save`` wrote them, by number.
         count: How many there are.
     """
 
     folder: Path
     count: int
 
-    def __iter__(self) -> Iterator[Shard]:
+    def __iter__(self) -> Iterator[DocumentShard]:
         for number in range(self.count):
-            yield Shard.load(self.folder, str(number))
+            yield DocumentShard.load(self.folder, str(number))
 
 
-class _Kept:
-    """A single shard, which need not be mapped anew for every block."""
-
-    def __init__(self, shards: ShardFiles) -> None:
-        self._shards = list(shards)
-
-    def __iter__(self) -> Iterator[Shard]:
-        return iter(self._shards)
-
-
-def _opened(shards: ShardFiles) -> Iterable[Shard]:
-    return _Kept(shards) if shards.count == 1 else shards
+def _opened(shards: DocumentShards) -> Iterable[DocumentShard]:
+    """Return the shards of a folder; a single one need not be mapped anew for every block."""
+    return list(shards) if shards.count == 1 else shards
 
 
 def scored(
-    shards: ShardFiles, blocks: Iterable[Queries], settings: Bm25, *, guards: int, workers: int
+    shards: DocumentShards, blocks: Iterable[Queries], settings: Bm25, *, guards: int, workers: int
 ) -> Iterator[Found]:
     """Yield what is found for every block of queries, in order.
 
@@ -198,7 +188,7 @@ def main(folder: Path) -> None:
     """Search the blocks whose numbers come in on stdin, and answer each with its number."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever mines
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    mapped, settings = _opened(ShardFiles(folder, job["shards"])), bm25_from(job["settings"])
+    mapped, settings = _opened(DocumentShards(folder, job["shards"])), bm25_from(job["settings"])
     for line in sys.stdin:
         number = int(line)
         queries = _load(folder / f"{number}.queries.npz")

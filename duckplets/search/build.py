@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from duckplets.base.lookahead import one_ahead
 from duckplets.db.database import Database
 from duckplets.search.terms import Terms
-from duckplets.search.vocabulary import Vocabulary, Words
+from duckplets.search.vocabulary import Vocabulary, Words, stretches
 
 _SECTIONS = 16_384  # of a slice, at most
 _CHARACTERS = 16 << 20  # of a slice, or one section
@@ -120,17 +120,11 @@ def _slices(covered: pa.Table) -> list[_Slice]:
     """Cut the sections that an index covers, which come in the order of documents."""
     keys = covered["section_key"].to_numpy()
     documents = np.argsort(keys)
-    before = np.cumsum(covered["characters"].to_numpy()[documents])
-    slices = []
-    low = 0
-    while low < len(keys):
-        done = int(before[low - 1]) if low else 0
-        fitting = int(np.searchsorted(before, done + _CHARACTERS, "right"))
-        high = max(low + 1, min(low + _SECTIONS, fitting))
-        part = documents[low:high]
-        slices.append(_Slice(keys[part], part))
-        low = high
-    return slices
+    sizes = covered["characters"].to_numpy()[documents]
+    return [
+        _Slice(keys[documents[part]], documents[part])
+        for part in stretches(sizes, rows=_SECTIONS, total=_CHARACTERS)
+    ]
 
 
 def _read(reader: Database, vocabulary: Vocabulary, slices: list[_Slice]) -> Iterator[_Piece]:

@@ -10,37 +10,24 @@ become the terms of an index in ``analyser``, and what is kept of all in ``index
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.errors import SamplerError, SplitError, nearest
+from duckplets.db.queries import query
+from duckplets.errors import SamplerError, nearest
+from duckplets.ingest.chunks import content_of
 from duckplets.ingest.records import current_version
-from duckplets.ingest.splits import checked_split, current_splits
-from duckplets.mining.minings import content_of
-from duckplets.search.analyser import Analyser
+from duckplets.ingest.splits import checked_split, required_splits
 from duckplets.search.build import Built, build
-from duckplets.search.index_store import Index, set_terms, stored, terms_of
 from duckplets.search.terms import Terms
 from duckplets.search.vocabulary import Vocabulary
-
-__all__ = [
-    "Analyser",
-    "Index",
-    "IndexReport",
-    "check_scope",
-    "current",
-    "documents",
-    "postings",
-    "refresh",
-    "stale",
-    "stored",
-    "terms_of",
-    "vocabulary_size",
-]
 
 NOT_BUILT = "not built"
 CHANGED = "records have changed"
@@ -50,7 +37,31 @@ _DELETE = (
     *("search/index/delete", "search/index/delete_terms"),
     *("search/index/delete_documents", "search/index/delete_postings"),
 )
+_ALL = ""  # among the settings by source: of those that have none of their own
 _NOTHING = Built(documents=0, tokens=0, terms=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Index:
+    """One stored index.
+
+    Attributes:
+        index_key: Its number; another once it is built again.
+        source: Name of the source.
+        split: The split.
+        documents: Sections it covers, empty ones included; numbered from 0.
+        tokens: Of all of them, stop words left out.
+        terms: How text became terms.
+        content: Fingerprint of the records it was made from.
+    """
+
+    index_key: int
+    source: str
+    split: str
+    documents: int
+    tokens: int
+    terms: Terms
+    content: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,6 +154,25 @@ def stale(
     return sorted(found)
 
 
+def stored(
+    database: Database, *, source: str | None = None, split: str | None = None
+) -> list[Index]:
+    """Return the indexes that there are, stale ones included, by source and split."""
+    rows = database.run("search/index/stored", {"source": source, "split": split})
+    return [
+        Index(
+            index_key=int(key),
+            source=name,
+            split=of_split,
+            documents=int(documents),
+            tokens=int(tokens),
+            terms=Terms.from_dict(json.loads(terms)),
+            content=content,
+        )
+        for key, name, of_split, documents, tokens, terms, content in rows
+    ]
+
+
 def current(database: Database, source: str, split: str) -> Index | None:
     """Return the index of a source and split, or None where it is missing or stale."""
     for index in stored(database, source=source, split=split):
@@ -168,11 +198,31 @@ def check_scope(database: Database, source: str | None, split: str | None) -> No
             f"no source {source!r}{nearest(str(source), sources)}; there are: "
             f"{', '.join(sources) or 'none'}"
         )
-    if current_splits(database) is None:
-        raise SplitError(
-            f"the corpus has no splits yet, and an index is of one source and split; call "
-            f"corpus.split(…), or run: duckplets split {database.path}"
-        )
+    required_splits(database)
+
+
+# -- terms
+
+
+def terms_of(database: Database, source: str) -> Terms:
+    """Return how the texts of a source become terms, now."""
+    settings = _settings(database)
+    return Terms.from_dict(settings.get(source, settings.get(_ALL, {})))
+
+
+def _settings(database: Database) -> dict[str, Mapping[str, Any]]:
+    rows = database.run("search/index/get_settings")
+    found: dict[str, Mapping[str, Any]] = json.loads(rows[0][0]) if rows else {}
+    return found
+
+
+def set_terms(database: Database, terms: Terms, source: str | None) -> None:
+    """Keep how the texts of a source become terms from now on; None means all sources."""
+    settings = {} if source is None else _settings(database)
+    settings[source or _ALL] = terms.to_dict()
+    with database.transaction():
+        value = json.dumps(settings, ensure_ascii=False)
+        database.run("search/index/set_settings", {"value": value})
 
 
 # -- rows out --------------------------------------------------------------------------------------
@@ -194,6 +244,22 @@ def documents(database: Database, index: Index) -> pa.Table:
     Rows by document, which counts from 0 without gaps, in the order of md5(record_id), position.
     """
     return database.table("search/index/documents", {"index": index.index_key})
+
+
+def vocabulary(database: Database, index: Index) -> Vocabulary:
+    """Return the vocabulary of an index, closed to other terms; to be closed by the caller.
+
+    Raises:
+        ExtensionError: DuckDB's fts extension is needed and missing.
+    """
+    found = Vocabulary(index.terms)
+    try:
+        rows = database.stream(query("search/index/terms"), {"index": index.index_key})
+        found.fix(pa.Table.from_batches([batch]) for batch in rows)
+    except BaseException:
+        found.close()
+        raise
+    return found
 
 
 def vocabulary_size(database: Database, index: Index) -> int:

@@ -8,8 +8,9 @@ arrays: however large a vocabulary is, no Python object is made of a word.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,10 @@ EMPTY = -2  # of what stands between two blanks
 # least so many slices, where texts are few because they are long.
 _STEP = 2048
 _SLICES = 16
+
+_NONE = np.zeros(0, dtype=np.int64)
+_TEXTS = 4096  # analysed at once
+_BYTES = 8 << 20  # of those, or one text
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,41 @@ class Vocabulary:
         """Return the words of texts."""
         return self.resolve(self.split(texts))
 
+    def analyse(
+        self,
+        texts: pa.Array | pa.ChunkedArray,
+        *,
+        limit: int | None = None,
+        like_match_bm25: bool = False,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return where the terms of each text begin (one more than texts), and the terms.
+
+        Args:
+            texts: Strings; NULL counts as empty.
+            limit: Look at so many tokens from the beginning of each text, counted before stop
+                words are left out and before equal ones are found; None means all.
+            like_match_bm25: The extension's ``match_bm25`` also looks for the empty word that it
+                finds before or after a text that begins or ends with a separator. It finds it
+                where the stemmer makes nothing of a word, as Porter's does of s.
+        """
+        nothing = self.nothing() if like_match_bm25 else None
+        texts = pc.fill_null(texts, "")
+        texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        counts, terms = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
+        sizes = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+        for stretch in stretches(sizes, rows=_TEXTS, total=_BYTES):
+            part = texts[stretch]
+            words = self.read(part)
+            blank = _NONE if nothing is None else words.blank(limit) << 32 | nothing
+            words = (words if limit is None else words.beginning(limit)).known()
+            pairs = (words.text.astype(np.int64) << 32) | words.key
+            pairs = np.concatenate([pairs, blank])
+            pairs.sort()  # np.unique took ten times as long: it hashes
+            pairs = pairs[np.flatnonzero(np.diff(pairs, prepend=-1))]
+            counts.append(np.bincount(pairs >> 32, minlength=len(part)))
+            terms.append(pairs.astype(np.int32))  # the lower half
+        return np.cumsum(np.concatenate(counts)), np.concatenate(terms)
+
     def split(self, texts: pa.Array) -> pa.ListArray:
         """Return the list of words of each text, empty ones included.
 
@@ -190,3 +230,21 @@ class Vocabulary:
 
 def _fill(keys: NDArray[np.int32], rows: pa.Table) -> None:
     keys[rows["place"].to_numpy()] = rows["term_key"].to_numpy()
+
+
+def stretches(sizes: NDArray[np.integer[Any]], *, rows: int, total: int) -> Iterator[slice]:
+    """Yield slices that cover n rows in order, as long as bounds on rows and sizes allow.
+
+    Args:
+        sizes: Of every row, int[n].
+        rows: Rows of a slice, at most.
+        total: Sum of the sizes of a slice, at most; a larger row stands alone.
+    """
+    ends = np.cumsum(sizes, dtype=np.int64)
+    low = 0
+    while low < len(ends):
+        done = int(ends[low - 1]) if low else 0
+        fitting = int(np.searchsorted(ends, done + total, "right"))
+        high = max(low + 1, min(low + rows, fitting))
+        yield slice(low, high)
+        low = high

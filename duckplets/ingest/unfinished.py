@@ -54,7 +54,7 @@ class Unfinished:
     saved_at: str
 
 
-def unfinished(database: Database) -> list[Unfinished]:
+def ingests(database: Database) -> list[Unfinished]:
     """Return the ingests that can go on, by name."""
     return [
         Unfinished(
@@ -81,13 +81,13 @@ def overview(database: Database) -> list[dict[str, Any]]:
             "rows": found.counts.get("read", 0),
             "saved_at": found.saved_at,
         }
-        for found in unfinished(database)
+        for found in ingests(database)
     ]
 
 
 def find(database: Database, name: str) -> Unfinished | None:
     """Return the unfinished ingest of a source, if there is one."""
-    return next((found for found in unfinished(database) if found.name == name), None)
+    return next((found for found in ingests(database) if found.name == name), None)
 
 
 def begin(database: Database, name: str, source_id: int, settings: Mapping[str, Any]) -> None:
