@@ -180,7 +180,7 @@ def test_an_interrupted_mining_goes_on(
 KILLED = """
 import sys
 import duckplets as dp
-from duckplets import guards
+from duckplets.mining import guards
 guards.BLOCK_ANCHORS = 4
 sys.path.insert(0, sys.argv[2])
 from test_mining import KNOBS, recipe

@@ -334,10 +334,10 @@ def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from duckplets import index, indexing
+from duckplets.search import build, index
 from duckplets.db.database import Database
 
-indexing._SECTIONS = 5
+build._SECTIONS = 5
 index.refresh(
     Database.open(Path(sys.argv[1])),
     progress=lambda done, total: done > int(sys.argv[2]) and os.kill(os.getpid(), signal.SIGKILL),
