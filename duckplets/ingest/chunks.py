@@ -1,6 +1,6 @@
-"""Chunks: windows onto every section, kept as spans with the hash of their text.
+"""Store sections and cut them into chunks: spans of a section with the hash of their text.
 
-The arithmetic of tokens and windows is in ``windows``; this stage turns it into rows. Ingest
+The arithmetic of tokens and windows is in ``text.windows``; here it becomes rows. Ingest
 chunks what it appends; ``chunk`` with other settings does the whole corpus again, section
 batch by section batch, in one transaction. With other preprocessors the sections themselves are
 stored anew, from their original texts.
@@ -50,7 +50,7 @@ def fingerprint(database: Database) -> dict[str, Any]:
 
 
 def cleaning(database: Database) -> str:
-    """Return what identifies the preprocessors that texts went through; nothing without any."""
+    """Return a hash of the preprocessors that texts went through; an empty text without any."""
     found = fingerprint(database).get("preprocessors")
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] if found else ""
 
@@ -81,7 +81,7 @@ def next_key(database: Database, table: Literal["record", "section", "chunk"]) -
 
 
 def chunk(database: Database, chunking: Chunking) -> int:
-    """Chunk the corpus with these settings; returns how many sections were done again.
+    """Chunk the corpus with these settings; return how many sections were done again.
 
     Nothing is done when they are the current ones: then every section has its chunks. Other
     preprocessors begin with the texts as they came: what the old ones dropped comes back, and a
@@ -130,7 +130,7 @@ def _refuse_unfinished(database: Database) -> None:
 
 @dataclass(slots=True)
 class SectionWriter:
-    """Appends the sections of new records, and their chunks.
+    """Stores the sections of new records, and their chunks, with consecutive keys.
 
     Attributes:
         database: The corpus, inside a transaction.
@@ -146,7 +146,7 @@ class SectionWriter:
 
     @classmethod
     def after_the_last(cls, database: Database, chunking: Chunking) -> SectionWriter:
-        """Return one that goes on after what is stored."""
+        """Return a writer whose keys follow those that are stored."""
         section_key, chunk_key = next_key(database, "section"), next_key(database, "chunk")
         return cls(database, chunking, section_key, chunk_key)
 
@@ -176,7 +176,7 @@ class SectionWriter:
 
 
 def append_sections(database: Database, chunking: Chunking, rows: pa.Table, first_key: int) -> int:
-    """Store sections with their chunks; returns the next unused key of a chunk.
+    """Store sections with their chunks; return the next unused key of a chunk.
 
     Args:
         database: The corpus, inside a transaction.
@@ -240,7 +240,7 @@ def _append(
     *,
     recount: bool,
 ) -> int:
-    """Chunk a batch of stored sections; returns the next unused key."""
+    """Chunk a batch of stored sections; return the next unused key."""
     keys = sections["section_key"].to_numpy()
     tokens, chunks = chunk_table(
         sections["text"].combine_chunks(),
@@ -264,7 +264,7 @@ def _refuse_unregistered(chunking: Chunking) -> None:
 
 
 def _store_anew(database: Database, chunking: Chunking) -> int:
-    """Clean all sections as they came, and store them with their chunks; returns their number."""
+    """Clean all sections as they came, and store them with their chunks; return their number."""
     done, first_key = 0, next_key(database, "chunk")
     last_record = next_key(database, "record") - 1
     reader = database.cursor()  # not of this transaction: it sees what was there before

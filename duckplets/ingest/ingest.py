@@ -1,4 +1,4 @@
-"""Ingest: a source is read to its end, and its records are stored whole or not at all.
+"""Ingest a source: read it to its end, and store all of its records or none.
 
 As a rule that is one transaction, so a failure or a kill leaves the corpus as it was. A resumable
 source puts marks between its batches; then what comes before a mark is committed with it,
@@ -96,7 +96,7 @@ class _InPieces:
         self.found = found
 
     def run(self, started: float, progress: Progress | None) -> IngestReport:
-        """Store all there is; returns the report of the whole."""
+        """Store everything up to the end of the source; return the report of the whole ingest."""
         try:
             with self.database.transaction():
                 under_way = self._begin()

@@ -1,4 +1,4 @@
-"""Storing: batches of rows become records with their sections, chunks and whatever comes along.
+"""Store batches of rows as records with their sections, chunks, messages and prefixes.
 
     batch ─preprocess→ sections ─classify→ new, same, conflicting ─→ records, sections, chunks, …
 
@@ -75,19 +75,21 @@ class Counts:
         return sum(count for reason, count in self.reasons.items() if reason in UNREADABLE)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the counts as plain JSON values."""
         plain: dict[str, Any] = {n: getattr(self, n) for n in ("read", "added", "replaced")}
         return plain | {n: dict(getattr(self, n)) for n in ("reasons", "dropped_sections")}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Counts:
-        """Return what ``to_json`` gave."""
+        """Return the counts of what ``to_json`` returned."""
         reasons, dropped = (Counter(values.get(n, {})) for n in ("reasons", "dropped_sections"))
         return cls(**{**values, "reasons": reasons, "dropped_sections": dropped})
 
 
 class Storing:
-    """One ingest under way; every method runs inside a transaction.
+    """An ingest under way: stores batch after batch, then makes their version.
+
+    Every method runs inside a transaction.
 
     Args:
         database: The corpus.
@@ -145,7 +147,7 @@ class Storing:
             progress(self.counts.read, self.rows.total)
 
     def finish(self, started: float) -> IngestReport:
-        """Make the version of what was stored."""
+        """Make a version of what was stored, and return the report."""
         counts = self.counts
         rejected = self.rows.rejected()
         failed = counts.failed() + sum(rejected.values())

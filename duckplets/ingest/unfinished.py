@@ -1,4 +1,4 @@
-"""Ingests that stop half-way: stored up to a cursor, seen by nobody until they are whole.
+"""Keep what an interrupted ingest has stored, unseen, until it goes on or is discarded.
 
     begin ─save (with the rows, in one transaction)→ … ─publish→ a version
                                                        └discard→ as if it had never been
@@ -111,7 +111,7 @@ def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) 
 def publish(
     database: Database, name: str, source_id: int, version: int, *, replace: bool
 ) -> tuple[int | None, int, int]:
-    """Make the records of an ingest those of a version, inside its last transaction.
+    """Publish the records of an ingest as a new version, inside its last transaction.
 
     Returns:
         The first record's key (None without records), and with ``replace`` how many of them were
@@ -135,7 +135,7 @@ def publish(
 
 
 def discard(database: Database, found: Unfinished) -> int:
-    """Delete what an unfinished ingest has stored; returns how many records that was."""
+    """Delete what an unfinished ingest has stored; return how many records that was."""
     of_source = {"source_id": found.source_id, "unpublished": UNPUBLISHED}
     with database.transaction():
         for statement in _DISCARD:

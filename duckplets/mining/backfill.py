@@ -1,4 +1,4 @@
-"""The rows of a block of anchors: its best candidates, backfilled where they are too few.
+"""Turn what was found for a block of anchors into rows to store, backfilled where too few.
 
     Found ─select→ kept ─backfill→ rows of mined_anchors, rows of mined_negatives, counts
 

@@ -1,6 +1,6 @@
-"""Given negatives: candidates and scores from elsewhere, under the same guards and knobs.
+"""External scores: a table of anchors, candidates and scores becomes negatives of a recipe.
 
-    table ─batches→ given_scores ─judge, for each source and split→ candidates by anchor
+    table ─batches→ external_scores ─judge, for each source and split→ candidates by anchor
           ─Guards, knobs→ mined_negatives
 
 Rows are staged in a temporary table of keys, which DuckDB moves to disk when they are many; from
@@ -50,7 +50,7 @@ _STAGED = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenReport(MiningReport):
-    """What ``Corpus.add_negatives`` did.
+    """What ``Corpus.add_negatives`` did with the rows of a table.
 
     Attributes:
         rows: Rows of the table.
@@ -83,7 +83,7 @@ def add(
     settings: Bm25,
     progress: Progress | None = None,
 ) -> GivenReport:
-    """Keep the best of given candidates as the negatives of a recipe.
+    """Store the best candidates of a table as the negatives of a recipe, and report every row.
 
     They take the place of what was mined for the recipe before, in the sources and splits that
     rows are of.
@@ -123,7 +123,7 @@ def add(
 
 
 class _Scores:
-    """Scores of one recipe on their way from a table to negatives."""
+    """The external scores of one recipe, on their way from a table to its minings."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Scores:
         self.by_section = (False, False)
 
     def stage(self, table: Any) -> int:
-        """Read the table, and look up what its rows name; returns how many they are."""
+        """Read the table and look up what its rows name; return how many rows there are."""
         self.database.run("mining/external/create")
         rows = 0
         for batch in external_rows.batches(table):
@@ -152,7 +152,7 @@ class _Scores:
         return rows
 
     def keep(self, source: str | None, split: str | None) -> tuple[PairReport, ...]:
-        """Store the negatives of every source and split; all take effect together."""
+        """Store the negatives of every source and split; all replace earlier ones at the end."""
         with self.database.transaction():
             self.database.run("mining/mine/hash_texts")
         limits = self.recipe.sources
@@ -164,12 +164,12 @@ class _Scores:
             elif of_split is None or not asked or (limits and of_source not in limits):
                 self.refused["other source or split"] += rows
             elif (pair := _Pair(self, of_source, of_split)).is_of_use:
-                done.append((pair, pair.store()))
+                done.append(pair.store())
             else:
                 self.refused.update(pair.fates)
         if not done:
             raise self._useless()
-        return tuple(pair.finish(mining) for pair, mining in done)
+        return tuple(mining.finish() for mining in done)
 
     def _useless(self) -> RecipeError:
         reasons = ", ".join(f"{n} {reason}" for reason, n in self.refused.most_common())
@@ -180,7 +180,7 @@ class _Scores:
 
 
 class _Pair:
-    """One source and split of them."""
+    """The external scores of one source and split."""
 
     def __init__(self, scores: _Scores, source: str, split: str) -> None:
         self._started = time.monotonic()
@@ -195,6 +195,7 @@ class _Pair:
             method="given",
             settings={"bm25": self._settings.to_dict()},
             anchors=len(self._guards.anchors),
+            searched=len(self._guards.documents),
             **where,
         )
         with self._database.registered(**self._numbers()):
@@ -207,7 +208,7 @@ class _Pair:
         return self.fates["candidate"] > 0
 
     def store(self) -> OpenMining:
-        """Write down what is kept of the candidates, block by block."""
+        """Store the candidates that are kept, block by block, in a mining yet to be finished."""
         database = self._database
         positives = np.full(len(self._guards.anchors), np.nan)
         known = database.table("mining/external/positives")
@@ -232,12 +233,6 @@ class _Pair:
                 self._scores.progress(block.stop, len(self._guards.anchors))
         return mining
 
-    def finish(self, mining: OpenMining) -> PairReport:
-        """Let it take the place of what was mined before."""
-        report = mining.finish(searched=len(self._guards.documents))
-        outcomes = dict(self._database.run("mining/minings/outcomes", {"mining": mining.key}))
-        return PairReport.of(self._target, mining.key, report, outcomes, 0)
-
     def _numbers(self) -> dict[str, pa.Table]:
         """Return the number of every anchor and document, and the positives of every record."""
         guards, sections = self._guards, self._guards.sections
@@ -261,7 +256,9 @@ def _refuse_searching(settings: Bm25) -> None:
     default = Bm25()
     for name in _SEARCHING:
         if getattr(settings, name) != getattr(default, name):
-            raise RecipeError(f"{name}={getattr(settings, name)!r}: given scores are not searched")
+            raise RecipeError(
+                f"{name}={getattr(settings, name)!r}: external scores are not searched"
+            )
 
 
 def _found(

@@ -1,12 +1,16 @@
-"""The scoring kernel: exact BM25 of a block of queries against shards of documents, in NumPy.
+"""Score a block of queries against document shards by exact BM25, in NumPy.
 
     DocumentShard (impacts) ─add up a query's terms→ one integer a document ─top→ its best documents
 
 The top k are looked for among the documents that reach the k-th largest of the maxima of runs of
 64 documents: a bound on the k-th score that costs one pass. With that and the dense rows of the
-frequent terms (``impacts``), 50,000 documents of 120 words and queries of 30 made 4,600 queries a
+frequent terms, 50,000 documents of 120 words and queries of 30 made 4,600 queries a
 second on one core, five times as many as a bincount of the concatenated postings and more than
 bm25s compiled with numba.
+
+An impact is what one term adds to a document's score: round(2^20 · idf · tf part), see ``shards``.
+Impacts are integers, so sums do not depend on their order and equal scores are equal; 2^20 because
+with 2^16 the rounding reorders documents whose scores nearly agree.
 
 Nothing is pruned. All documents are numbered in the order of their record ids, so that ties fall
 to the smaller number, whatever the shards are.
@@ -36,7 +40,7 @@ Impacts = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class DocumentShard:
-    """Postings of some documents, by term. Documents have local numbers here.
+    """A document shard: the postings of some documents, by term, with local document numbers.
 
     First come those that may be negatives, padded to a multiple of 64, then those that are only
     scored, as positives.
@@ -61,13 +65,13 @@ class DocumentShard:
     dense: npt.NDArray[np.int32]
 
     def save(self, folder: Path, name: str) -> None:
-        """Write the arrays to files that several processes can map."""
+        """Write the arrays to files of a folder, which several processes can map."""
         for field in fields(self):
             np.save(folder / f"{name}.{field.name}.npy", getattr(self, field.name))
 
     @classmethod
     def load(cls, folder: Path, name: str) -> DocumentShard:
-        """Map what ``save`` wrote."""
+        """Return the document shard that ``save`` wrote, its arrays mapped from the files."""
         arrays: dict[str, Any] = {
             field.name: np.load(folder / f"{name}.{field.name}.npy", mmap_mode="r")
             for field in fields(cls)
@@ -80,15 +84,15 @@ class DocumentShard:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Anchors to find documents for. Documents are meant by their numbers among all.
+    """A block of anchors to find documents for; documents go by their numbers among all.
 
     Attributes:
         terms: The distinct terms of every query.
         positives: The documents that are its positives; their scores make the margins.
         excluded: Documents that must not be found.
         reasons: For every entry of ``excluded`` which guard it is, from 0.
-        allowed: If given, only these may be found, ascending.
-        shards: If given, the only shard that each query looks into.
+        allowed: If not None, only these may be found, ascending.
+        shards: If not None, the only document shard that each query looks into.
     """
 
     terms: Lists
@@ -104,7 +108,7 @@ class Queries:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found for n queries.
+    """The best documents of n queries, and counts of the others.
 
     Attributes:
         documents: Numbers of the best documents below the ceilings, best first: int64[n, depth];
@@ -132,7 +136,7 @@ class Found:
 def search(
     shards: Iterable[DocumentShard], queries: Queries, settings: Bm25, *, guards: int
 ) -> Found:
-    """Find the best documents of every query.
+    """Return the best documents of every query, from all document shards.
 
     Args:
         shards: Gone through twice: for the scores of the positives, and for the documents.
@@ -149,7 +153,7 @@ def search(
 
 
 class _Search:
-    """One block of queries on its way through the shards."""
+    """One block of queries on its way through the document shards."""
 
     def __init__(
         self, queries: Queries, settings: Bm25, positives: npt.NDArray[np.float64], guards: int
@@ -244,7 +248,7 @@ class _Search:
 
 
 def _score(shard: DocumentShard, terms: Integers, scores: Impacts) -> None:
-    """Fill in the score of every document of a shard."""
+    """Write the score of every document of a document shard into ``scores``."""
     rows = shard.rows[terms]
     dense = rows[rows >= 0].tolist()
     if dense:

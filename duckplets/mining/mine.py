@@ -1,11 +1,11 @@
-"""Mining: the documents that score highest for an anchor and are not its positives.
+"""Mine the negatives of recipes: for every anchor the documents that score highest by BM25.
 
     recipe's pool ─Guards→ who may not be found ─┐
-    index ─shards→ impacts ─scored, by blocks────┴→ candidates ─knobs→ mined_negatives
+    index ─document shards→ impacts ─by blocks───┴→ candidates ─knobs→ mined_negatives
 
 Exact over the whole (source, split): the guards and the recipe's strategy act before the top k,
 so a small split still gets its full k. A block of anchors is one transaction; a mining that is
-interrupted goes on at the next block. Blocks, shards and processes change no result.
+interrupted goes on at the next block. Blocks, document shards and workers change no result.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def mine(
     split: str | None = None,
     progress: Progress | None = None,
 ) -> MiningReport:
-    """Mine what is missing or stale; see ``Corpus.mine``."""
+    """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
     splits.required_splits(database)
     asked = bm25_from(knobs)
@@ -75,7 +75,7 @@ def mine(
 
 def _jobs(
     database: Database,
-    given: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
+    recipes: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
     asked: Bm25 | None,
     source: str | None,
     split: str | None,
@@ -84,7 +84,7 @@ def _jobs(
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
-    chosen = [given] if isinstance(given, str | TripletRecipe) else given
+    chosen = [recipes] if isinstance(recipes, str | TripletRecipe) else recipes
     jobs = []
     for of_split in splits.SPLITS if split is None else [splits.checked_split(split)]:
         for found in recipe_store.resolve(
@@ -154,7 +154,7 @@ class _Job:
         self.version = records.current_version(database)
 
     def run(self, progress: Progress | None) -> PairReport:
-        """Mine it, or what an interrupted mining left."""
+        """Mine all anchors, or those that an interrupted mining left, and return the report."""
         started = time.monotonic()
         index.refresh(self.database, source=self.source, split=self.split)
         of = index.current(self.database, self.source, self.split)
@@ -170,24 +170,20 @@ class _Job:
             method="bm25",
             settings=made_with,
             anchors=count,
+            searched=len(guards.documents),
         )
         mining = OpenMining(self.database, target)
-        before = mining.done
-        if of is not None and before < count:
+        if of is not None and mining.done < count:
             with _folder(self.database) as folder:
                 self._search(mining, guards, of, folder, started, progress)
-        mining.seconds += 0 if before < count else time.monotonic() - started
-        report = mining.finish(searched=len(guards.documents))
-        return PairReport.of(target, mining.key, report, self.outcomes(mining.key), before)
-
-    def outcomes(self, key: int) -> dict[str, int]:
-        """Count the anchors by what became of them."""
-        return dict(self.database.run("mining/minings/outcomes", {"mining": key}))
+        else:
+            mining.seconds += time.monotonic() - started
+        return mining.finish()
 
     def _guards(self, of: Index | None) -> Guards:
         order = None
         if of is not None and self.settings.scope == "shard":
-            # Neighbours share a shard, so that a block reads one or two of them.
+            # Neighbours share a document shard, so that a block reads one or two of them.
             order = index.documents(self.database, of)["section_key"].to_numpy()
         compiled = compile_pool(
             self.recipe, source=self.source, split=self.split, version=self.version

@@ -1,8 +1,12 @@
-"""Shards of an index for one recipe: the postings of its documents, weighted and written aside.
+"""Write the postings of a recipe's documents to files, weighted and cut into document shards.
 
     index_postings ─statistics of the recipe's documents→ impacts ─64k documents at a time→ files
 
-Documents fall to shards in the order of the hash of their record ids, so that each shard is a
+Weights are DuckDB's BM25 (k = 1.2, b = 0.75, log10; Robertson and Zaragoza 2009, with the idf of
+Lucene). The impacts of a document shard's most frequent terms are kept as dense rows, so that
+adding one is a vector addition instead of a scatter over most of its documents.
+
+Documents fall to document shards in the order of the hash of their record ids, so that each is a
 random sample of them. Number, mean length and term counts are those of all documents that may be
 negatives, as if the index held them alone. Positives that are none are scored all the same, for
 the margins.
@@ -27,13 +31,13 @@ from duckplets.search.index import Index
 
 _AT_ONCE = 1 << 20  # postings weighted
 _K1, _B = 1.2, 0.75
-_FREQUENT = 0.06  # of a shard's documents: then a dense row is faster than a scatter
+_FREQUENT = 0.06  # of the documents of a document shard: then a dense row is faster than a scatter
 _DENSE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the formula needs to know of all documents.
+    """What BM25 needs to know of all documents that may be negatives.
 
     Attributes:
         documents: How many there are.
@@ -48,11 +52,11 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Shards that can be searched.
+    """Document shards that can be searched.
 
     Attributes:
         files: Where they are.
-        homes: Shard of every section of the index, by its number; 0 for other sections.
+        homes: Document shard of every section of the index, by its number; 0 for the others.
     """
 
     files: DocumentShards
@@ -69,7 +73,7 @@ def prepare(
     shard_documents: int,
     folder: Path,
 ) -> Prepared:
-    """Write the shards of some sections.
+    """Write the document shards of some sections, and return where they are.
 
     Args:
         database: The corpus.
@@ -77,7 +81,7 @@ def prepare(
         keys: Section key of every number.
         eligible: Which numbers may be negatives.
         scored: Which numbers are scored at all.
-        shard_documents: How many of those that may be negatives make a shard.
+        shard_documents: How many of those that may be negatives make a document shard.
         folder: Where the files go.
     """
     rows = index.documents(database, of)
@@ -91,7 +95,9 @@ def prepare(
     statistics = _statistics(database, of, may, lengths)
     ends = np.flatnonzero(may)[shard_documents - 1 :: shard_documents] + 1
     edges = np.unique([0, *ends.tolist(), len(numbers)])
-    if len(edges) > 2 and not may[edges[-2] :].any():  # only positives are left: no shard of theirs
+    if (
+        len(edges) > 2 and not may[edges[-2] :].any()
+    ):  # only positives are left, in no shard of theirs
         edges = np.delete(edges, -2)
     for shard, (low, high) in enumerate(pairwise(edges.tolist())):
         local = np.flatnonzero(there[low:high])
@@ -140,7 +146,7 @@ def _postings(
     lengths: Integers,
     statistics: Statistics,
 ) -> tuple[Impacts, Impacts, Impacts]:
-    """Return term, place and impact of the postings of a shard."""
+    """Return term, place and impact of every posting of a document shard."""
     rows = index.postings(database, of, low, high)
     columns = [rows[name].to_numpy() for name in ("term_key", "document", "frequency")]
     parts = []
@@ -193,7 +199,7 @@ def shard_of(
     terms: int,
     postings: tuple[Integers | Impacts, Integers | Impacts, Impacts],
 ) -> DocumentShard:
-    """Return a shard.
+    """Return the document shard of some weighted postings.
 
     Args:
         numbers: Number of every document of it among all: those that may be negatives in

@@ -1,4 +1,4 @@
-"""Minings in a corpus: written block by block, read by recipe, source and split.
+"""Write minings into a corpus block by block, and read them by recipe, source and split.
 
 A mining is one (recipe, source, split). It is made of the records as they were, of the recipe's
 selectors and strategy, and of settings; where one of these has changed since, it is stale. What
@@ -25,6 +25,7 @@ from duckplets.errors import StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.ingest.splits import checked_split
+from duckplets.mining.report import PairReport
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, bm25_from
@@ -47,7 +48,7 @@ class Mining:
         method: ``bm25``, or ``given`` for scores from elsewhere.
         definition: What of the recipe it follows from.
         settings: Which candidates were kept, and how they are drawn unless the recipe says so.
-        terms: How text became terms, as plain values; empty for given scores.
+        terms: How text became terms, as plain values; empty for external scores.
         content: Fingerprint of the records it was made from.
         corpus_version: Version it was made at.
         digest: Fingerprint of its candidates.
@@ -137,7 +138,7 @@ def key_of(
 
 
 def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, version: int) -> str:
-    """Return why a mining does not fit a version and a recipe any more, or nothing.
+    """Return why a mining does not fit a version and a recipe any more, or an empty text.
 
     Without a recipe, which the corpus need not know, only the records are looked at.
     """
@@ -190,7 +191,7 @@ def definition_of(recipe: TripletRecipe) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """What a mining is for and made with.
+    """What a new mining is for and made with.
 
     Attributes:
         recipe: The recipe.
@@ -200,6 +201,7 @@ class Target:
         method: ``bm25`` or ``given``.
         settings: As plain values: ``bm25``, and ``terms`` where text was made into terms.
         anchors: Sections of anchors.
+        searched: Documents that may be negatives.
     """
 
     recipe: TripletRecipe
@@ -209,15 +211,16 @@ class Target:
     method: str
     settings: dict[str, Any]
     anchors: int
+    searched: int
 
 
 class OpenMining:
-    """A mining under way.
+    """A mining that is being written: begun or continued, block by block, finished.
 
     Args:
         database: The corpus, open for writing.
         target: What it is for.
-        fresh: Begin anew, even if there is one that could be continued.
+        fresh: Begin anew, even if there is one that can be continued.
 
     Attributes:
         key: Its number.
@@ -227,7 +230,7 @@ class OpenMining:
     """
 
     def __init__(self, database: Database, target: Target, *, fresh: bool = False) -> None:
-        self._database = database
+        self._database, self._target = database, target
         self.done = 0
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
@@ -252,13 +255,13 @@ class OpenMining:
                 self.seconds = noted.get("seconds", 0.0)
                 return
             self._forget(int(key))
-        plain = {name: _plain(value) for name, value in made_of.items()}
+        plain = made_of | {n: json.dumps(made_of[n]) for n in ("definition", "settings")}
         with database.transaction():
             rows = database.run("mining/minings/begin", where | plain | {"version": target.version})
         self.key = int(rows[0][0])
 
     def append(self, anchors: pa.Table, negatives: pa.Table, counts: Mapping[str, int]) -> None:
-        """Add a block: all of it, or nothing if interrupted.
+        """Store the rows of a block: all of them, or none if interrupted.
 
         Args:
             anchors: The columns of ``mined_anchors`` but for the key, by anchor section.
@@ -273,8 +276,8 @@ class OpenMining:
             self.counts.update(counts)
             self._database.run("mining/minings/note", key | {"report": json.dumps(self._report())})
 
-    def finish(self, **further: Any) -> dict[str, Any]:
-        """Let it take the place of the earlier one; returns its report as plain values."""
+    def finish(self) -> PairReport:
+        """Put the mining in the place of the earlier one, and return its report."""
         key = {"mining": self.key}
         columns = self._database.table("mining/minings/quantiles", key).to_pylist()[0]
         quantiles = {
@@ -283,13 +286,23 @@ class OpenMining:
         }
         numbers = [int(n) for n in self._database.run("mining/minings/digest", key)[0]]
         digest = ":".join(f"{n:x}" for n in numbers)
-        report = self._report() | {"candidates": numbers[0], "quantiles": quantiles} | further
+        report = self._report() | {"candidates": numbers[0], "quantiles": quantiles}
+        report["searched"] = self._target.searched
         with self._database.transaction():
             self._database.run(
                 "mining/minings/finish", key | {"digest": digest, "report": json.dumps(report)}
             )
             self._database.run("mining/minings/supersede", key)
-        return report
+        return PairReport(
+            recipe=self._target.recipe.name,
+            source=self._target.source,
+            split=self._target.split,
+            mining=self.key,
+            anchors=self._target.anchors,
+            outcomes=dict(self._database.run("mining/minings/outcomes", key)),
+            resumed=self.done,
+            **report,
+        )
 
     def _report(self) -> dict[str, Any]:
         return {"counts": dict(self.counts), "seconds": round(self.seconds, 3)}
@@ -324,7 +337,3 @@ def _mining(row: tuple[Any, ...]) -> Mining:
         finished_at=finished,
         report=json.loads(report) if report else {},
     )
-
-
-def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, dict) else value

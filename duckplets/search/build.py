@@ -1,4 +1,4 @@
-"""Building one full-text index: sections become words, words terms, and terms are counted.
+"""Build one full-text index from the sections of a source and split: terms, documents, postings.
 
     sections ─slices→ texts ─split→ words ─resolve→ keys ─sort→ postings
                  (in a thread, the next slice meanwhile)
@@ -34,7 +34,7 @@ Told = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
-    """What an index has become.
+    """The size of an index that was built.
 
     Attributes:
         documents: Sections it covers.
@@ -57,7 +57,7 @@ def build(
     version: int,
     told: Told,
 ) -> Built:
-    """Store a new index of a source and split; to be called inside a transaction.
+    """Build and store the index of a source and split, inside a transaction.
 
     Args:
         database: The corpus.
@@ -140,7 +140,7 @@ def _read(reader: Database, vocabulary: Vocabulary, slices: list[_Slice]) -> Ite
 
 
 class _Counted:
-    """What is counted of the slices; postings are stored at once, the rest at the end."""
+    """Counts of all slices; the postings of a slice are stored at once, the rest at the end."""
 
     def __init__(self, database: Database, index: int, documents: int) -> None:
         self._database = database

@@ -1,11 +1,10 @@
-"""Full-text indexes: which documents have which terms, of each source and split.
+"""Keep the full-text indexes of a corpus: build those that are missing or stale, read the others.
 
     sections ─split→ words ─stem→ terms ─count→ index_terms, index_documents, index_postings
 
 A document is a section. An index covers all live sections of one source and split, whatever their
 role, at the newest version; it is replaced as a whole once its records or settings have changed.
-How it is built is in ``indexing``, how text becomes terms in ``vocabulary``, how other texts
-become the terms of an index in ``analyser``, and what is kept of all in ``index_store``.
+How it is built is in ``build``, how texts become terms in ``vocabulary``.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _NOTHING = Built(documents=0, tokens=0, terms=0)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Index:
-    """One stored index.
+    """A stored full-text index of one source and split.
 
     Attributes:
         index_key: Its number; another once it is built again.
@@ -205,7 +204,7 @@ def check_scope(database: Database, source: str | None, split: str | None) -> No
 
 
 def terms_of(database: Database, source: str) -> Terms:
-    """Return how the texts of a source become terms, now."""
+    """Return how the texts of a source become terms by the settings of the corpus."""
     settings = _settings(database)
     return Terms.from_dict(settings.get(source, settings.get(_ALL, {})))
 
@@ -217,7 +216,7 @@ def _settings(database: Database) -> dict[str, Mapping[str, Any]]:
 
 
 def set_terms(database: Database, terms: Terms, source: str | None) -> None:
-    """Keep how the texts of a source become terms from now on; None means all sources."""
+    """Store how the texts of a source, or of all, become terms from now on."""
     settings = {} if source is None else _settings(database)
     settings[source or _ALL] = terms.to_dict()
     with database.transaction():
@@ -263,7 +262,7 @@ def vocabulary(database: Database, index: Index) -> Vocabulary:
 
 
 def vocabulary_size(database: Database, index: Index) -> int:
-    """Return how many terms an index has; their keys are 0 to that, less 1."""
+    """Return how many terms an index has; their keys count from 0 without gaps."""
     return int(database.run("search/index/size", {"index": index.index_key})[0][0])
 
 

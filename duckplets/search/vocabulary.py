@@ -1,4 +1,4 @@
-"""Words and the terms they become, in an instance in memory that can stem.
+"""Split texts into words and turn words into the keys of terms, by a DuckDB that can stem.
 
     texts ─split→ lists of words ─resolve→ keys of terms, one a word
 
@@ -37,7 +37,7 @@ _BYTES = 8 << 20  # of those, or one text
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of some texts, in their order.
+    """The words of some texts, in their order, as arrays.
 
     Attributes:
         text: Which text each is of, from 0 (int32).
@@ -72,7 +72,7 @@ class Words:
 
 
 class Vocabulary:
-    """The terms met so far, numbered as they come; or those of an index, once it is closed.
+    """The terms met so far, numbered as they come; or those of an index, and no others.
 
     Args:
         terms: How text becomes terms.
@@ -101,13 +101,13 @@ class Vocabulary:
             raise
 
     def close(self) -> None:
-        """Close the instance."""
+        """Close the DuckDB that stems."""
         self._splitter.close()
         self._database.close()
 
     @property
     def size(self) -> int:
-        """How many terms there are; their keys are 0 to that, less 1."""
+        """How many terms there are; their keys count from 0 without gaps."""
         return int(self._database.run("search/vocabulary/size")[0][0])
 
     def fix(self, terms: Iterable[pa.Table] = ()) -> None:
@@ -142,7 +142,9 @@ class Vocabulary:
         limit: int | None = None,
         like_match_bm25: bool = False,
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return where the terms of each text begin (one more than texts), and the terms.
+        """Return the distinct terms of each text, ascending: where they begin, and all of them.
+
+        The terms of text i are ``terms[starts[i]:starts[i + 1]]``.
 
         Args:
             texts: Strings; NULL counts as empty.

@@ -227,7 +227,7 @@ def test_a_process_that_dies_is_an_error_that_says_what_to_do(tmp_path: Path) ->
     shard.save(tmp_path, "0")
     (tmp_path / "0.rows.npy").write_bytes(b"damaged")
     blocks = [world.asked(part=slice(0, 4))]
-    with pytest.raises(QueryError, match=r"a scoring process ended with code 1 .*threads=1"):
+    with pytest.raises(QueryError, match=r"a worker process ended with code 1 .*threads=1"):
         list(scored(DocumentShards(tmp_path, 1), blocks, Bm25(), guards=GUARDS, workers=2))
 
 
