@@ -34,19 +34,20 @@ _KINDS = pa.array(["window", "summary"])
 
 def current_chunking(database: Database) -> Chunking:
     """Return the settings the corpus is chunked with; the defaults before the first ``chunk``."""
-    rows = database.run("ingest/chunks/get_settings")
-    settings = json.loads(rows[0][0]) if rows else {}
+    settings = _settings(database)
     settings.pop("fingerprint", None)
     return Chunking.from_json(settings)
 
 
 def fingerprint(database: Database) -> dict[str, Any]:
     """Return what identifies the stored chunks: settings and the tokenizer's checksum then."""
+    settings = _settings(database)
+    return dict(settings["fingerprint"]) if settings else Chunking().fingerprint()
+
+
+def _settings(database: Database) -> dict[str, Any]:
     rows = database.run("ingest/chunks/get_settings")
-    if not rows:
-        return Chunking().fingerprint()
-    found: dict[str, Any] = json.loads(rows[0][0])["fingerprint"]
-    return found
+    return dict(json.loads(rows[0][0])) if rows else {}
 
 
 def cleaning(database: Database) -> str:
@@ -97,7 +98,9 @@ def chunk(database: Database, chunking: Chunking) -> int:
         return 0
     anew = before.get("preprocessors") != after.get("preprocessors")
     if anew:
-        _refuse_unregistered(chunking)
+        for preprocessor in chunking.preprocessors:
+            if isinstance(preprocessor, Preprocessor):
+                registered(preprocessor)  # refuses what is not
         _refuse_unfinished(database)
     recount = chunking.tokenizer is not None or before["tokenizer"] is not None
     with database.transaction():
@@ -115,7 +118,13 @@ def chunk(database: Database, chunking: Chunking) -> int:
             if sections.num_rows == 0:
                 return done
             last = int(sections["section_key"][-1].as_py())
-            first_key = _append(database, sections, chunking, first_key, recount=recount)
+            tokens, chunks = _cut(sections, chunking, first_key)
+            counted = pa.table({"section_key": sections["section_key"], "token_count": tokens})
+            with database.registered(new_chunks=chunks, counted=counted):
+                database.run("ingest/chunks/append")
+                if recount:
+                    database.run("ingest/chunks/set_token_counts")
+            first_key += chunks.num_rows
             done += sections.num_rows
 
 
@@ -192,10 +201,7 @@ def append_sections(database: Database, chunking: Chunking, rows: pa.Table, firs
         rows = rows.drop_columns("original")
         if rows["text"].null_count:
             rows = rows.filter(pc.is_valid(rows["text"]))
-    keys, owners = (rows[name].to_numpy() for name in ("section_key", "record_key"))
-    tokens, chunks = chunk_table(
-        rows["text"].combine_chunks(), keys, owners, chunking=chunking, first_key=first_key
-    )
+    tokens, chunks = _cut(rows, chunking, first_key)
     rows = rows.append_column("token_count", pa.array(tokens))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
         database.run("ingest/records/append_sections")
@@ -211,15 +217,14 @@ def sliced(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches(table.to_batches(max_chunksize=_STEP), schema=table.schema)
 
 
-def chunk_table(
-    texts: pa.Array, section_keys: Any, record_keys: Any, *, chunking: Chunking, first_key: int
-) -> tuple[Any, pa.Table]:
-    """Return the token count of every text and its chunks as rows, with their own texts."""
+def _cut(sections: pa.Table, chunking: Chunking, first_key: int) -> tuple[Any, pa.Table]:
+    """Return the token count of every section, and the chunks as rows, with their own texts."""
+    texts = sections["text"].combine_chunks()
     tokens, found = windows(texts, chunking)
     columns = {
         "chunk_key": np.arange(first_key, first_key + len(found.section), dtype=np.int64),
-        "section_key": section_keys[found.section],
-        "record_key": record_keys[found.section],
+        "section_key": sections["section_key"].to_numpy()[found.section],
+        "record_key": sections["record_key"].to_numpy()[found.section],
         "kind": _KINDS.take(pa.array(found.summary.astype(np.int8))),
         "window_index": found.window_index,
         "overlap": found.overlap,
@@ -230,37 +235,6 @@ def chunk_table(
         "text": _texts(texts, found),
     }
     return tokens, pa.table(columns)
-
-
-def _append(
-    database: Database,
-    sections: pa.Table,
-    chunking: Chunking,
-    first_key: int,
-    *,
-    recount: bool,
-) -> int:
-    """Chunk a batch of stored sections; return the next unused key."""
-    keys = sections["section_key"].to_numpy()
-    tokens, chunks = chunk_table(
-        sections["text"].combine_chunks(),
-        keys,
-        sections["record_key"].to_numpy(),
-        chunking=chunking,
-        first_key=first_key,
-    )
-    counted = pa.table({"section_key": keys, "token_count": tokens})
-    with database.registered(new_chunks=chunks, counted=counted):
-        database.run("ingest/chunks/append")
-        if recount:
-            database.run("ingest/chunks/set_token_counts")
-    return first_key + int(chunks.num_rows)
-
-
-def _refuse_unregistered(chunking: Chunking) -> None:
-    for preprocessor in chunking.preprocessors:
-        if isinstance(preprocessor, Preprocessor):
-            registered(preprocessor)
 
 
 def _store_anew(database: Database, chunking: Chunking) -> int:

@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,8 @@ def mine(
     if jobs:
         with database.transaction():
             database.run("mining/mine/hash_texts")
-    pairs = []
-    for recipe, settings, of_source, of_split in jobs:
-        job = _Job(database, recipe, settings, of_source, of_split)
-        pairs.append(job.run(progress))
-    return MiningReport(pairs=tuple(pairs), seconds=round(time.monotonic() - started, 3))
+    pairs = tuple(job.run(progress) for job in jobs)
+    return MiningReport(pairs=pairs, seconds=round(time.monotonic() - started, 3))
 
 
 def _jobs(
@@ -79,8 +76,8 @@ def _jobs(
     asked: Bm25 | None,
     source: str | None,
     split: str | None,
-) -> list[tuple[TripletRecipe, Bm25, str, str]]:
-    """Return recipe, settings, source and split of everything that is to be mined."""
+) -> list[_Job]:
+    """Return everything that is to be mined."""
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
@@ -100,10 +97,16 @@ def _jobs(
                     continue
                 if not (recipe.mined or chosen):
                     continue
-                settings = _settings(recipe, asked)
-                mined = recipe if recipe.mined else replace(recipe, by="bm25")
-                if _is_due(database, mined, settings, asked, found.source, of_split, version):
-                    jobs.append((mined, settings, found.source, of_split))
+                job = _Job(
+                    database=database,
+                    recipe=recipe if recipe.mined else replace(recipe, by="bm25"),
+                    settings=_settings(recipe, asked),
+                    source=found.source,
+                    split=of_split,
+                    version=version,
+                )
+                if job.is_due(asked):
+                    jobs.append(job)
     return jobs
 
 
@@ -119,45 +122,32 @@ def _settings(recipe: TripletRecipe, asked: Bm25 | None) -> Bm25:
     return asked or Bm25()
 
 
-def _is_due(
-    database: Database,
-    recipe: TripletRecipe,
-    settings: Bm25,
-    asked: Bm25 | None,
-    source: str,
-    split: str,
-    version: int,
-) -> bool:
-    found = store.found(database, recipe.name, source=source, split=split)
-    if not found or store.stale(database, found[-1], recipe, version=version):
-        return True
-    index.refresh(database, source=source, split=split)
-    of = index.current(database, source, split)
-    if found[-1].method == "bm25" and of is not None and found[-1].terms != of.terms.to_dict():
-        return True
-    return asked is not None and (found[-1].method, found[-1].settings) != ("bm25", settings)
-
-
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Job:
-    """One recipe, source and split to mine."""
+    """One recipe, source and split to mine, by some settings."""
 
-    def __init__(
-        self,
-        database: Database,
-        recipe: TripletRecipe,
-        settings: Bm25,
-        source: str,
-        split: str,
-    ) -> None:
-        self.database = database
-        self.recipe, self.settings, self.source, self.split = recipe, settings, source, split
-        self.version = records.current_version(database)
+    database: Database
+    recipe: TripletRecipe
+    settings: Bm25
+    source: str
+    split: str
+    version: int
+
+    def is_due(self, asked: Bm25 | None) -> bool:
+        """Whether nothing was mined yet, or what was mined is not what would be mined now."""
+        found = store.found(self.database, self.recipe.name, source=self.source, split=self.split)
+        if not found or store.stale(self.database, found[-1], self.recipe, version=self.version):
+            return True
+        of = self._index()
+        if found[-1].method == "bm25" and of is not None and found[-1].terms != of.terms.to_dict():
+            return True
+        had = (found[-1].method, found[-1].settings)
+        return asked is not None and had != ("bm25", self.settings)
 
     def run(self, progress: Progress | None) -> PairReport:
         """Mine all anchors, or those that an interrupted mining left, and return the report."""
         started = time.monotonic()
-        index.refresh(self.database, source=self.source, split=self.split)
-        of = index.current(self.database, self.source, self.split)
+        of = self._index()
         guards = self._guards(of)
         count = len(guards.anchors) if of is not None else 0
         made_with = {"bm25": self.settings.to_dict()}
@@ -179,6 +169,11 @@ class _Job:
         else:
             mining.seconds += time.monotonic() - started
         return mining.finish()
+
+    def _index(self) -> Index | None:
+        """Return the index of the source and split, brought up to date; None without a record."""
+        index.refresh(self.database, source=self.source, split=self.split)
+        return index.current(self.database, self.source, self.split)
 
     def _guards(self, of: Index | None) -> Guards:
         order = None

@@ -95,10 +95,8 @@ def prepare(
     statistics = _statistics(database, of, may, lengths)
     ends = np.flatnonzero(may)[shard_documents - 1 :: shard_documents] + 1
     edges = np.unique([0, *ends.tolist(), len(numbers)])
-    if (
-        len(edges) > 2 and not may[edges[-2] :].any()
-    ):  # only positives are left, in no shard of theirs
-        edges = np.delete(edges, -2)
+    if len(edges) > 2 and not may[edges[-2] :].any():
+        edges = np.delete(edges, -2)  # only positives are left: they make no document shard
     for shard, (low, high) in enumerate(pairwise(edges.tolist())):
         local = np.flatnonzero(there[low:high])
         part = numbers[low:high][local]

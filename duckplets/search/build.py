@@ -29,8 +29,6 @@ _SECTIONS = 16_384  # of a slice, at most
 _CHARACTERS = 16 << 20  # of a slice, or one section
 _ROWS = 1 << 18  # of an Arrow table of documents or terms
 
-Told = Callable[[int], None]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
@@ -55,7 +53,7 @@ def build(
     split: str,
     content: str,
     version: int,
-    told: Told,
+    told: Callable[[int], None],
 ) -> Built:
     """Build and store the index of a source and split, inside a transaction.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -120,7 +120,15 @@ def refresh(
         Vocabulary(terms).close()  # refuses what does not work, before it is kept
         set_terms(database, terms, source)
     unfit = stale(database, source=source, split=split)
-    told = _Told(progress, _sizes(database, unfit) if progress else 0)
+    total = _sizes(database, unfit) if progress else 0
+    done = 0
+
+    def told(documents: int) -> None:
+        nonlocal done
+        done += documents
+        if progress is not None:
+            progress(done, total)
+
     reports = []
     for name, of_split, reason in unfit:
         begun = time.perf_counter()
@@ -266,20 +274,6 @@ def vocabulary_size(database: Database, index: Index) -> int:
     return int(database.run("search/index/size", {"index": index.index_key})[0][0])
 
 
-class _Told:
-    """Adds up what is done of all indexes."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self._done = 0
-
-    def __call__(self, documents: int) -> None:
-        self._done += documents
-        if self._progress is not None:
-            self._progress(self._done, self._total)
-
-
 def _sizes(database: Database, pairs: list[tuple[str, str, str]]) -> int:
     """Return how many documents some pairs have together."""
     sizes = {(name, split): int(size) for name, split, size in database.run("search/index/sizes")}
@@ -300,7 +294,7 @@ def _reason(
     return OTHER_TERMS if index.terms != terms_of(database, source) else None
 
 
-def _replace(database: Database, source: str, split: str, told: _Told) -> Built:
+def _replace(database: Database, source: str, split: str, told: Callable[[int], None]) -> Built:
     """Build an index in the place of the one that is there, or delete that if no record is left."""
     version = current_version(database)
     scope = {"source": source, "split": split}
