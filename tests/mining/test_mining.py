@@ -182,7 +182,7 @@ import sys
 import duckplets as dp
 from duckplets.mining import guards
 guards.BLOCK_ANCHORS = 4
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_mining import KNOBS, recipe
 def tell(done, count):
     print(done, flush=True)
@@ -196,7 +196,7 @@ def test_a_killed_mining_goes_on(tmp_path: Path, reference: list[tuple[Any, ...]
     odd_corpus(path, 240, 9).close()
     for number in range(3):
         process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(path), str(Path(__file__).parent)],
+            [sys.executable, "-c", KILLED, str(path), *map(str, Path(__file__).parents[:2])],
             stdout=subprocess.PIPE,
             text=True,
         )
