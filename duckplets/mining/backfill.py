@@ -14,7 +14,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Lists, places
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.kernel import SCALE, Found
-from duckplets.mining.select import OUTCOMES, select, tally
+from duckplets.mining.select import OUTCOMES, Floats, select, tally
 from duckplets.order.permute import Integers, below, hashed, key
 from duckplets.recipes.bm25 import Bm25
 
@@ -60,20 +60,27 @@ def rows_of(
         "positive_score": pa.array(found.positive_scores, mask=unknown),
         "positive_rank": pa.array(found.positive_ranks, mask=unknown),
     }
+    negatives = _negatives(anchors, keys, kept, scores[chosen.kept], further)
+    return pa.table(anchor_rows), negatives, _counts(settings, found)
+
+
+def _negatives(
+    anchors: Integers, keys: Integers, kept: Lists, scores: Floats, further: Lists
+) -> pa.Table:
+    """Return rows by anchor and rank: what was kept, with scores, then what was drawn, without."""
     owners = np.concatenate([kept.owners(), further.owners()])
-    order = np.argsort(owners, kind="stable")  # those that were drawn come after
+    order = np.argsort(owners, kind="stable")
     owners = owners[order]
-    starts = np.concatenate([[0], np.cumsum(candidates)])
-    drawn = np.full(len(further.values), np.nan)
-    scores = np.concatenate([scores[chosen.kept], drawn])[order]
+    starts = np.searchsorted(owners, np.arange(len(anchors)))
     documents = np.concatenate([kept.values, further.values])[order]
-    negative_rows = {
+    scores = np.concatenate([scores, np.full(len(further.values), np.nan)])[order]
+    rows = {
         "anchor_section_key": anchors[owners],
         "rank": (np.arange(len(owners)) - starts[owners] + 1).astype(np.int32),
         "negative_section_key": keys[documents],
         "score": pa.array(scores, mask=np.isnan(scores)),
     }
-    return pa.table(anchor_rows), pa.table(negative_rows), _counts(settings, found)
+    return pa.table(rows)
 
 
 def _counts(settings: Bm25, found: Found) -> dict[str, int]:

@@ -309,11 +309,11 @@ def _found(
 
 def _reasons(excluded: Excluded, owners: Integers, documents: Integers) -> Integers:
     """Return which guard refuses each pair of an anchor and a document, or -1."""
-    width = 1 + int(documents.max(initial=0))
-    for lists in filter(None, (excluded.documents, excluded.allowed)):
-        width = max(width, 1 + int(lists.values.max(initial=0)))
+    listed = [lists for lists in (excluded.documents, excluded.allowed) if lists is not None]
+    width = 1 + max(int(of.max(initial=0)) for of in (documents, *(each.values for each in listed)))
 
     def among(lists: Lists) -> Integers:
+        """Return where each pair stands in the lists, or -1."""
         return places(lists.owners() * width + lists.values, owners * width + documents)
 
     refused = among(excluded.documents)

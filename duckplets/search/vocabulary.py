@@ -230,10 +230,6 @@ class Vocabulary:
             ) from error
 
 
-def _fill(keys: NDArray[np.int32], rows: pa.Table) -> None:
-    keys[rows["place"].to_numpy()] = rows["term_key"].to_numpy()
-
-
 def stretches(sizes: NDArray[np.integer[Any]], *, rows: int, total: int) -> Iterator[slice]:
     """Yield slices that cover n rows in order, as long as bounds on rows and sizes allow.
 
@@ -250,3 +246,7 @@ def stretches(sizes: NDArray[np.integer[Any]], *, rows: int, total: int) -> Iter
         high = max(low + 1, min(low + rows, fitting))
         yield slice(low, high)
         low = high
+
+
+def _fill(keys: NDArray[np.int32], rows: pa.Table) -> None:
+    keys[rows["place"].to_numpy()] = rows["term_key"].to_numpy()
