@@ -20,7 +20,7 @@ from duckplets.db.database import Database
 from duckplets.errors import QueryError, SamplerError
 from duckplets.hard_negatives import HardNegatives
 from duckplets.ingest import chunks, records, splits
-from duckplets.mining.named_pools import named_pool
+from duckplets.mining.store import named_pool
 from duckplets.pools.compile import CompiledPool
 from duckplets.recipes import store as recipe_store
 from duckplets.records import read as reading

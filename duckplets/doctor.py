@@ -77,7 +77,7 @@ def corpus(path: Path) -> Iterator[Check]:
     """Yield the checks of a corpus file and its state file."""
     from duckplets.db import migrate
     from duckplets.db.database import Database
-    from duckplets.ingest import pending, records
+    from duckplets.ingest import records, unfinished
     from duckplets.sampling import state
 
     try:
@@ -90,7 +90,7 @@ def corpus(path: Path) -> Iterator[Check]:
         version_of = records.current_version(database)
         yield Check(True, f"{path}: schema is current, corpus version {version_of}")
         yield from _promises(database)
-        for found in pending.overview(database):
+        for found in unfinished.overview(database):
             what = f"unfinished ingest of {found['source']}: {found['rows']:,} rows so far"
             yield Check(True, f"{what}; the same ingest goes on from there")
     except DuckpletsError as error:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from duckplets.base.progress import bar
+from duckplets.base.progress import Progress, bar
 from duckplets.errors import MigrationError, RecipeError
 from duckplets.ingest import records
 from duckplets.recipes import store as recipe_store
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from duckplets.mining.report import MiningReport
     from duckplets.search.index import IndexReport
     from duckplets.search.terms import Terms
-
-Progress = Callable[[int, int | None], None]
 
 
 class HardNegatives:
@@ -154,12 +152,12 @@ class HardNegatives:
         Raises:
             RecipeError: The table or an argument is wrong.
         """
-        from duckplets.mining import external as given
+        from duckplets.mining import external
 
         self._refuse_read_only("add negatives to")
         recipe = self._triplet_recipe(name) if isinstance(name, str) else name
         with bar(progress, sys.stderr, "anchors") as advance:
-            return given.add(
+            return external.add(
                 self._database,
                 table,
                 recipe=recipe,

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.db.database import Database
-from duckplets.ingest import pending, records, splits
+from duckplets.ingest import records, splits, unfinished
 from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
-from duckplets.mining import minings
+from duckplets.mining import store as mining_store
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
@@ -31,7 +31,7 @@ def status(database: Database, state_path: Path) -> dict[str, Any]:
         "chunking": chunking_of(database),
         "cleaned": cleaned(database),
         "sources": database.table("status/sources").to_pylist(),
-        "unfinished": pending.overview(database),
+        "unfinished": unfinished.overview(database),
         "records": database.table("status/splits").to_pylist(),
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database) if current else [],
@@ -72,7 +72,7 @@ def _pools(database: Database) -> list[dict[str, Any]]:
                 source=of_source.source,
                 split=split,
                 version=version,
-                mining=minings.key_of(database, recipe, source=of_source.source, split=split),
+                mining=mining_store.key_of(database, recipe, source=of_source.source, split=split),
             )
             for of_source in resolved
             for recipe in of_source.recipes
@@ -100,7 +100,7 @@ def _mining(database: Database) -> list[dict[str, Any]]:
         for recipe in recipe_store.stored(database)
         if isinstance(recipe, TripletRecipe)
     }
-    found = minings.found(database)
+    found = mining_store.found(database)
     rows = [_mined(database, mining, by_name.get(mining.recipe), version) for mining in found]
     there = {(mining.recipe, mining.source, mining.split) for mining in found}
     for source in database.table("status/sources")["name"].to_pylist():
@@ -116,10 +116,10 @@ def _mining(database: Database) -> list[dict[str, Any]]:
 
 
 def _mined(
-    database: Database, mining: minings.Mining, recipe: TripletRecipe | None, version: int
+    database: Database, mining: mining_store.Mining, recipe: TripletRecipe | None, version: int
 ) -> dict[str, Any]:
     where = {"recipe": mining.recipe, "source": mining.source, "split": mining.split}
-    reason = minings.stale(database, mining, recipe, version=version)
+    reason = mining_store.stale(database, mining, recipe, version=version)
     counts = database.run("status/mined", {"mining": mining.key})[0]
     return where | {
         "method": mining.method,

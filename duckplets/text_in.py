@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress, bar
 from duckplets.db.database import Database
-from duckplets.ingest import chunks, ingest, pending, records
+from duckplets.ingest import chunks, ingest, records, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
 from duckplets.sources.custom import adapted
@@ -202,7 +202,7 @@ class TextIn:
 
     def unfinished(self) -> list[dict[str, Any]]:
         """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
-        return pending.overview(self._database)
+        return unfinished.overview(self._database)
 
     def remove(self, name: str) -> int:
         """Remove a source from the newest version; returns how many records it had.
@@ -211,9 +211,9 @@ class TextIn:
         name has stored is discarded and counted too.
         """
         self._refuse_read_only("remove a source from")
-        found = pending.find(self._database, name)
+        found = unfinished.find(self._database, name)
         if found is None:
             return records.remove(self._database, name)
-        discarded = pending.discard(self._database, found)
+        discarded = unfinished.discard(self._database, found)
         live = {row[1] for row in self._database.run("ingest/records/live_sources")}
         return discarded + (records.remove(self._database, name) if name in live else 0)

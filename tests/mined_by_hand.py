@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 import duckplets as dp
-from duckplets.mining import minings
+from duckplets.ingest.chunks import content_of
+from duckplets.mining import store as mining_store
 
 RECIPE = dp.TripletRecipe(
     "title_body", dp.role("anchor"), dp.role("context"), dp.role("context"), by="bm25"
@@ -162,8 +163,8 @@ def _add_mining(
             "recipe": recipe.name,
             "source": source,
             "split": split,
-            "definition": json.dumps(minings.definition_of(recipe)),
-            "content": minings.content_of(database, source, split, corpus.version),
+            "definition": json.dumps(mining_store.definition_of(recipe)),
+            "content": content_of(database, source, split, corpus.version),
             "version": corpus.version,
             "anchors": anchors,
         },

@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 import duckplets as dp
-from duckplets.mining.minings import content_of, definition_of
+from duckplets.ingest.chunks import content_of
+from duckplets.mining.store import definition_of
 from duckplets.recipes.bm25 import Bm25
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()

@@ -77,5 +77,13 @@ def merged(parts: Sequence[Lists]) -> tuple[Lists, Integers]:
     return Lists(starts, values[fresh]), part[fresh]
 
 
+def places(ascending: Integers, wanted: Integers) -> Integers:
+    """Return where each wanted number stands among ascending ones, or -1."""
+    if not len(ascending):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
+    return np.where(ascending[at] == wanted, at, -1)
+
+
 def _sums(counts: Integers) -> Integers:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from duckplets.db.database import Database
-from duckplets.errors import RecipeError, SplitError, StateMismatchError
+from duckplets.errors import RecipeError, StateMismatchError
 from duckplets.ingest.records import current_version
-from duckplets.ingest.splits import checked_split, current_splits
-from duckplets.mining import minings
-from duckplets.mining.minings import Mining
+from duckplets.ingest.splits import checked_split, required_splits
+from duckplets.mining import store as mining_store
+from duckplets.mining.store import Mining
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import from_dict, to_dict
@@ -61,10 +61,10 @@ def mined(
     if recipe is None:
         recipe = _only_mined(database, source, split)
     chosen = _triplet(database, recipe, version)
-    found = minings.found(database, chosen.name, source=source, split=split)
+    found = mining_store.found(database, chosen.name, source=source, split=split)
     names = sorted({mining.source for mining in found})
     current = [
-        minings.current(
+        mining_store.current(
             database, chosen, source=name, split=split, version=version, allow_stale=stale
         )
         for name in names or [source or recipe_store.first_source(database, chosen, version)]
@@ -96,11 +96,7 @@ def _checked(database: Database, source: str | None, split: str) -> tuple[int, s
     version = current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
-    if current_splits(database) is None:
-        raise SplitError(
-            f"the corpus has no splits yet; call corpus.split(…), or run: "
-            f"duckplets split {database.path}"
-        )
+    required_splits(database)
     return version, checked_split(split)
 
 
@@ -117,7 +113,7 @@ def _triplet(database: Database, recipe: TripletRecipe | str, version: int) -> T
 
 
 def _only_mined(database: Database, source: str | None, split: str) -> str:
-    names = {m.recipe for m in minings.found(database, None, source=source, split=split)}
+    names = {m.recipe for m in mining_store.found(database, None, source=source, split=split)}
     if not names:
         where = f"source {source!r}, split {split!r}" if source else f"split {split!r}"
         raise StateMismatchError(
@@ -129,7 +125,7 @@ def _only_mined(database: Database, source: str | None, split: str) -> str:
 
 def _only_known(database: Database) -> str:
     """Return the name of the only recipe that was mined, or else that is stored."""
-    names = {m.recipe for m in minings.found(database)}
+    names = {m.recipe for m in mining_store.found(database)}
     stored = {r.name for r in recipe_store.stored(database) if isinstance(r, TripletRecipe)}
     if not (names or stored):
         raise RecipeError(
@@ -161,7 +157,7 @@ def _suited(
 
 def _as_mined(recipe: TripletRecipe, found: list[Mining]) -> TripletRecipe:
     """Return the recipe as it was when its negatives were mined."""
-    if all(mining.definition == minings.definition_of(recipe) for mining in found):
+    if all(mining.definition == mining_store.definition_of(recipe) for mining in found):
         return recipe
     if any(mining.definition != found[0].definition for mining in found):
         raise StateMismatchError(

@@ -1,6 +1,6 @@
-"""Chunks: windows onto every section, kept as spans with the hash of their text.
+"""Store sections and cut them into chunks: spans of a section with the hash of their text.
 
-The arithmetic of tokens and windows is in ``windows``; this stage turns it into rows. Ingest
+The arithmetic of tokens and windows is in ``text.windows``; here it becomes rows. Ingest
 chunks what it appends; ``chunk`` with other settings does the whole corpus again, section
 batch by section batch, in one transaction. With other preprocessors the sections themselves are
 stored anew, from their original texts.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
-from duckplets.ingest import pending
+from duckplets.ingest import unfinished
 from duckplets.ingest.preprocess import clean
 from duckplets.text.chunking import Chunking
 from duckplets.text.preprocessors import Preprocessor, registered
@@ -33,25 +34,35 @@ _KINDS = pa.array(["window", "summary"])
 
 def current_chunking(database: Database) -> Chunking:
     """Return the settings the corpus is chunked with; the defaults before the first ``chunk``."""
-    rows = database.run("ingest/chunks/get_settings")
-    settings = json.loads(rows[0][0]) if rows else {}
+    settings = _settings(database)
     settings.pop("fingerprint", None)
     return Chunking.from_json(settings)
 
 
 def fingerprint(database: Database) -> dict[str, Any]:
     """Return what identifies the stored chunks: settings and the tokenizer's checksum then."""
+    settings = _settings(database)
+    return dict(settings["fingerprint"]) if settings else Chunking().fingerprint()
+
+
+def _settings(database: Database) -> dict[str, Any]:
     rows = database.run("ingest/chunks/get_settings")
-    if not rows:
-        return Chunking().fingerprint()
-    found: dict[str, Any] = json.loads(rows[0][0])["fingerprint"]
-    return found
+    return dict(json.loads(rows[0][0])) if rows else {}
 
 
 def cleaning(database: Database) -> str:
-    """Return what identifies the preprocessors that texts went through; nothing without any."""
+    """Return a hash of the preprocessors that texts went through; an empty text without any."""
     found = fingerprint(database).get("preprocessors")
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] if found else ""
+
+
+def content_of(database: Database, source: str, split: str, version: int) -> str:
+    """Return a fingerprint of the records of a source and split, and of how they were cleaned."""
+    parameters = {"source": source, "split": split, "version": version}
+    records, contents, places = database.run("ingest/records/content", parameters)[0]
+    cleaned_by = cleaning(database)
+    by = f":{cleaned_by}" if cleaned_by else ""
+    return f"{int(records)}:{int(contents):x}:{int(places):x}{by}"
 
 
 def cleaned(database: Database) -> dict[str, int]:
@@ -71,7 +82,7 @@ def next_key(database: Database, table: Literal["record", "section", "chunk"]) -
 
 
 def chunk(database: Database, chunking: Chunking) -> int:
-    """Chunk the corpus with these settings; returns how many sections were done again.
+    """Chunk the corpus with these settings; return how many sections were done again.
 
     Nothing is done when they are the current ones: then every section has its chunks. Other
     preprocessors begin with the texts as they came: what the old ones dropped comes back, and a
@@ -87,7 +98,9 @@ def chunk(database: Database, chunking: Chunking) -> int:
         return 0
     anew = before.get("preprocessors") != after.get("preprocessors")
     if anew:
-        _refuse_unregistered(chunking)
+        for preprocessor in chunking.preprocessors:
+            if isinstance(preprocessor, Preprocessor):
+                registered(preprocessor)  # refuses what is not
         _refuse_unfinished(database)
     recount = chunking.tokenizer is not None or before["tokenizer"] is not None
     with database.transaction():
@@ -105,21 +118,74 @@ def chunk(database: Database, chunking: Chunking) -> int:
             if sections.num_rows == 0:
                 return done
             last = int(sections["section_key"][-1].as_py())
-            first_key = _append(database, sections, chunking, first_key, recount=recount)
+            tokens, chunks = _cut(sections, chunking, first_key)
+            counted = pa.table({"section_key": sections["section_key"], "token_count": tokens})
+            with database.registered(new_chunks=chunks, counted=counted):
+                database.run("ingest/chunks/append")
+                if recount:
+                    database.run("ingest/chunks/set_token_counts")
+            first_key += chunks.num_rows
             done += sections.num_rows
 
 
 def _refuse_unfinished(database: Database) -> None:
     """Refuse to clean otherwise what is half there: its other half would be judged otherwise."""
-    for found in pending.unfinished(database):
+    for found in unfinished.ingests(database):
         raise ChunkingError(
             f"source {found.name!r} has an unfinished ingest; finish it, or discard it by "
             f"removing the source, before texts are cleaned otherwise"
         )
 
 
+@dataclass(slots=True)
+class SectionWriter:
+    """Stores the sections of new records, and their chunks, with consecutive keys.
+
+    Attributes:
+        database: The corpus, inside a transaction.
+        chunking: How sections are cut.
+        section_key: The next section's key.
+        chunk_key: The next chunk's key.
+    """
+
+    database: Database
+    chunking: Chunking
+    section_key: int
+    chunk_key: int
+
+    @classmethod
+    def after_the_last(cls, database: Database, chunking: Chunking) -> SectionWriter:
+        """Return a writer whose keys follow those that are stored."""
+        section_key, chunk_key = next_key(database, "section"), next_key(database, "chunk")
+        return cls(database, chunking, section_key, chunk_key)
+
+    def append(self, sections: pa.ListArray, record_keys: Any) -> None:
+        """Store the sections of records.
+
+        Args:
+            sections: Of every record a list of (role, heading, text), as in ``ROW_SCHEMA``, or
+                of (role, heading, text, original), as from ``preprocess``.
+            record_keys: The records' keys, shape (records,).
+        """
+        counts = pc.list_value_length(sections).to_numpy(zero_copy_only=False)
+        flat = sections.flatten()
+        owners = np.repeat(record_keys, counts)
+        firsts = np.repeat(np.cumsum(counts) - counts, counts)
+        columns = {
+            "section_key": self.section_key + np.arange(len(flat), dtype=np.int64),
+            "record_key": owners,
+            "position": np.arange(len(flat), dtype=np.int64) - firsts,
+        }
+        fields = {field.name: flat.field(field.name) for field in flat.type}
+        # Dropped sections use up keys as well, so that they fit in where they come back.
+        self.section_key += len(flat)
+        self.chunk_key = append_sections(
+            self.database, self.chunking, pa.table(columns | fields), self.chunk_key
+        )
+
+
 def append_sections(database: Database, chunking: Chunking, rows: pa.Table, first_key: int) -> int:
-    """Store sections with their chunks; returns the next unused key of a chunk.
+    """Store sections with their chunks; return the next unused key of a chunk.
 
     Args:
         database: The corpus, inside a transaction.
@@ -135,10 +201,7 @@ def append_sections(database: Database, chunking: Chunking, rows: pa.Table, firs
         rows = rows.drop_columns("original")
         if rows["text"].null_count:
             rows = rows.filter(pc.is_valid(rows["text"]))
-    keys, owners = (rows[name].to_numpy() for name in ("section_key", "record_key"))
-    tokens, chunks = chunk_table(
-        rows["text"].combine_chunks(), keys, owners, chunking=chunking, first_key=first_key
-    )
+    tokens, chunks = _cut(rows, chunking, first_key)
     rows = rows.append_column("token_count", pa.array(tokens))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
         database.run("ingest/records/append_sections")
@@ -154,15 +217,14 @@ def sliced(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches(table.to_batches(max_chunksize=_STEP), schema=table.schema)
 
 
-def chunk_table(
-    texts: pa.Array, section_keys: Any, record_keys: Any, *, chunking: Chunking, first_key: int
-) -> tuple[Any, pa.Table]:
-    """Return the token count of every text and its chunks as rows, with their own texts."""
+def _cut(sections: pa.Table, chunking: Chunking, first_key: int) -> tuple[Any, pa.Table]:
+    """Return the token count of every section, and the chunks as rows, with their own texts."""
+    texts = sections["text"].combine_chunks()
     tokens, found = windows(texts, chunking)
     columns = {
         "chunk_key": np.arange(first_key, first_key + len(found.section), dtype=np.int64),
-        "section_key": section_keys[found.section],
-        "record_key": record_keys[found.section],
+        "section_key": sections["section_key"].to_numpy()[found.section],
+        "record_key": sections["record_key"].to_numpy()[found.section],
         "kind": _KINDS.take(pa.array(found.summary.astype(np.int8))),
         "window_index": found.window_index,
         "overlap": found.overlap,
@@ -175,39 +237,8 @@ def chunk_table(
     return tokens, pa.table(columns)
 
 
-def _append(
-    database: Database,
-    sections: pa.Table,
-    chunking: Chunking,
-    first_key: int,
-    *,
-    recount: bool,
-) -> int:
-    """Chunk a batch of stored sections; returns the next unused key."""
-    keys = sections["section_key"].to_numpy()
-    tokens, chunks = chunk_table(
-        sections["text"].combine_chunks(),
-        keys,
-        sections["record_key"].to_numpy(),
-        chunking=chunking,
-        first_key=first_key,
-    )
-    counted = pa.table({"section_key": keys, "token_count": tokens})
-    with database.registered(new_chunks=chunks, counted=counted):
-        database.run("ingest/chunks/append")
-        if recount:
-            database.run("ingest/chunks/set_token_counts")
-    return first_key + int(chunks.num_rows)
-
-
-def _refuse_unregistered(chunking: Chunking) -> None:
-    for preprocessor in chunking.preprocessors:
-        if isinstance(preprocessor, Preprocessor):
-            registered(preprocessor)
-
-
 def _store_anew(database: Database, chunking: Chunking) -> int:
-    """Clean all sections as they came, and store them with their chunks; returns their number."""
+    """Clean all sections as they came, and store them with their chunks; return their number."""
     done, first_key = 0, next_key(database, "chunk")
     last_record = next_key(database, "record") - 1
     reader = database.cursor()  # not of this transaction: it sees what was there before

@@ -1,8 +1,8 @@
-"""Ingest: a source is read to its end, and its records are stored whole or not at all.
+"""Ingest a source: read it to its end, and store all of its records or none.
 
 As a rule that is one transaction, so a failure or a kill leaves the corpus as it was. A resumable
 source puts marks between its batches; then what comes before a mark is committed with it,
-unpublished, and the last transaction publishes the whole (see ``pending``): an ingest that stops
+unpublished, and the last transaction publishes the whole (see ``unfinished``): an ingest that stops
 half-way goes on at the last mark, and nobody sees any of it before it is complete. In every
 report ``read == added + skipped + failed``.
 """
@@ -21,10 +21,10 @@ from duckplets.base.lookahead import one_ahead, stop
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.ingest import pending
-from duckplets.ingest.pending import UNPUBLISHED, Unfinished
+from duckplets.ingest import unfinished
 from duckplets.ingest.records import IngestReport, current_version
 from duckplets.ingest.store import Counts, OnConflict, Request, Storing
+from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, ResumableSource, Rows, Source
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def ingest(
         trust = source.trust  # a column of trusts is in the rows; the source has the default
     request = Request(source, name, _checked_trust(trust), on_conflict, prefix)
     settings = _settings_of(source, request) if isinstance(source, ResumableSource) else None
-    found = pending.find(database, name)
+    found = unfinished.find(database, name)
     # One that was killed before it had stored a record stands in nobody's way.
     empty = found is not None and not found.counts.get("added") and found.settings != settings
     if found is not None and (restart or empty):
-        pending.discard(database, found)
+        unfinished.discard(database, found)
         found = None
     if found is not None:
         _refuse_another(found, settings)
@@ -96,16 +96,16 @@ class _InPieces:
         self.found = found
 
     def run(self, started: float, progress: Progress | None) -> IngestReport:
-        """Store all there is; returns the report of the whole."""
+        """Store everything up to the end of the source; return the report of the whole ingest."""
         try:
             with self.database.transaction():
                 under_way = self._begin()
             with closing(one_ahead(self.rows.batches)) as items:
                 return self._store(under_way, items, started, progress)
         except BaseException:  # Ctrl-C too
-            found = pending.find(self.database, self.request.name)
+            found = unfinished.find(self.database, self.request.name)
             if found is not None and not found.counts.get("added"):  # nothing to go on with
-                pending.discard(self.database, found)
+                unfinished.discard(self.database, found)
             raise
         finally:
             stop(self.rows.batches)
@@ -123,13 +123,13 @@ class _InPieces:
                 if mark is None:  # the rows since the last mark, published with the others
                     return under_way.finish(started)
                 counts = under_way.counts.to_json()
-                pending.save(self.database, self.request.name, mark.cursor, counts)
+                unfinished.save(self.database, self.request.name, mark.cursor, counts)
 
     def _begin(self) -> Storing:
         """Return an ingest that goes on where the last one stopped, or a new one."""
         if self.found is None:
             under_way = Storing(self.database, self.request, self.rows, UNPUBLISHED)
-            pending.begin(self.database, self.request.name, under_way.source_id, self.settings)
+            unfinished.begin(self.database, self.request.name, under_way.source_id, self.settings)
             return under_way
         trust = self.database.run("ingest/pending/trust", {"source_id": self.found.source_id})[0][0]
         given = self.request.trust

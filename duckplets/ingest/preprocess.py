@@ -1,4 +1,4 @@
-"""Preprocessing: sections of new records are cleaned before they are stored.
+"""Clean the sections of new records by preprocessors, before they are stored.
 
     sections (role, heading, text) ─clean→ (role, heading, text or null, original where changed)
 

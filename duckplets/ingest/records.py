@@ -1,4 +1,4 @@
-"""Records: versions of what is stored, and what a source's last reading did.
+"""Records and versions of a corpus: remove a source, find the newest version, note a new one.
 
 Nothing is deleted. A replaced or removed record keeps its rows and gets a ``removed_version``,
 so a run pinned to an earlier version still finds every text it ever drew from.
@@ -42,7 +42,7 @@ class IngestReport:
 
 
 def remove(database: Database, name: str) -> int:
-    """Mark a source and its records as removed; returns how many records that were."""
+    """Mark a source and its records as removed; return how many records that were."""
     source_id = source_id_of(database, name)
     with database.transaction():
         version = current_version(database) + 1

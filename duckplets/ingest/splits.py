@@ -1,4 +1,4 @@
-"""Splits: train, validation and test, one for every record, assigned once and stored.
+"""Assign every record a split, train, validation or test, once, and store it.
 
 ``u = first 8 bytes of MD5(seed 0x1f key) / 2^64``, where the key is the record's group if it has
 one, else its id: a family of records shares a split, and neither the order of an ingest nor the
@@ -75,6 +75,21 @@ def current_splits(database: Database) -> SplitSettings | None:
     return SplitSettings(**json.loads(rows[0][0])) if rows else None
 
 
+def required_splits(database: Database) -> SplitSettings:
+    """Return the settings of the stored splits, or refuse to go on without any.
+
+    Raises:
+        SplitError: There are none yet.
+    """
+    settings = current_splits(database)
+    if settings is None:
+        raise SplitError(
+            f"the corpus has no splits yet; call corpus.split(…), or run: "
+            f"duckplets split {database.path}"
+        )
+    return settings
+
+
 def assign_missing(database: Database, first_record_key: int) -> None:
     """Give records from a key on their split, if the corpus has splits."""
     settings = current_splits(database)
@@ -92,7 +107,7 @@ def assign_missing(database: Database, first_record_key: int) -> None:
 
 
 def checked_split(name: Any) -> str:
-    """Return the name if it is one of a split."""
+    """Return the name of a split, or refuse what is none."""
     if name not in SPLITS:
         raise SplitError(f"split={name!r}: give one of {', '.join(SPLITS)}")
     return str(name)

@@ -1,4 +1,4 @@
-"""Storing: batches of rows become records with their sections, chunks and whatever comes along.
+"""Store batches of rows as records with their sections, chunks, messages and prefixes.
 
     batch ─preprocess→ sections ─classify→ new, same, conflicting ─→ records, sections, chunks, …
 
@@ -21,14 +21,13 @@ import pyarrow.compute as pc
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.ingest import conversations, pending
 from duckplets.ingest import prefixes as prefix_store
-from duckplets.ingest.chunks import current_chunking, next_key
-from duckplets.ingest.pending import UNPUBLISHED
+from duckplets.ingest import unfinished
+from duckplets.ingest.chunks import SectionWriter, current_chunking, next_key, sliced
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.records import IngestReport, commit_version, current_version
-from duckplets.ingest.sections import SectionWriter, sliced
 from duckplets.ingest.splits import assign_missing
+from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.rows import UNREADABLE
 
@@ -76,19 +75,21 @@ class Counts:
         return sum(count for reason, count in self.reasons.items() if reason in UNREADABLE)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the counts as plain JSON values."""
         plain: dict[str, Any] = {n: getattr(self, n) for n in ("read", "added", "replaced")}
         return plain | {n: dict(getattr(self, n)) for n in ("reasons", "dropped_sections")}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Counts:
-        """Return what ``to_json`` gave."""
+        """Return the counts of what ``to_json`` returned."""
         reasons, dropped = (Counter(values.get(n, {})) for n in ("reasons", "dropped_sections"))
         return cls(**{**values, "reasons": reasons, "dropped_sections": dropped})
 
 
 class Storing:
-    """One ingest under way; every method runs inside a transaction.
+    """An ingest under way: stores batch after batch, then makes their version.
+
+    Every method runs inside a transaction.
 
     Args:
         database: The corpus.
@@ -146,7 +147,7 @@ class Storing:
             progress(self.counts.read, self.rows.total)
 
     def finish(self, started: float) -> IngestReport:
-        """Make the version of what was stored."""
+        """Make a version of what was stored, and return the report."""
         counts = self.counts
         rejected = self.rows.rejected()
         failed = counts.failed() + sum(rejected.values())
@@ -204,7 +205,7 @@ class Storing:
     def _publish(self) -> None:
         """Find the version there is to make now, and give it what was stored."""
         self.version = current_version(self.database) + 1
-        first, overtaken, replaced = pending.publish(
+        first, overtaken, replaced = unfinished.publish(
             self.database,
             self.request.name,
             self.source_id,
@@ -218,6 +219,7 @@ class Storing:
         self.database.run("ingest/records/update_source", self._of_source())
 
     def _quarantine(self, skipped: pa.RecordBatch) -> None:
+        """Set aside the rows, as JSON, that a converter could not read."""
         reasons = skipped["skip"]
         if "complaint" in skipped.schema.names:
             reasons = pc.coalesce(skipped["complaint"], reasons)
@@ -226,7 +228,9 @@ class Storing:
         )
         rows = rows.filter(pc.is_valid(rows["quarantined"]))
         if rows.num_rows:
-            conversations.quarantine(self.database, self.request.name, self.version, rows)
+            of_source = {"source": self.request.name, "version": self.version}
+            with self.database.registered(set_aside=rows):
+                self.database.run("ingest/conversations/quarantine", of_source)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         ids = pc.binary_join_element_wise(self.request.name, batch["key"], "/")
@@ -241,13 +245,7 @@ class Storing:
         self._append_records(batch, ids, keys)
         self.sections.append(batch["sections"], keys)
         if "messages" in batch.schema.names:
-            rejected = "rejected_messages" in batch.schema.names
-            conversations.append(
-                self.database,
-                keys,
-                batch["messages"],
-                batch["rejected_messages"] if rejected else None,
-            )
+            self._append_conversations(batch, keys)
         if "prefix" in batch.schema.names:
             prefix_store.append(self.database, keys, batch["prefix"])
 
@@ -304,6 +302,16 @@ class Storing:
         }
         with self.database.registered(new_records=sliced(table)):
             self.database.run("ingest/records/append_records", parameters)
+
+    def _append_conversations(self, batch: pa.RecordBatch, keys: Any) -> None:
+        """Store the messages of new records, and the rejected ones of preference pairs."""
+        columns = {"record_key": keys, "messages": batch["messages"]}
+        rejected = pa.nulls(batch.num_rows, pa.string())
+        if "rejected_messages" in batch.schema.names:
+            rejected = batch["rejected_messages"]
+        table = pa.table(columns | {"rejected_messages": rejected})
+        with self.database.registered(new_conversations=sliced(table)):
+            self.database.run("ingest/conversations/append")
 
     def _refuse_nothing(self) -> None:
         name, counts = self.request.name, self.counts

@@ -1,6 +1,6 @@
-"""Given negatives: candidates and scores from elsewhere, under the same guards and knobs.
+"""External scores: a table of anchors, candidates and scores becomes negatives of a recipe.
 
-    table ─batches→ given_scores ─judge, for each source and split→ candidates by anchor
+    table ─batches→ external_scores ─judge, for each source and split→ candidates by anchor
           ─Guards, knobs→ mined_negatives
 
 Rows are staged in a temporary table of keys, which DuckDB moves to disk when they are many; from
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,22 +19,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Lists, places
+from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.errors import RecipeError, SplitError
+from duckplets.errors import RecipeError
 from duckplets.ingest import records, splits
-from duckplets.mining import external_rows as given_rows
-from duckplets.mining.external_candidates import as_found
-from duckplets.mining.guards import Guards
+from duckplets.mining import external_rows
+from duckplets.mining.backfill import rows_of
+from duckplets.mining.guards import REASONS, Excluded, Guards
+from duckplets.mining.kernel import SCALE, Found
 from duckplets.mining.report import MiningReport, PairReport
-from duckplets.mining.rows import Rows
+from duckplets.mining.select import Floats, ceilings, count_above, count_below
 from duckplets.mining.store import OpenMining, Target
+from duckplets.order.permute import Integers
 from duckplets.pools.compile import compile_pool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.recipes import TripletRecipe
-
-Progress = Callable[[int, int | None], None]
 
 _BLOCK_ROWS = 1 << 20
 _BLOCK_ANCHORS = 2048
@@ -49,7 +50,7 @@ _STAGED = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenReport(MiningReport):
-    """What ``Corpus.add_negatives`` did.
+    """What ``Corpus.add_negatives`` did with the rows of a table.
 
     Attributes:
         rows: Rows of the table.
@@ -82,7 +83,7 @@ def add(
     settings: Bm25,
     progress: Progress | None = None,
 ) -> GivenReport:
-    """Keep the best of given candidates as the negatives of a recipe.
+    """Store the best candidates of a table as the negatives of a recipe, and report every row.
 
     They take the place of what was mined for the recipe before, in the sources and splits that
     rows are of.
@@ -105,28 +106,24 @@ def add(
     """
     started = time.monotonic()
     _refuse_searching(settings)
-    if splits.current_splits(database) is None:
-        raise SplitError(
-            f"the corpus has no splits yet; call corpus.split(…), or run: "
-            f"duckplets split {database.path}"
-        )
+    splits.required_splits(database)
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
     mined = recipe if recipe.mined else replace(recipe, by="bm25")
-    given = _Given(database, mined, settings, version, progress)
+    scores = _Scores(database, mined, settings, version, progress)
     try:
-        rows = given.stage(table)
-        pairs = given.keep(source, None if split is None else splits.checked_split(split))
+        rows = scores.stage(table)
+        pairs = scores.keep(source, None if split is None else splits.checked_split(split))
     finally:
         for statement in _STAGED:
             database.run(statement)
     seconds = round(time.monotonic() - started, 3)
-    return GivenReport(pairs=pairs, seconds=seconds, rows=rows, refused=dict(given.refused))
+    return GivenReport(pairs=pairs, seconds=seconds, rows=rows, refused=dict(scores.refused))
 
 
-class _Given:
-    """Scores of one recipe on their way from a table to negatives."""
+class _Scores:
+    """The external scores of one recipe, on their way from a table to its minings."""
 
     def __init__(
         self,
@@ -142,20 +139,20 @@ class _Given:
         self.by_section = (False, False)
 
     def stage(self, table: Any) -> int:
-        """Read the table, and look up what its rows name; returns how many they are."""
+        """Read the table and look up what its rows name; return how many rows there are."""
         self.database.run("mining/external/create")
         rows = 0
-        for batch in given_rows.batches(table):
+        for batch in external_rows.batches(table):
             if not rows:
-                names = (given_rows.ANCHORS[1], given_rows.NEGATIVES[1])
+                names = (external_rows.ANCHORS[1], external_rows.NEGATIVES[1])
                 self.by_section = (not batch[names[0]].null_count, not batch[names[1]].null_count)
-            with self.database.registered(given_rows=batch):
+            with self.database.registered(external_rows=batch):
                 self.database.run("mining/external/stage", {"version": self.version})
             rows += batch.num_rows
         return rows
 
     def keep(self, source: str | None, split: str | None) -> tuple[PairReport, ...]:
-        """Store the negatives of every source and split; all take effect together."""
+        """Store the negatives of every source and split; all replace earlier ones at the end."""
         with self.database.transaction():
             self.database.run("mining/mine/hash_texts")
         limits = self.recipe.sources
@@ -167,12 +164,12 @@ class _Given:
             elif of_split is None or not asked or (limits and of_source not in limits):
                 self.refused["other source or split"] += rows
             elif (pair := _Pair(self, of_source, of_split)).is_of_use:
-                done.append((pair, pair.store()))
+                done.append(pair.store())
             else:
                 self.refused.update(pair.fates)
         if not done:
             raise self._useless()
-        return tuple(pair.finish(mining) for pair, mining in done)
+        return tuple(mining.finish() for mining in done)
 
     def _useless(self) -> RecipeError:
         reasons = ", ".join(f"{n} {reason}" for reason, n in self.refused.most_common())
@@ -183,21 +180,22 @@ class _Given:
 
 
 class _Pair:
-    """One source and split of them."""
+    """The external scores of one source and split."""
 
-    def __init__(self, given: _Given, source: str, split: str) -> None:
+    def __init__(self, scores: _Scores, source: str, split: str) -> None:
         self._started = time.monotonic()
-        self._given = given
-        self._database, self._settings = given.database, given.settings
-        where: dict[str, Any] = {"source": source, "split": split, "version": given.version}
-        compiled = compile_pool(given.recipe, **where)
+        self._scores = scores
+        self._database, self._settings = scores.database, scores.settings
+        where: dict[str, Any] = {"source": source, "split": split, "version": scores.version}
+        compiled = compile_pool(scores.recipe, **where)
         with PoolReader(self._database, [compiled]) as reader:
             self._guards = Guards(self._database, reader, compiled)
         self._target = Target(
-            recipe=given.recipe,
+            recipe=scores.recipe,
             method="given",
             settings={"bm25": self._settings.to_dict()},
             anchors=len(self._guards.anchors),
+            searched=len(self._guards.documents),
             **where,
         )
         with self._database.registered(**self._numbers()):
@@ -210,11 +208,11 @@ class _Pair:
         return self.fates["candidate"] > 0
 
     def store(self) -> OpenMining:
-        """Write down what is kept of the candidates, block by block."""
+        """Store the candidates that are kept, block by block, in a mining yet to be finished."""
         database = self._database
         positives = np.full(len(self._guards.anchors), np.nan)
-        scores = database.table("mining/external/positives")
-        positives[scores["anchor"].to_numpy()] = scores["score"].to_numpy()
+        known = database.table("mining/external/positives")
+        positives[known["anchor"].to_numpy()] = known["score"].to_numpy()
         database.run("mining/external/rank")
         mining = OpenMining(database, self._target, fresh=True)
         candidates = self.fates.pop("candidate")  # they are counted by what becomes of them
@@ -222,42 +220,35 @@ class _Pair:
         most = max(1, _BLOCK_ROWS * len(positives) // candidates)
         for block in self._guards.blocks(most=min(most, _BLOCK_ANCHORS)):
             excluded = self._guards.exclude(block)
-            given = database.table(
-                "mining/external/block", {"start": block.start, "stop": block.stop}
+            stretch = {"start": block.start, "stop": block.stop}
+            scores = database.table("mining/external/block", stretch)
+            found = _found(scores, self._settings, block, excluded, positives[block])
+            anchors, negatives, counts = rows_of(
+                self._settings, self._guards, block, excluded, found
             )
-            found = as_found(given, self._settings, block, excluded, positives[block])
-            repeated = pc.sum(given["given"]).as_py() or 0
-            rows = Rows(self._settings, self._guards, block, excluded, found)
+            counts["duplicate row"] = (pc.sum(scores["times"]).as_py() or 0) - scores.num_rows
             mining.seconds = time.monotonic() - self._started
-            mining.append(
-                *rows.tables(), rows.counts() | {"duplicate row": repeated - given.num_rows}
-            )
-            if self._given.progress:
-                self._given.progress(block.stop, len(self._guards.anchors))
+            mining.append(anchors, negatives, counts)
+            if self._scores.progress:
+                self._scores.progress(block.stop, len(self._guards.anchors))
         return mining
-
-    def finish(self, mining: OpenMining) -> PairReport:
-        """Let it take the place of what was mined before."""
-        report = mining.finish(searched=len(self._guards.documents))
-        outcomes = dict(self._database.run("mining/minings/outcomes", {"mining": mining.key}))
-        return PairReport.of(self._target, mining.key, report, outcomes, 0)
 
     def _numbers(self) -> dict[str, pa.Table]:
         """Return the number of every anchor and document, and the positives of every record."""
         guards, sections = self._guards, self._guards.sections
         of_record = sections.record_keys[sections.records]
-        anchors, others = (sections.keys if by else of_record for by in self._given.by_section)
+        anchors, others = (sections.keys if by else of_record for by in self._scores.by_section)
         owners = sections.record_keys[guards.positives.owners()]
         targets = others[guards.positives.values]
         owners, targets = np.unique(np.stack([owners, targets]), axis=1)
         return {
-            "given_anchors": pa.table(
+            "external_anchors": pa.table(
                 {"target": anchors[guards.anchors], "anchor": np.arange(len(guards.anchors))}
             ),
-            "given_documents": pa.table(
+            "external_documents": pa.table(
                 {"target": others[guards.documents], "document": guards.documents}
             ),
-            "given_positives": pa.table({"record_key": owners, "target": targets}),
+            "external_positives": pa.table({"record_key": owners, "target": targets}),
         }
 
 
@@ -265,4 +256,69 @@ def _refuse_searching(settings: Bm25) -> None:
     default = Bm25()
     for name in _SEARCHING:
         if getattr(settings, name) != getattr(default, name):
-            raise RecipeError(f"{name}={getattr(settings, name)!r}: given scores are not searched")
+            raise RecipeError(
+                f"{name}={getattr(settings, name)!r}: external scores are not searched"
+            )
+
+
+def _found(
+    scores: pa.Table, settings: Bm25, block: slice, excluded: Excluded, positives: Floats
+) -> Found:
+    """Return the candidates of a block of anchors as a search would have found them.
+
+    Args:
+        scores: Columns ``anchor``, ``document`` and ``score``, by anchor, best first.
+        settings: The knobs.
+        block: Which anchors.
+        excluded: What they must not get.
+        positives: Score of every anchor's lowest-scoring positive; NaN where none is known.
+    """
+    owners = scores["anchor"].to_numpy() - block.start
+    documents, values = scores["document"].to_numpy(), scores["score"].to_numpy()
+    matched = np.bincount(owners, minlength=len(positives))
+    reasons = _reasons(excluded, owners, documents)
+    legal = reasons < 0
+    guarded = np.zeros((len(REASONS) + 1, len(positives)), np.int64)
+    np.add.at(guarded, (reasons[~legal], owners[~legal]), 1)
+    owners, documents, values = owners[legal], documents[legal], values[legal]
+    starts = np.searchsorted(owners, np.arange(len(positives) + 1))
+    above = count_above(ceilings(settings, positives), starts, values)
+    known = ~np.isnan(positives)
+    better = count_above(np.where(known, positives, np.inf)[None], starts, values)[0]
+    # The first rows suffice that no ceiling removes.
+    place = np.arange(len(owners)) - (starts[:-1] + above.max(axis=0))[owners]
+    near = (place >= 0) & (place < settings.range_min + settings.top_k)
+    cells = (owners[near], place[near])
+    shape = (len(positives), int(cells[1].max(initial=-1)) + 1)
+    best = np.full(shape, -1, np.int64)
+    best_scores: Any = np.zeros(shape)
+    best[cells] = documents[near]
+    # Scores are kept in units: a power of two, which takes nothing from a float.
+    best_scores[cells] = values[near] * SCALE
+    return Found(
+        documents=best,
+        scores=best_scores,
+        matched=matched,
+        guarded=guarded,
+        above=above,
+        below=count_below(settings, starts, values),
+        positive_scores=positives,
+        positive_ranks=np.where(known, better + 1, 0),
+    )
+
+
+def _reasons(excluded: Excluded, owners: Integers, documents: Integers) -> Integers:
+    """Return which guard refuses each pair of an anchor and a document, or -1."""
+    listed = [lists for lists in (excluded.documents, excluded.allowed) if lists is not None]
+    width = 1 + max(int(of.max(initial=0)) for of in (documents, *(each.values for each in listed)))
+
+    def among(lists: Lists) -> Integers:
+        """Return where each pair stands in the lists, or -1."""
+        return places(lists.owners() * width + lists.values, owners * width + documents)
+
+    refused = among(excluded.documents)
+    reasons = np.full(len(owners), -1, np.int64)
+    reasons[refused >= 0] = excluded.reasons[refused[refused >= 0]]
+    if excluded.allowed is not None:
+        reasons[(refused < 0) & (among(excluded.allowed) < 0)] = REASONS.index("strategy")
+    return reasons

@@ -1,4 +1,4 @@
-"""Tables of scores from elsewhere, as checked Arrow batches of one form.
+"""Read a table of external scores, of whatever kind, as checked Arrow batches of one form.
 
 Whatever speaks Arrow's stream protocol (tables of pyarrow, pandas, polars, DuckDB) or yields
 dicts is read once, a batch at a time. Columns besides those named here are of no interest.

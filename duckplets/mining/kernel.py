@@ -1,12 +1,16 @@
-"""The scoring kernel: exact BM25 of a block of queries against shards of documents, in NumPy.
+"""Score a block of queries against document shards by exact BM25, in NumPy.
 
-    Shard (impacts) ─add up a query's terms→ one integer a document ─top→ its best documents
+    DocumentShard (impacts) ─add up a query's terms→ one integer a document ─top→ its best documents
 
 The top k are looked for among the documents that reach the k-th largest of the maxima of runs of
 64 documents: a bound on the k-th score that costs one pass. With that and the dense rows of the
-frequent terms (``impacts``), 50,000 documents of 120 words and queries of 30 made 4,600 queries a
+frequent terms, 50,000 documents of 120 words and queries of 30 made 4,600 queries a
 second on one core, five times as many as a bincount of the concatenated postings and more than
 bm25s compiled with numba.
+
+An impact is what one term adds to a document's score: round(2^20 · idf · tf part), see ``shards``.
+Impacts are integers, so sums do not depend on their order and equal scores are equal; 2^20 because
+with 2^16 the rounding reorders documents whose scores nearly agree.
 
 Nothing is pruned. All documents are numbered in the order of their record ids, so that ties fall
 to the smaller number, whatever the shards are.
@@ -15,29 +19,80 @@ to the smaller number, whatever the shards are.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.arrays import Lists
-from duckplets.mining.impacts import PADDING, RUN, SCALE, Impacts, Shard
+from duckplets.base.arrays import Lists, places
 from duckplets.mining.select import CEILINGS, ceilings
 from duckplets.order.permute import Integers
 from duckplets.recipes.bm25 import Bm25
 
+SCALE = 1 << 20  # units of an impact in a score of 1
+RUN = 64  # documents whose largest score is taken at once
+PADDING = (1 << 32) - 1
+
+Impacts = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentShard:
+    """A document shard: the postings of some documents, by term, with local document numbers.
+
+    First come those that may be negatives, padded to a multiple of 64, then those that are only
+    scored, as positives.
+
+    Attributes:
+        numbers: Number of every local document among all, int64[width]; ascending in both parts,
+            and larger than any in the padding.
+        eligible: Local numbers below this one may be negatives; a multiple of 64.
+        starts: First posting of every term, and the end; int64[terms + 1].
+        documents: Local number of every posting; int32 in the file.
+        impacts: Impact of every posting; int32.
+        rows: Dense row of every term, or -1; int32[terms].
+        dense: Impacts of the most frequent terms, int32[rows, width].
+    """
+
+    numbers: Integers
+    eligible: int
+    starts: Integers
+    documents: Integers | Impacts
+    impacts: Impacts
+    rows: Impacts
+    dense: npt.NDArray[np.int32]
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the arrays to files of a folder, which several processes can map."""
+        for field in fields(self):
+            np.save(folder / f"{name}.{field.name}.npy", getattr(self, field.name))
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> DocumentShard:
+        """Return the document shard that ``save`` wrote, its arrays mapped from the files."""
+        arrays: dict[str, Any] = {
+            field.name: np.load(folder / f"{name}.{field.name}.npy", mmap_mode="r")
+            for field in fields(cls)
+        }
+        arrays["eligible"] = int(arrays["eligible"])
+        # As wide as an address, else every scatter would widen its part again.
+        arrays["documents"] = arrays["documents"].astype(np.intp)
+        return cls(**arrays)
+
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Anchors to find documents for. Documents are meant by their numbers among all.
+    """A block of anchors to find documents for; documents go by their numbers among all.
 
     Attributes:
         terms: The distinct terms of every query.
         positives: The documents that are its positives; their scores make the margins.
         excluded: Documents that must not be found.
         reasons: For every entry of ``excluded`` which guard it is, from 0.
-        allowed: If given, only these may be found, ascending.
-        shards: If given, the only shard that each query looks into.
+        allowed: If not None, only these may be found, ascending.
+        shards: If not None, the only document shard that each query looks into.
     """
 
     terms: Lists
@@ -53,7 +108,7 @@ class Queries:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found for n queries.
+    """The best documents of n queries, and counts of the others.
 
     Attributes:
         documents: Numbers of the best documents below the ceilings, best first: int64[n, depth];
@@ -78,8 +133,10 @@ class Found:
     positive_ranks: Integers
 
 
-def search(shards: Iterable[Shard], queries: Queries, settings: Bm25, *, guards: int) -> Found:
-    """Find the best documents of every query.
+def search(
+    shards: Iterable[DocumentShard], queries: Queries, settings: Bm25, *, guards: int
+) -> Found:
+    """Return the best documents of every query, from all document shards.
 
     Args:
         shards: Gone through twice: for the scores of the positives, and for the documents.
@@ -96,7 +153,7 @@ def search(shards: Iterable[Shard], queries: Queries, settings: Bm25, *, guards:
 
 
 class _Search:
-    """One block of queries on its way through the shards."""
+    """One block of queries on its way through the document shards."""
 
     def __init__(
         self, queries: Queries, settings: Bm25, positives: npt.NDArray[np.float64], guards: int
@@ -119,7 +176,7 @@ class _Search:
         self.above = np.zeros((len(CEILINGS), count), np.int64)
         self.below = np.zeros(count, np.int64)
 
-    def go_through(self, shard: Shard, number: int) -> None:
+    def go_through(self, shard: DocumentShard, number: int) -> None:
         """Score all queries against one shard."""
         excluded, kept = _within(shard, self.queries.excluded)
         reasons = self.queries.reasons[kept]
@@ -149,7 +206,9 @@ class _Search:
                 legal = np.count_nonzero(candidates[allowed[query]])
                 self.guarded[-1, query] += left - legal
 
-    def _take(self, query: int, shard: Shard, scores: Impacts, places: Integers | None) -> None:
+    def _take(
+        self, query: int, shard: DocumentShard, scores: Impacts, places: Integers | None
+    ) -> None:
         """Count a shard's legal scores and keep the best below the ceilings."""
         if self.ranks[query]:
             self.ranks[query] += np.count_nonzero(scores > self.positive[query])
@@ -188,8 +247,8 @@ class _Search:
         )
 
 
-def _score(shard: Shard, terms: Integers, scores: Impacts) -> None:
-    """Fill in the score of every document of a shard."""
+def _score(shard: DocumentShard, terms: Integers, scores: Impacts) -> None:
+    """Write the score of every document of a document shard into ``scores``."""
     rows = shard.rows[terms]
     dense = rows[rows >= 0].tolist()
     if dense:
@@ -215,23 +274,15 @@ def _top(scores: Impacts, depth: int) -> Integers:
     return np.flatnonzero(scores >= bound)
 
 
-def _within(shard: Shard, lists: Lists) -> tuple[Lists, npt.NDArray[np.bool_]]:
+def _within(shard: DocumentShard, lists: Lists) -> tuple[Lists, npt.NDArray[np.bool_]]:
     """Return lists of the documents that may be negatives here, by local number, and which."""
-    local = _places(shard.numbers[: shard.eligible], lists.values)
+    local = places(shard.numbers[: shard.eligible], lists.values)
     kept = local >= 0
     counts = np.concatenate([[0], np.cumsum(kept)])
     return Lists(counts[lists.starts], local[kept]), kept
 
 
-def _places(numbers: Integers, wanted: Integers) -> Integers:
-    """Return where each wanted number stands in ascending ones, or -1."""
-    if not len(numbers):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
-    return np.where(numbers[at] == wanted, at, -1)
-
-
-def positive_scores(shards: Iterable[Shard], queries: Queries) -> npt.NDArray[np.float64]:
+def positive_scores(shards: Iterable[DocumentShard], queries: Queries) -> npt.NDArray[np.float64]:
     """Return the score of every query's lowest-scoring positive; NaN if none is known.
 
     A positive that shares no term with its anchor scores 0.
@@ -240,14 +291,14 @@ def positive_scores(shards: Iterable[Shard], queries: Queries) -> npt.NDArray[np
     owners, wanted = queries.positives.owners(), queries.positives.values
     for shard in shards:
         for low, high in ((0, shard.eligible), (shard.eligible, len(shard.numbers))):
-            local = _places(shard.numbers[low:high], wanted)
+            local = places(shard.numbers[low:high], wanted)
             here = local >= 0
             scores = _pair_scores(shard, queries.terms, owners[here], local[here] + low)
             np.minimum.at(lowest, owners[here], scores / SCALE)
     return np.where(np.isinf(lowest), np.nan, lowest)
 
 
-def _pair_scores(shard: Shard, terms: Lists, owners: Integers, local: Integers) -> Integers:
+def _pair_scores(shard: DocumentShard, terms: Lists, owners: Integers, local: Integers) -> Integers:
     """Return the score of each pair of a query and a local document."""
     counts = np.diff(terms.starts)[owners]
     pair = np.repeat(np.arange(len(owners)), counts)

@@ -1,11 +1,11 @@
-"""Mining: the documents that score highest for an anchor and are not its positives.
+"""Mine the negatives of recipes: for every anchor the documents that score highest by BM25.
 
     recipe's pool ─Guards→ who may not be found ─┐
-    index ─shards→ impacts ─scored, by blocks────┴→ candidates ─knobs→ mined_negatives
+    index ─document shards→ impacts ─by blocks───┴→ candidates ─knobs→ mined_negatives
 
 Exact over the whole (source, split): the guards and the recipe's strategy act before the top k,
 so a small split still gets its full k. A block of anchors is one transaction; a mining that is
-interrupted goes on at the next block. Blocks, shards and processes change no result.
+interrupted goes on at the next block. Blocks, document shards and workers change no result.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,16 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Lists
+from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.errors import QueryError, RecipeError, SplitError
+from duckplets.errors import QueryError, RecipeError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
-from duckplets.mining import minings
+from duckplets.mining import store
+from duckplets.mining.backfill import rows_of
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.kernel import Queries
 from duckplets.mining.report import MiningReport, PairReport
-from duckplets.mining.rows import Rows
 from duckplets.mining.shards import Prepared, prepare
 from duckplets.mining.store import OpenMining, Target
 from duckplets.mining.workers import scored
@@ -41,9 +42,8 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, bm25_from
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.search import index
-from duckplets.search.index import Analyser, Index
-
-Progress = Callable[[int, int | None], None]
+from duckplets.search.index import Index
+from duckplets.search.vocabulary import Vocabulary
 
 _CHARACTERS = 1000  # of an anchor for each token that is looked for
 _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
@@ -58,37 +58,30 @@ def mine(
     split: str | None = None,
     progress: Progress | None = None,
 ) -> MiningReport:
-    """Mine what is missing or stale; see ``Corpus.mine``."""
+    """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
-    if splits.current_splits(database) is None:
-        raise SplitError(
-            f"the corpus has no splits yet; call corpus.split(…), or run: "
-            f"duckplets split {database.path}"
-        )
+    splits.required_splits(database)
     asked = bm25_from(knobs)
     jobs = _jobs(database, recipes, asked if knobs else None, source, split)
     if jobs:
         with database.transaction():
             database.run("mining/mine/hash_texts")
-    pairs = []
-    for recipe, settings, of_source, of_split in jobs:
-        job = _Job(database, recipe, settings, of_source, of_split)
-        pairs.append(job.run(progress))
-    return MiningReport(pairs=tuple(pairs), seconds=round(time.monotonic() - started, 3))
+    pairs = tuple(job.run(progress) for job in jobs)
+    return MiningReport(pairs=pairs, seconds=round(time.monotonic() - started, 3))
 
 
 def _jobs(
     database: Database,
-    given: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
+    recipes: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
     asked: Bm25 | None,
     source: str | None,
     split: str | None,
-) -> list[tuple[TripletRecipe, Bm25, str, str]]:
-    """Return recipe, settings, source and split of everything that is to be mined."""
+) -> list[_Job]:
+    """Return everything that is to be mined."""
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
-    chosen = [given] if isinstance(given, str | TripletRecipe) else given
+    chosen = [recipes] if isinstance(recipes, str | TripletRecipe) else recipes
     jobs = []
     for of_split in splits.SPLITS if split is None else [splits.checked_split(split)]:
         for found in recipe_store.resolve(
@@ -104,10 +97,16 @@ def _jobs(
                     continue
                 if not (recipe.mined or chosen):
                     continue
-                settings = _settings(recipe, asked)
-                mined = recipe if recipe.mined else replace(recipe, by="bm25")
-                if _is_due(database, mined, settings, asked, found.source, of_split, version):
-                    jobs.append((mined, settings, found.source, of_split))
+                job = _Job(
+                    database=database,
+                    recipe=recipe if recipe.mined else replace(recipe, by="bm25"),
+                    settings=_settings(recipe, asked),
+                    source=found.source,
+                    split=of_split,
+                    version=version,
+                )
+                if job.is_due(asked):
+                    jobs.append(job)
     return jobs
 
 
@@ -123,45 +122,32 @@ def _settings(recipe: TripletRecipe, asked: Bm25 | None) -> Bm25:
     return asked or Bm25()
 
 
-def _is_due(
-    database: Database,
-    recipe: TripletRecipe,
-    settings: Bm25,
-    asked: Bm25 | None,
-    source: str,
-    split: str,
-    version: int,
-) -> bool:
-    found = minings.found(database, recipe.name, source=source, split=split)
-    if not found or minings.stale(database, found[-1], recipe, version=version):
-        return True
-    index.refresh(database, source=source, split=split)
-    of = index.current(database, source, split)
-    if found[-1].method == "bm25" and of is not None and found[-1].terms != of.terms.to_dict():
-        return True
-    return asked is not None and (found[-1].method, found[-1].settings) != ("bm25", settings)
-
-
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Job:
-    """One recipe, source and split to mine."""
+    """One recipe, source and split to mine, by some settings."""
 
-    def __init__(
-        self,
-        database: Database,
-        recipe: TripletRecipe,
-        settings: Bm25,
-        source: str,
-        split: str,
-    ) -> None:
-        self.database = database
-        self.recipe, self.settings, self.source, self.split = recipe, settings, source, split
-        self.version = records.current_version(database)
+    database: Database
+    recipe: TripletRecipe
+    settings: Bm25
+    source: str
+    split: str
+    version: int
+
+    def is_due(self, asked: Bm25 | None) -> bool:
+        """Whether nothing was mined yet, or what was mined is not what would be mined now."""
+        found = store.found(self.database, self.recipe.name, source=self.source, split=self.split)
+        if not found or store.stale(self.database, found[-1], self.recipe, version=self.version):
+            return True
+        of = self._index()
+        if found[-1].method == "bm25" and of is not None and found[-1].terms != of.terms.to_dict():
+            return True
+        had = (found[-1].method, found[-1].settings)
+        return asked is not None and had != ("bm25", self.settings)
 
     def run(self, progress: Progress | None) -> PairReport:
-        """Mine it, or what an interrupted mining left."""
+        """Mine all anchors, or those that an interrupted mining left, and return the report."""
         started = time.monotonic()
-        index.refresh(self.database, source=self.source, split=self.split)
-        of = index.current(self.database, self.source, self.split)
+        of = self._index()
         guards = self._guards(of)
         count = len(guards.anchors) if of is not None else 0
         made_with = {"bm25": self.settings.to_dict()}
@@ -174,24 +160,25 @@ class _Job:
             method="bm25",
             settings=made_with,
             anchors=count,
+            searched=len(guards.documents),
         )
         mining = OpenMining(self.database, target)
-        before = mining.done
-        if of is not None and before < count:
+        if of is not None and mining.done < count:
             with _folder(self.database) as folder:
                 self._search(mining, guards, of, folder, started, progress)
-        mining.seconds += 0 if before < count else time.monotonic() - started
-        report = mining.finish(searched=len(guards.documents))
-        return PairReport.of(target, mining.key, report, self.outcomes(mining.key), before)
+        else:
+            mining.seconds += time.monotonic() - started
+        return mining.finish()
 
-    def outcomes(self, key: int) -> dict[str, int]:
-        """Count the anchors by what became of them."""
-        return dict(self.database.run("mining/minings/outcomes", {"mining": key}))
+    def _index(self) -> Index | None:
+        """Return the index of the source and split, brought up to date; None without a record."""
+        index.refresh(self.database, source=self.source, split=self.split)
+        return index.current(self.database, self.source, self.split)
 
     def _guards(self, of: Index | None) -> Guards:
         order = None
         if of is not None and self.settings.scope == "shard":
-            # Neighbours share a shard, so that a block reads one or two of them.
+            # Neighbours share a document shard, so that a block reads one or two of them.
             order = index.documents(self.database, of)["section_key"].to_numpy()
         compiled = compile_pool(
             self.recipe, source=self.source, split=self.split, version=self.version
@@ -224,18 +211,16 @@ class _Job:
         )
         workers = _workers(self.database, (len(guards.anchors) - mining.done) * eligible.sum())
         asked: list[tuple[slice, Excluded]] = []
-        with Analyser(self.database, of) as analyser:
-            blocks = self._blocks(guards, mining.done, prepared, analyser, asked)
+        before = mining.seconds
+        with closing(index.vocabulary(self.database, of)) as vocabulary:
+            blocks = self._blocks(guards, mining.done, prepared, vocabulary, asked)
             for found in scored(
                 prepared.files, blocks, self.settings, guards=len(REASONS), workers=workers
             ):
                 block, excluded = asked.pop(0)
-                rows = Rows(self.settings, guards, block, excluded, found)
-                mining.seconds, started = (
-                    mining.seconds + time.monotonic() - started,
-                    time.monotonic(),
-                )
-                mining.append(*rows.tables(), rows.counts())
+                rows = rows_of(self.settings, guards, block, excluded, found)
+                mining.seconds = before + time.monotonic() - started
+                mining.append(*rows)
                 if progress:
                     progress(block.stop, len(guards.anchors))
 
@@ -244,7 +229,7 @@ class _Job:
         guards: Guards,
         done: int,
         prepared: Prepared,
-        analyser: Analyser,
+        vocabulary: Vocabulary,
         asked: list[tuple[slice, Excluded]],
     ) -> Iterator[Queries]:
         """Yield the queries of every block, noting in ``asked`` what they are."""
@@ -260,7 +245,7 @@ class _Job:
                 texts = self.database.table(
                     "mining/mine/anchor_texts", {"characters": most * _CHARACTERS}
                 )
-            starts, terms = analyser.analyse(texts["text"], limit=most, like_match_bm25=True)
+            starts, terms = vocabulary.analyse(texts["text"], limit=most, like_match_bm25=True)
             yield Queries(
                 terms=Lists(starts, terms.astype(np.int64)),
                 positives=guards.positives.take(guards.sections.records[anchors]),

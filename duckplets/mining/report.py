@@ -1,13 +1,9 @@
-"""What mining did: counts that add up, quantiles, speed."""
+"""Reports of mining: what became of the anchors and documents of each recipe, source and split."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from duckplets.mining.store import Target
 
 _SHORT = ("backfilled", "random", "dropped", "short", "none")
 
@@ -45,31 +41,6 @@ class PairReport:
     searched: int
     resumed: int
     seconds: float
-
-    @classmethod
-    def of(
-        cls,
-        target: Target,
-        key: int,
-        report: Mapping[str, Any],
-        outcomes: Mapping[str, int],
-        resumed: int,
-    ) -> PairReport:
-        """Return the report of a mining that was finished with that of its store."""
-        return cls(
-            recipe=target.recipe.name,
-            source=target.source,
-            split=target.split,
-            mining=key,
-            anchors=target.anchors,
-            candidates=report["candidates"],
-            outcomes=dict(outcomes),
-            counts=report["counts"],
-            quantiles=report["quantiles"],
-            searched=report["searched"],
-            resumed=resumed,
-            seconds=report["seconds"],
-        )
 
     @property
     def short(self) -> int:

@@ -1,11 +1,11 @@
-"""Which of the ranked candidates are kept: the knobs, as arithmetic on ranks.
+"""Choose which ranked candidates of an anchor are kept, by the knobs, as arithmetic on ranks.
 
 Pure NumPy, for a block of anchors at a time. An anchor's *legal* candidates, best first, have raw
 ranks 0, 1, …; positives and whatever a guard excludes never count. Because they are sorted, every
 filter cuts a stretch off one end: what scores above the lowest of three ceilings comes first, what
 scores below ``min_score`` comes last, and the *survivors* lie between. What is kept is a run of
 survivors. So the ranks alone decide, and the same rules serve scores computed here, of which only
-the first survivors are ever looked at, and scores that were given.
+the first survivors are ever looked at, and external scores.
 
 ``ceilings`` says how high a negative may score; ``count_above`` and ``count_below`` measure lists
 held in full; ``select`` chooses among the survivors; ``tally`` says what became of all the others.

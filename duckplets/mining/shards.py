@@ -1,8 +1,12 @@
-"""Shards of an index for one recipe: the postings of its documents, weighted and written aside.
+"""Write the postings of a recipe's documents to files, weighted and cut into document shards.
 
     index_postings ─statistics of the recipe's documents→ impacts ─64k documents at a time→ files
 
-Documents fall to shards in the order of the hash of their record ids, so that each shard is a
+Weights are DuckDB's BM25 (k = 1.2, b = 0.75, log10; Robertson and Zaragoza 2009, with the idf of
+Lucene). The impacts of a document shard's most frequent terms are kept as dense rows, so that
+adding one is a vector addition instead of a scatter over most of its documents.
+
+Documents fall to document shards in the order of the hash of their record ids, so that each is a
 random sample of them. Number, mean length and term counts are those of all documents that may be
 negatives, as if the index held them alone. Positives that are none are scored all the same, for
 the margins.
@@ -17,19 +21,23 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from duckplets.base.arrays import places
 from duckplets.db.database import Database
-from duckplets.mining.impacts import Impacts, impacts, shard_of
-from duckplets.mining.workers import ShardFiles
+from duckplets.mining.kernel import PADDING, RUN, SCALE, DocumentShard, Impacts
+from duckplets.mining.workers import DocumentShards
 from duckplets.order.permute import Integers
 from duckplets.search import index
 from duckplets.search.index import Index
 
 _AT_ONCE = 1 << 20  # postings weighted
+_K1, _B = 1.2, 0.75
+_FREQUENT = 0.06  # of the documents of a document shard: then a dense row is faster than a scatter
+_DENSE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the formula needs to know of all documents.
+    """What BM25 needs to know of all documents that may be negatives.
 
     Attributes:
         documents: How many there are.
@@ -44,14 +52,14 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Shards that can be searched.
+    """Document shards that can be searched.
 
     Attributes:
         files: Where they are.
-        homes: Shard of every section of the index, by its number; 0 for other sections.
+        homes: Document shard of every section of the index, by its number; 0 for the others.
     """
 
-    files: ShardFiles
+    files: DocumentShards
     homes: Integers
 
 
@@ -65,7 +73,7 @@ def prepare(
     shard_documents: int,
     folder: Path,
 ) -> Prepared:
-    """Write the shards of some sections.
+    """Write the document shards of some sections, and return where they are.
 
     Args:
         database: The corpus.
@@ -73,7 +81,7 @@ def prepare(
         keys: Section key of every number.
         eligible: Which numbers may be negatives.
         scored: Which numbers are scored at all.
-        shard_documents: How many of those that may be negatives make a shard.
+        shard_documents: How many of those that may be negatives make a document shard.
         folder: Where the files go.
     """
     rows = index.documents(database, of)
@@ -87,8 +95,8 @@ def prepare(
     statistics = _statistics(database, of, may, lengths)
     ends = np.flatnonzero(may)[shard_documents - 1 :: shard_documents] + 1
     edges = np.unique([0, *ends.tolist(), len(numbers)])
-    if len(edges) > 2 and not may[edges[-2] :].any():  # only positives are left: no shard of theirs
-        edges = np.delete(edges, -2)
+    if len(edges) > 2 and not may[edges[-2] :].any():
+        edges = np.delete(edges, -2)  # only positives are left: they make no document shard
     for shard, (low, high) in enumerate(pairwise(edges.tolist())):
         local = np.flatnonzero(there[low:high])
         part = numbers[low:high][local]
@@ -102,15 +110,14 @@ def prepare(
         shard_of(part[order], count, vocabulary, postings).save(folder, str(shard))
     homes = np.zeros(len(keys), np.int64)
     homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
-    return Prepared(ShardFiles(folder, len(edges) - 1), homes)
+    return Prepared(DocumentShards(folder, len(edges) - 1), homes)
 
 
 def _numbers(keys: Integers, wanted: Integers) -> Integers:
     """Return the number of each section key, or -1."""
     order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    found = order[at]
-    return np.where(keys[found] == wanted, found, -1)
+    at = places(keys[order], wanted)
+    return np.where(at < 0, -1, order[at])
 
 
 def _statistics(
@@ -137,7 +144,7 @@ def _postings(
     lengths: Integers,
     statistics: Statistics,
 ) -> tuple[Impacts, Impacts, Impacts]:
-    """Return term, place and impact of the postings of a shard."""
+    """Return term, place and impact of every posting of a document shard."""
     rows = index.postings(database, of, low, high)
     columns = [rows[name].to_numpy() for name in ("term_key", "document", "frequency")]
     parts = []
@@ -157,3 +164,77 @@ def _postings(
         return (np.zeros(0, np.int32),) * 3
     term, places, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     return term, places, weights
+
+
+def impacts(
+    frequencies: Integers,
+    document_counts: Integers,
+    lengths: Integers,
+    *,
+    documents: int,
+    average: float,
+) -> Impacts:
+    """Return the integer impacts of postings.
+
+    Args:
+        frequencies: How often the document has the term.
+        document_counts: How many of the documents have the term; 0 makes its impact 0.
+        lengths: Tokens of the document.
+        documents: How many there are.
+        average: Mean of their lengths.
+    """
+    idf = np.log10(1 + (documents - document_counts + 0.5) / (document_counts + 0.5))
+    idf[document_counts == 0] = 0  # only documents that cannot be found have it
+    saturation = _K1 * (1 - _B + _B * (lengths / average))
+    part = frequencies * (_K1 + 1) / (frequencies + saturation)
+    found: Impacts = np.rint(SCALE * (idf * part)).astype(np.int32)
+    return found
+
+
+def shard_of(
+    numbers: Integers,
+    eligible: int,
+    terms: int,
+    postings: tuple[Integers | Impacts, Integers | Impacts, Impacts],
+) -> DocumentShard:
+    """Return the document shard of some weighted postings.
+
+    Args:
+        numbers: Number of every document of it among all: those that may be negatives in
+            ascending order, then the others.
+        eligible: How many may be negatives.
+        terms: Size of the vocabulary.
+        postings: Term, place in ``numbers`` and impact of every posting, in any order.
+    """
+    term, place, impact = postings
+    room = -(-max(eligible, 1) // RUN) * RUN
+    local = np.where(place < eligible, place, place - eligible + room)
+    width = room + len(numbers) - eligible
+    placed = np.full(width, PADDING, np.int64)
+    placed[:eligible], placed[room:] = numbers[:eligible], numbers[eligible:]
+    order = np.argsort(term.astype(np.int64) * width + local)
+    counts = np.bincount(term, minlength=terms)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    documents, sorted_impacts = local[order].astype(np.int32), impact[order]
+    rows, dense = _dense(starts, counts, documents, sorted_impacts, eligible, width)
+    return DocumentShard(placed, room, starts, documents, sorted_impacts, rows, dense)
+
+
+def _dense(
+    starts: Integers,
+    counts: Integers,
+    documents: Impacts,
+    sorted_impacts: Impacts,
+    eligible: int,
+    width: int,
+) -> tuple[Impacts, Impacts]:
+    frequent = np.flatnonzero(counts > max(_FREQUENT * eligible, RUN))
+    most = _DENSE_BYTES // (4 * width)
+    frequent = frequent[np.argsort(-counts[frequent], kind="stable")[:most]]
+    rows = np.full(len(counts), -1, np.int32)
+    rows[frequent] = np.arange(len(frequent))
+    dense = np.zeros((len(frequent), width), np.int32)
+    for row, term in enumerate(frequent.tolist()):
+        part = slice(starts[term], starts[term + 1])
+        dense[row, documents[part]] = sorted_impacts[part]
+    return rows, dense

@@ -1,8 +1,12 @@
-"""How a mining is written: begun or continued, block by block, finished.
+"""Write minings into a corpus block by block, and read them by recipe, source and split.
 
-Every block is one transaction, so a mining that was interrupted, killed even, goes on where it
-was: the anchors that are there are those that were done. Only when it is finished does it take
-the place of an earlier one.
+A mining is one (recipe, source, split). It is made of the records as they were, of the recipe's
+selectors and strategy, and of settings; where one of these has changed since, it is stale. What
+took its place supersedes it, and its rows stay for the runs that were pinned to it.
+
+Every block is written in one transaction, so a mining that was interrupted, killed even, goes on
+where it was: the anchors that are there are those that were done. Only when it is finished does
+it take the place of an earlier one.
 """
 
 from __future__ import annotations
@@ -10,21 +14,184 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from duckplets.db.database import Database
-from duckplets.mining.minings import content_of, definition_of
-from duckplets.recipes.recipes import TripletRecipe
+from duckplets.errors import StateMismatchError
+from duckplets.ingest import records
+from duckplets.ingest.chunks import content_of
+from duckplets.ingest.splits import checked_split
+from duckplets.mining.report import PairReport
+from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.bm25 import Bm25, bm25_from
+from duckplets.recipes.files import to_dict
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
 QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
+_SELECTING = ("anchor", "positive", "negative", "strategy", "allow_same_anchor_positive")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mining:
+    """One finished mining.
+
+    Attributes:
+        key: Its number.
+        recipe: Name of the recipe.
+        source: Name of the source.
+        split: The split.
+        method: ``bm25``, or ``given`` for scores from elsewhere.
+        definition: What of the recipe it follows from.
+        settings: Which candidates were kept, and how they are drawn unless the recipe says so.
+        terms: How text became terms, as plain values; empty for external scores.
+        content: Fingerprint of the records it was made from.
+        corpus_version: Version it was made at.
+        digest: Fingerprint of its candidates.
+        finished_at: UTC.
+        report: Counts and quantiles, as plain values.
+    """
+
+    key: int
+    recipe: str
+    source: str
+    split: str
+    method: str
+    definition: dict[str, Any]
+    settings: Bm25
+    terms: dict[str, Any]
+    content: str
+    corpus_version: int
+    digest: str
+    finished_at: datetime
+    report: dict[str, Any]
+
+
+def found(
+    database: Database,
+    recipe: str | None = None,
+    *,
+    source: str | None = None,
+    split: str | None = None,
+) -> list[Mining]:
+    """Return the minings that new runs would use, stale ones included, by recipe and pair."""
+    parameters = {"recipe": recipe, "source": source, "split": split}
+    return [_mining(row) for row in database.run("mining/minings/current", parameters)]
+
+
+def by_key(database: Database, key: int) -> Mining:
+    """Return a finished mining, superseded or not.
+
+    Raises:
+        StateMismatchError: There is none of that number.
+    """
+    rows = database.run("mining/minings/by_key", {"mining": key})
+    if not rows:
+        raise StateMismatchError(
+            f"the negatives this run draws from (mining {key}) are not in {database.path}; it is "
+            f"another file, or they were deleted"
+        )
+    return _mining(rows[0])
+
+
+def current(
+    database: Database,
+    recipe: TripletRecipe,
+    *,
+    source: str,
+    split: str,
+    version: int,
+    allow_stale: bool = False,
+) -> Mining:
+    """Return the mining that a new run of a recipe draws from.
+
+    Raises:
+        StateMismatchError: Nothing was mined, or it is stale and ``allow_stale`` is not given.
+    """
+    minings = found(database, recipe.name, source=source, split=split)
+    what = f"recipe {recipe.name!r}, source {source!r}, split {split!r}"
+    way = f"call corpus.mine(), or run: duckplets mine {database.path}"
+    if not minings:
+        raise StateMismatchError(f"{what}: no negatives have been mined yet; {way}")
+    mining = minings[-1]
+    reason = stale(database, mining, recipe, version=version)
+    if reason and not allow_stale:
+        raise StateMismatchError(
+            f"{what}: the mined negatives are stale, {reason}; {way} (allow_stale=True draws from "
+            f"them all the same)"
+        )
+    return mining
+
+
+def key_of(
+    database: Database, recipe: TripletRecipe | TextRecipe, *, source: str, split: str
+) -> int:
+    """Return the number of the mining whose dropped anchors a recipe's pool leaves out, or 0."""
+    if not isinstance(recipe, TripletRecipe) or not recipe.mined:
+        return 0
+    minings = found(database, recipe.name, source=source, split=split)
+    return minings[-1].key if minings else 0
+
+
+def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, version: int) -> str:
+    """Return why a mining does not fit a version and a recipe any more, or an empty text.
+
+    Without a recipe, which the corpus need not know, only the records are looked at.
+    """
+    if mining.content != content_of(database, mining.source, mining.split, version):
+        return (
+            f"records have changed, or how they are cleaned, since corpus version "
+            f"{mining.corpus_version}"
+        )
+    if recipe is None:
+        return ""
+    if mining.definition != definition_of(recipe):
+        differ = [n for n in _SELECTING if mining.definition.get(n) != definition_of(recipe).get(n)]
+        return f"the recipe has changed: {', '.join(differ)}"
+    if isinstance(recipe.by, Bm25) and mining.method == "bm25":
+        asked, had = _mined_by(recipe.by).to_dict(), _mined_by(mining.settings).to_dict()
+        if asked != had:
+            return (
+                f"they were mined with {had or 'the defaults'}, the recipe says {asked or 'those'}"
+            )
+    return ""
+
+
+def named_pool(database: Database, name: str, source: str | None, split: str) -> CompiledPool:
+    """Compile the pool of a stored or default recipe; see ``Corpus.pool``.
+
+    Args:
+        database: The corpus.
+        name: Of the recipe.
+        source: Name of a source; by default the first that the recipe applies to.
+        split: The split.
+
+    Raises:
+        RecipeError, SplitError: There is no such recipe, source or split.
+    """
+    version = records.current_version(database)
+    recipe = recipe_store.find(database, name, version)
+    if source is None:
+        source = recipe_store.first_source(database, recipe, version)
+    else:
+        recipe_store.check_source(database, source, version)
+    mining = key_of(database, recipe, source=source, split=checked_split(split))
+    return compile_pool(recipe, source=source, split=split, version=version, mining=mining)
+
+
+def definition_of(recipe: TripletRecipe) -> dict[str, Any]:
+    """Return what of a recipe decides who may be a negative of whom."""
+    parts = to_dict(recipe)
+    return {name: parts[name] for name in _SELECTING}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """What a mining is for and made with.
+    """What a new mining is for and made with.
 
     Attributes:
         recipe: The recipe.
@@ -34,6 +201,7 @@ class Target:
         method: ``bm25`` or ``given``.
         settings: As plain values: ``bm25``, and ``terms`` where text was made into terms.
         anchors: Sections of anchors.
+        searched: Documents that may be negatives.
     """
 
     recipe: TripletRecipe
@@ -43,15 +211,16 @@ class Target:
     method: str
     settings: dict[str, Any]
     anchors: int
+    searched: int
 
 
 class OpenMining:
-    """A mining under way.
+    """A mining that is being written: begun or continued, block by block, finished.
 
     Args:
         database: The corpus, open for writing.
         target: What it is for.
-        fresh: Begin anew, even if there is one that could be continued.
+        fresh: Begin anew, even if there is one that can be continued.
 
     Attributes:
         key: Its number.
@@ -61,7 +230,7 @@ class OpenMining:
     """
 
     def __init__(self, database: Database, target: Target, *, fresh: bool = False) -> None:
-        self._database = database
+        self._database, self._target = database, target
         self.done = 0
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
@@ -86,13 +255,13 @@ class OpenMining:
                 self.seconds = noted.get("seconds", 0.0)
                 return
             self._forget(int(key))
-        plain = {name: _plain(value) for name, value in made_of.items()}
+        plain = made_of | {n: json.dumps(made_of[n]) for n in ("definition", "settings")}
         with database.transaction():
             rows = database.run("mining/minings/begin", where | plain | {"version": target.version})
         self.key = int(rows[0][0])
 
     def append(self, anchors: pa.Table, negatives: pa.Table, counts: Mapping[str, int]) -> None:
-        """Add a block: all of it, or nothing if interrupted.
+        """Store the rows of a block: all of them, or none if interrupted.
 
         Args:
             anchors: The columns of ``mined_anchors`` but for the key, by anchor section.
@@ -107,8 +276,8 @@ class OpenMining:
             self.counts.update(counts)
             self._database.run("mining/minings/note", key | {"report": json.dumps(self._report())})
 
-    def finish(self, **further: Any) -> dict[str, Any]:
-        """Let it take the place of the earlier one; returns its report as plain values."""
+    def finish(self) -> PairReport:
+        """Put the mining in the place of the earlier one, and return its report."""
         key = {"mining": self.key}
         columns = self._database.table("mining/minings/quantiles", key).to_pylist()[0]
         quantiles = {
@@ -117,13 +286,23 @@ class OpenMining:
         }
         numbers = [int(n) for n in self._database.run("mining/minings/digest", key)[0]]
         digest = ":".join(f"{n:x}" for n in numbers)
-        report = self._report() | {"candidates": numbers[0], "quantiles": quantiles} | further
+        report = self._report() | {"candidates": numbers[0], "quantiles": quantiles}
+        report["searched"] = self._target.searched
         with self._database.transaction():
             self._database.run(
                 "mining/minings/finish", key | {"digest": digest, "report": json.dumps(report)}
             )
             self._database.run("mining/minings/supersede", key)
-        return report
+        return PairReport(
+            recipe=self._target.recipe.name,
+            source=self._target.source,
+            split=self._target.split,
+            mining=self.key,
+            anchors=self._target.anchors,
+            outcomes=dict(self._database.run("mining/minings/outcomes", key)),
+            resumed=self.done,
+            **report,
+        )
 
     def _report(self) -> dict[str, Any]:
         return {"counts": dict(self.counts), "seconds": round(self.seconds, 3)}
@@ -134,5 +313,27 @@ class OpenMining:
                 self._database.run(f"mining/minings/{statement}", {"mining": key})
 
 
-def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, dict) else value
+def _mined_by(settings: Bm25) -> Bm25:
+    """Return the settings with those that act only when drawing at their defaults."""
+    return replace(settings, sampling="rotate", rotation=None)
+
+
+def _mining(row: tuple[Any, ...]) -> Mining:
+    (key, recipe, source, split, method, definition, settings, *others) = row
+    content, version, digest, finished, report = others
+    plain = json.loads(settings)
+    return Mining(
+        key=int(key),
+        recipe=recipe,
+        source=source,
+        split=split,
+        method=method,
+        definition=json.loads(definition),
+        settings=bm25_from(plain.get("bm25", {})),
+        terms=plain.get("terms", {}),
+        content=content,
+        corpus_version=int(version),
+        digest=digest or "",
+        finished_at=finished,
+        report=json.loads(report) if report else {},
+    )

@@ -1,11 +1,11 @@
-"""Scoring on all cores: processes that search blocks of queries for whoever mines.
+"""Search blocks of queries on all cores, in worker processes that hand back what they found.
 
-    blocks of queries ─files→ python -m duckplets.mining.workers FOLDER ─files→ what was found, in order
+    blocks of queries ─files→ python -m duckplets.mining.workers FOLDER ─files→ what was found
 
 NumPy holds Python's lock between its many short calls, so that two threads scored no more than
-one. Processes share the shards, which each of them maps from the files of one folder; queries
-and findings travel as arrays in files too, so that nothing is unpickled. Which process scores
-what changes no result.
+one. Workers share the document shards, which each of them maps from the files of one folder;
+queries and findings travel as arrays in files too, so that nothing is unpickled. Which worker
+searches what changes no result.
 """
 
 from __future__ import annotations
@@ -28,55 +28,45 @@ import numpy as np
 
 from duckplets.base.arrays import Lists
 from duckplets.errors import QueryError
-from duckplets.mining.impacts import Shard
-from duckplets.mining.kernel import Found, Queries, search
+from duckplets.mining.kernel import DocumentShard, Found, Queries, search
 from duckplets.recipes.bm25 import Bm25, bm25_from
 
-_AHEAD = 2  # blocks for each process: one it works at, one that waits
+_WAITING = 2  # blocks for each worker: one it works at, one that waits
 
 
 @dataclass(frozen=True)
-class ShardFiles:
-    """The shards in a folder, mapped one after the other each time they are gone through.
+class DocumentShards:
+    """The document shards in a folder, mapped one by one each time they are gone through.
 
     Attributes:
-        folder: Where ``Shard.save`` wrote them, by number.
+        folder: Where ``DocumentShard.save`` wrote them, by number.
         count: How many there are.
     """
 
     folder: Path
     count: int
 
-    def __iter__(self) -> Iterator[Shard]:
+    def __iter__(self) -> Iterator[DocumentShard]:
         for number in range(self.count):
-            yield Shard.load(self.folder, str(number))
+            yield DocumentShard.load(self.folder, str(number))
 
 
-class _Kept:
-    """A single shard, which need not be mapped anew for every block."""
-
-    def __init__(self, shards: ShardFiles) -> None:
-        self._shards = list(shards)
-
-    def __iter__(self) -> Iterator[Shard]:
-        return iter(self._shards)
-
-
-def _opened(shards: ShardFiles) -> Iterable[Shard]:
-    return _Kept(shards) if shards.count == 1 else shards
+def _opened(shards: DocumentShards) -> Iterable[DocumentShard]:
+    """Return the document shards; a single one need not be mapped anew for every block."""
+    return list(shards) if shards.count == 1 else shards
 
 
 def scored(
-    shards: ShardFiles, blocks: Iterable[Queries], settings: Bm25, *, guards: int, workers: int
+    shards: DocumentShards, blocks: Iterable[Queries], settings: Bm25, *, guards: int, workers: int
 ) -> Iterator[Found]:
-    """Yield what is found for every block of queries, in order.
+    """Yield what is found for every block of queries, in their order.
 
     Args:
         shards: What is searched.
-        blocks: Taken as they are needed: a few more than there are processes.
+        blocks: Taken as they are needed: a few more than there are workers.
         settings: Of the search.
         guards: How many different reasons the queries have.
-        workers: How many processes; 1 for none besides this one.
+        workers: How many processes; with 1 this process searches itself.
 
     Raises:
         QueryError: A process ended before its work was done.
@@ -96,11 +86,11 @@ def scored(
 
 
 class _Crew:
-    """Processes, each with a thread that hands it blocks."""
+    """Worker processes, each with a thread that hands it blocks."""
 
     def __init__(self, folder: Path, workers: int) -> None:
         self._folder = folder
-        self._threads = ThreadPoolExecutor(workers, "duckplets-scoring")
+        self._threads = ThreadPoolExecutor(workers, "duckplets-mining")
         self._idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
         self._processes = [self._started(number) for number in range(workers)]
         for process in self._processes:
@@ -109,7 +99,7 @@ class _Crew:
     def work(self, blocks: Iterable[Queries]) -> Iterator[Found]:
         waiting: deque[Future[Found]] = deque()
         for number, queries in enumerate(blocks):
-            if len(waiting) >= _AHEAD * len(self._processes):
+            if len(waiting) >= _WAITING * len(self._processes):
                 yield waiting.popleft().result()
             waiting.append(self._threads.submit(self._one, number, queries))
         while waiting:
@@ -161,7 +151,7 @@ class _Crew:
         talk = self._folder / f"{self._processes.index(process)}.err"
         said = talk.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return QueryError(
-            f"a scoring process ended with code {process.wait()} ({said[-1] if said else 'silent'}"
+            f"a worker process ended with code {process.wait()} ({said[-1] if said else 'silent'}"
             f"); if memory is short, open the corpus with threads=1. What was mined so far is "
             f"kept, and mining again goes on from there"
         )
@@ -198,7 +188,7 @@ def main(folder: Path) -> None:
     """Search the blocks whose numbers come in on stdin, and answer each with its number."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever mines
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    mapped, settings = _opened(ShardFiles(folder, job["shards"])), bm25_from(job["settings"])
+    mapped, settings = _opened(DocumentShards(folder, job["shards"])), bm25_from(job["settings"])
     for line in sys.stdin:
         number = int(line)
         queries = _load(folder / f"{number}.queries.npz")

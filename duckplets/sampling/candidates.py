@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from duckplets.db.database import Database
 from duckplets.db.queries import query
-from duckplets.mining.minings import Mining
+from duckplets.mining.store import Mining
 from duckplets.order.permute import Integers
 from duckplets.pools.arrays import Negatives, Pool
 from duckplets.recipes.bm25 import Bm25, Sampling

@@ -18,7 +18,6 @@ from duckplets.db.database import Database
 from duckplets.errors import (
     EmptyPoolError,
     SamplerError,
-    SplitError,
     StateMismatchError,
     nearest,
 )
@@ -62,12 +61,7 @@ def open_run(
     """Open a new run at its first position; see ``Corpus.sampler``."""
     arguments = _checked(kind, arguments)
     split = splits.checked_split(arguments["split"])
-    split_settings = splits.current_splits(database)
-    if split_settings is None:
-        raise SplitError(
-            f"the corpus has no splits yet; call corpus.split(…), or run: "
-            f"duckplets split {database.path}"
-        )
+    split_settings = splits.required_splits(database)
     version = records.current_version(database)
     chunking = chunking_of(database)
     mixed = mixture_of(mixture)

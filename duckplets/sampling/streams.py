@@ -12,8 +12,8 @@ from typing import Any
 
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, StateMismatchError
-from duckplets.mining import minings
-from duckplets.mining.minings import Mining
+from duckplets.mining import store as mining_store
+from duckplets.mining.store import Mining
 from duckplets.pools.arrays import Pool
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader
@@ -78,7 +78,7 @@ def pin(
             if isinstance(recipe, TextRecipe) or not recipe.mined:
                 continue
             try:
-                mining = minings.current(
+                mining = mining_store.current(
                     database,
                     recipe,
                     source=source,
@@ -123,7 +123,7 @@ def _pinned(database: Database, settings: RunSettings, source: str, recipe: str)
             f"source {source!r}, recipe {recipe!r}: there were no mined negatives when run "
             f"{settings.run!r} was opened; call corpus.mine(), and open another run"
         )
-    mining = minings.by_key(database, named["mining"])
+    mining = mining_store.by_key(database, named["mining"])
     if mining.digest != named["digest"]:
         raise StateMismatchError(
             f"source {source!r}, recipe {recipe!r}: the negatives of mining {mining.key} are not "

@@ -1,4 +1,4 @@
-"""Building one full-text index: sections become words, words terms, and terms are counted.
+"""Build one full-text index from the sections of a source and split: terms, documents, postings.
 
     sections ─slices→ texts ─split→ words ─resolve→ keys ─sort→ postings
                  (in a thread, the next slice meanwhile)
@@ -23,18 +23,16 @@ from numpy.typing import NDArray
 from duckplets.base.lookahead import one_ahead
 from duckplets.db.database import Database
 from duckplets.search.terms import Terms
-from duckplets.search.vocabulary import Vocabulary, Words
+from duckplets.search.vocabulary import Vocabulary, Words, stretches
 
 _SECTIONS = 16_384  # of a slice, at most
 _CHARACTERS = 16 << 20  # of a slice, or one section
 _ROWS = 1 << 18  # of an Arrow table of documents or terms
 
-Told = Callable[[int], None]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
-    """What an index has become.
+    """The size of an index that was built.
 
     Attributes:
         documents: Sections it covers.
@@ -55,9 +53,9 @@ def build(
     split: str,
     content: str,
     version: int,
-    told: Told,
+    told: Callable[[int], None],
 ) -> Built:
-    """Store a new index of a source and split; to be called inside a transaction.
+    """Build and store the index of a source and split, inside a transaction.
 
     Args:
         database: The corpus.
@@ -120,17 +118,11 @@ def _slices(covered: pa.Table) -> list[_Slice]:
     """Cut the sections that an index covers, which come in the order of documents."""
     keys = covered["section_key"].to_numpy()
     documents = np.argsort(keys)
-    before = np.cumsum(covered["characters"].to_numpy()[documents])
-    slices = []
-    low = 0
-    while low < len(keys):
-        done = int(before[low - 1]) if low else 0
-        fitting = int(np.searchsorted(before, done + _CHARACTERS, "right"))
-        high = max(low + 1, min(low + _SECTIONS, fitting))
-        part = documents[low:high]
-        slices.append(_Slice(keys[part], part))
-        low = high
-    return slices
+    sizes = covered["characters"].to_numpy()[documents]
+    return [
+        _Slice(keys[documents[part]], documents[part])
+        for part in stretches(sizes, rows=_SECTIONS, total=_CHARACTERS)
+    ]
 
 
 def _read(reader: Database, vocabulary: Vocabulary, slices: list[_Slice]) -> Iterator[_Piece]:
@@ -146,7 +138,7 @@ def _read(reader: Database, vocabulary: Vocabulary, slices: list[_Slice]) -> Ite
 
 
 class _Counted:
-    """What is counted of the slices; postings are stored at once, the rest at the end."""
+    """Counts of all slices; the postings of a slice are stored at once, the rest at the end."""
 
     def __init__(self, database: Database, index: int, documents: int) -> None:
         self._database = database

@@ -1,46 +1,32 @@
-"""Full-text indexes: which documents have which terms, of each source and split.
+"""Keep the full-text indexes of a corpus: build those that are missing or stale, read the others.
 
     sections ─split→ words ─stem→ terms ─count→ index_terms, index_documents, index_postings
 
 A document is a section. An index covers all live sections of one source and split, whatever their
 role, at the newest version; it is replaced as a whole once its records or settings have changed.
-How it is built is in ``indexing``, how text becomes terms in ``vocabulary``, how other texts
-become the terms of an index in ``analyser``, and what is kept of all in ``index_store``.
+How it is built is in ``build``, how texts become terms in ``vocabulary``.
 """
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.errors import SamplerError, SplitError, nearest
+from duckplets.db.queries import query
+from duckplets.errors import SamplerError, nearest
+from duckplets.ingest.chunks import content_of
 from duckplets.ingest.records import current_version
-from duckplets.ingest.splits import checked_split, current_splits
-from duckplets.mining.minings import content_of
-from duckplets.search.analyser import Analyser
+from duckplets.ingest.splits import checked_split, required_splits
 from duckplets.search.build import Built, build
-from duckplets.search.index_store import Index, set_terms, stored, terms_of
 from duckplets.search.terms import Terms
 from duckplets.search.vocabulary import Vocabulary
-
-__all__ = [
-    "Analyser",
-    "Index",
-    "IndexReport",
-    "check_scope",
-    "current",
-    "documents",
-    "postings",
-    "refresh",
-    "stale",
-    "stored",
-    "terms_of",
-    "vocabulary_size",
-]
 
 NOT_BUILT = "not built"
 CHANGED = "records have changed"
@@ -50,7 +36,31 @@ _DELETE = (
     *("search/index/delete", "search/index/delete_terms"),
     *("search/index/delete_documents", "search/index/delete_postings"),
 )
+_ALL = ""  # among the settings by source: of those that have none of their own
 _NOTHING = Built(documents=0, tokens=0, terms=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Index:
+    """A stored full-text index of one source and split.
+
+    Attributes:
+        index_key: Its number; another once it is built again.
+        source: Name of the source.
+        split: The split.
+        documents: Sections it covers, empty ones included; numbered from 0.
+        tokens: Of all of them, stop words left out.
+        terms: How text became terms.
+        content: Fingerprint of the records it was made from.
+    """
+
+    index_key: int
+    source: str
+    split: str
+    documents: int
+    tokens: int
+    terms: Terms
+    content: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +120,15 @@ def refresh(
         Vocabulary(terms).close()  # refuses what does not work, before it is kept
         set_terms(database, terms, source)
     unfit = stale(database, source=source, split=split)
-    told = _Told(progress, _sizes(database, unfit) if progress else 0)
+    total = _sizes(database, unfit) if progress else 0
+    done = 0
+
+    def told(documents: int) -> None:
+        nonlocal done
+        done += documents
+        if progress is not None:
+            progress(done, total)
+
     reports = []
     for name, of_split, reason in unfit:
         begun = time.perf_counter()
@@ -143,6 +161,25 @@ def stale(
     return sorted(found)
 
 
+def stored(
+    database: Database, *, source: str | None = None, split: str | None = None
+) -> list[Index]:
+    """Return the indexes that there are, stale ones included, by source and split."""
+    rows = database.run("search/index/stored", {"source": source, "split": split})
+    return [
+        Index(
+            index_key=int(key),
+            source=name,
+            split=of_split,
+            documents=int(documents),
+            tokens=int(tokens),
+            terms=Terms.from_dict(json.loads(terms)),
+            content=content,
+        )
+        for key, name, of_split, documents, tokens, terms, content in rows
+    ]
+
+
 def current(database: Database, source: str, split: str) -> Index | None:
     """Return the index of a source and split, or None where it is missing or stale."""
     for index in stored(database, source=source, split=split):
@@ -168,11 +205,31 @@ def check_scope(database: Database, source: str | None, split: str | None) -> No
             f"no source {source!r}{nearest(str(source), sources)}; there are: "
             f"{', '.join(sources) or 'none'}"
         )
-    if current_splits(database) is None:
-        raise SplitError(
-            f"the corpus has no splits yet, and an index is of one source and split; call "
-            f"corpus.split(…), or run: duckplets split {database.path}"
-        )
+    required_splits(database)
+
+
+# -- terms
+
+
+def terms_of(database: Database, source: str) -> Terms:
+    """Return how the texts of a source become terms by the settings of the corpus."""
+    settings = _settings(database)
+    return Terms.from_dict(settings.get(source, settings.get(_ALL, {})))
+
+
+def _settings(database: Database) -> dict[str, Mapping[str, Any]]:
+    rows = database.run("search/index/get_settings")
+    found: dict[str, Mapping[str, Any]] = json.loads(rows[0][0]) if rows else {}
+    return found
+
+
+def set_terms(database: Database, terms: Terms, source: str | None) -> None:
+    """Store how the texts of a source, or of all, become terms from now on."""
+    settings = {} if source is None else _settings(database)
+    settings[source or _ALL] = terms.to_dict()
+    with database.transaction():
+        value = json.dumps(settings, ensure_ascii=False)
+        database.run("search/index/set_settings", {"value": value})
 
 
 # -- rows out --------------------------------------------------------------------------------------
@@ -196,23 +253,25 @@ def documents(database: Database, index: Index) -> pa.Table:
     return database.table("search/index/documents", {"index": index.index_key})
 
 
+def vocabulary(database: Database, index: Index) -> Vocabulary:
+    """Return the vocabulary of an index, closed to other terms; to be closed by the caller.
+
+    Raises:
+        ExtensionError: DuckDB's fts extension is needed and missing.
+    """
+    found = Vocabulary(index.terms)
+    try:
+        rows = database.stream(query("search/index/terms"), {"index": index.index_key})
+        found.fix(pa.Table.from_batches([batch]) for batch in rows)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
 def vocabulary_size(database: Database, index: Index) -> int:
-    """Return how many terms an index has; their keys are 0 to that, less 1."""
+    """Return how many terms an index has; their keys count from 0 without gaps."""
     return int(database.run("search/index/size", {"index": index.index_key})[0][0])
-
-
-class _Told:
-    """Adds up what is done of all indexes."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self._done = 0
-
-    def __call__(self, documents: int) -> None:
-        self._done += documents
-        if self._progress is not None:
-            self._progress(self._done, self._total)
 
 
 def _sizes(database: Database, pairs: list[tuple[str, str, str]]) -> int:
@@ -235,7 +294,7 @@ def _reason(
     return OTHER_TERMS if index.terms != terms_of(database, source) else None
 
 
-def _replace(database: Database, source: str, split: str, told: _Told) -> Built:
+def _replace(database: Database, source: str, split: str, told: Callable[[int], None]) -> Built:
     """Build an index in the place of the one that is there, or delete that if no record is left."""
     version = current_version(database)
     scope = {"source": source, "split": split}

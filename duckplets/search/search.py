@@ -1,4 +1,4 @@
-"""Search: the sections of a corpus, source or split that fit a text best, by BM25.
+"""Search a corpus, source or split for the sections that fit a text best, by BM25.
 
     text ─terms of each index→ wanted ─ranked_sections→ hits ─snippets→ rows
 

@@ -1,4 +1,4 @@
-"""How text becomes terms: settings of a full-text index, named as DuckDB's create_fts_index."""
+"""The settings of a full-text index: how text becomes terms, named as DuckDB's create_fts_index."""
 
 from __future__ import annotations
 

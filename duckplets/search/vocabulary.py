@@ -1,4 +1,4 @@
-"""Words and the terms they become, in an instance in memory that can stem.
+"""Split texts into words and turn words into the keys of terms, by a DuckDB that can stem.
 
     texts ─split→ lists of words ─resolve→ keys of terms, one a word
 
@@ -8,8 +8,9 @@ arrays: however large a vocabulary is, no Python object is made of a word.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +30,14 @@ EMPTY = -2  # of what stands between two blanks
 _STEP = 2048
 _SLICES = 16
 
+_NONE = np.zeros(0, dtype=np.int64)
+_TEXTS = 4096  # analysed at once
+_BYTES = 8 << 20  # of those, or one text
+
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of some texts, in their order.
+    """The words of some texts, in their order, as arrays.
 
     Attributes:
         text: Which text each is of, from 0 (int32).
@@ -67,7 +72,7 @@ class Words:
 
 
 class Vocabulary:
-    """The terms met so far, numbered as they come; or those of an index, once it is closed.
+    """The terms met so far, numbered as they come; or those of an index, and no others.
 
     Args:
         terms: How text becomes terms.
@@ -96,13 +101,13 @@ class Vocabulary:
             raise
 
     def close(self) -> None:
-        """Close the instance."""
+        """Close the DuckDB that stems."""
         self._splitter.close()
         self._database.close()
 
     @property
     def size(self) -> int:
-        """How many terms there are; their keys are 0 to that, less 1."""
+        """How many terms there are; their keys count from 0 without gaps."""
         return int(self._database.run("search/vocabulary/size")[0][0])
 
     def fix(self, terms: Iterable[pa.Table] = ()) -> None:
@@ -129,6 +134,43 @@ class Vocabulary:
     def read(self, texts: pa.Array) -> Words:
         """Return the words of texts."""
         return self.resolve(self.split(texts))
+
+    def analyse(
+        self,
+        texts: pa.Array | pa.ChunkedArray,
+        *,
+        limit: int | None = None,
+        like_match_bm25: bool = False,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the distinct terms of each text, ascending: where they begin, and all of them.
+
+        The terms of text i are ``terms[starts[i]:starts[i + 1]]``.
+
+        Args:
+            texts: Strings; NULL counts as empty.
+            limit: Look at so many tokens from the beginning of each text, counted before stop
+                words are left out and before equal ones are found; None means all.
+            like_match_bm25: The extension's ``match_bm25`` also looks for the empty word that it
+                finds before or after a text that begins or ends with a separator. It finds it
+                where the stemmer makes nothing of a word, as Porter's does of s.
+        """
+        nothing = self.nothing() if like_match_bm25 else None
+        texts = pc.fill_null(texts, "")
+        texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        counts, terms = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
+        sizes = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+        for stretch in stretches(sizes, rows=_TEXTS, total=_BYTES):
+            part = texts[stretch]
+            words = self.read(part)
+            blank = _NONE if nothing is None else words.blank(limit) << 32 | nothing
+            words = (words if limit is None else words.beginning(limit)).known()
+            pairs = (words.text.astype(np.int64) << 32) | words.key
+            pairs = np.concatenate([pairs, blank])
+            pairs.sort()  # np.unique took ten times as long: it hashes
+            pairs = pairs[np.flatnonzero(np.diff(pairs, prepend=-1))]
+            counts.append(np.bincount(pairs >> 32, minlength=len(part)))
+            terms.append(pairs.astype(np.int32))  # the lower half
+        return np.cumsum(np.concatenate(counts)), np.concatenate(terms)
 
     def split(self, texts: pa.Array) -> pa.ListArray:
         """Return the list of words of each text, empty ones included.
@@ -186,6 +228,24 @@ class Vocabulary:
             raise RecipeError(
                 f"ignore={self._terms.ignore!r} is no regular expression of RE2: {error}"
             ) from error
+
+
+def stretches(sizes: NDArray[np.integer[Any]], *, rows: int, total: int) -> Iterator[slice]:
+    """Yield slices that cover n rows in order, as long as bounds on rows and sizes allow.
+
+    Args:
+        sizes: Of every row, int[n].
+        rows: Rows of a slice, at most.
+        total: Sum of the sizes of a slice, at most; a larger row stands alone.
+    """
+    ends = np.cumsum(sizes, dtype=np.int64)
+    low = 0
+    while low < len(ends):
+        done = int(ends[low - 1]) if low else 0
+        fitting = int(np.searchsorted(ends, done + total, "right"))
+        high = max(low + 1, min(low + rows, fitting))
+        yield slice(low, high)
+        low = high
 
 
 def _fill(keys: NDArray[np.int32], rows: pa.Table) -> None:

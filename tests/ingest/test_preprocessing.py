@@ -17,9 +17,8 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
 from duckplets.ingest import chunks
-from duckplets.ingest.chunks import cleaned, cleaning
+from duckplets.ingest.chunks import SectionWriter, cleaned, cleaning
 from duckplets.ingest.preprocess import NOTHING_LEFT, preprocess
-from duckplets.ingest.sections import SectionWriter
 from duckplets.sources.rows import ROW_SCHEMA
 from duckplets.text import preprocessors
 from duckplets.text.chunking import Chunking

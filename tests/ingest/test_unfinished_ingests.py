@@ -15,7 +15,7 @@ from effort import often
 import duckplets as dp
 from duckplets import doctor
 from duckplets.db.database import Database
-from duckplets.ingest import pending
+from duckplets.ingest import unfinished
 from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
 from duckplets.sources import Mark, ResumableSource, Rows
 
@@ -183,7 +183,7 @@ def test_control_c_leaves_what_was_stored(opened: Callable[[str], dp.Corpus]) ->
         ingest(corpus, Pages(some(30), 3, tears=5, error=KeyboardInterrupt()))
     assert visible(corpus) == before
     assert threading.active_count() == threads
-    (found,) = pending.unfinished(corpus._database)
+    (found,) = unfinished.ingests(corpus._database)
     assert (found.name, found.cursor, found.counts["read"]) == ("pages", 5, 15)
 
 
@@ -371,7 +371,7 @@ def test_one_killed_before_its_first_record_stands_in_nobodys_way(
 ) -> None:
     corpus, unbroken = opened("c.duckdb"), opened("unbroken.duckdb")
     with corpus._database.transaction():
-        pending.begin(corpus._database, "pages", 99, {"kind": "hub", "uri": "hf://a/b"})
+        unfinished.begin(corpus._database, "pages", 99, {"kind": "hub", "uri": "hf://a/b"})
     ingest(corpus, Pages(some(9)))
     ingest(unbroken, Pages(some(9)))
     assert contents(corpus) == contents(unbroken)

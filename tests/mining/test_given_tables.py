@@ -16,7 +16,7 @@ from questions import RECIPE, Expected, build, legal_rows, random_rows, stored
 
 import duckplets as dp
 from duckplets.mining import external as given
-from duckplets.mining import external_rows as given_rows
+from duckplets.mining import external_rows
 from duckplets.recipes.bm25 import Bm25
 
 
@@ -84,8 +84,8 @@ def test_batches_and_blocks_change_nothing(
 ) -> None:
     rows, found = random_rows(corpus, 5, 1500), []
     for size in (1 << 20, 97, 9):
-        monkeypatch.setattr(given_rows, "_ROWS", 16 * size)
-        monkeypatch.setattr(given_rows, "_DICTS", size)
+        monkeypatch.setattr(external_rows, "_ROWS", 16 * size)
+        monkeypatch.setattr(external_rows, "_DICTS", size)
         monkeypatch.setattr(given, "_BLOCK_ROWS", size)
         report = corpus.add_negatives(rows, name=RECIPE, top_k=3, when_short="random")
         digests = corpus.sql("SELECT DISTINCT digest FROM minings WHERE superseded_at IS NULL")

@@ -13,10 +13,10 @@ import pytest
 
 from duckplets.base.arrays import Lists, merged
 from duckplets.errors import QueryError
-from duckplets.mining import impacts as impacts_module
-from duckplets.mining.impacts import SCALE, Shard, impacts, shard_of
-from duckplets.mining.kernel import Found, Queries, search
-from duckplets.mining.workers import ShardFiles, scored
+from duckplets.mining import shards
+from duckplets.mining.kernel import SCALE, DocumentShard, Found, Queries, search
+from duckplets.mining.shards import impacts, shard_of
+from duckplets.mining.workers import DocumentShards, scored
 from duckplets.recipes.bm25 import Bm25
 
 GUARDS = 2
@@ -75,7 +75,7 @@ class World:
     def score(self, query: int, document: int) -> int:
         return sum(self.impact(term, document) for term in self.queries[query])
 
-    def shards(self, size: int) -> list[Shard]:
+    def shards(self, size: int) -> list[DocumentShard]:
         made = []
         for low in range(0, len(self.order), size):
             part = sorted(self.order[low : low + size], key=lambda d: (not self.eligible[d], d))
@@ -185,7 +185,7 @@ def test_everything_found_is_what_plain_python_finds(
     seed: int, allowed: bool, settings: Bm25, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed % 2:  # no dense rows
-        monkeypatch.setattr(impacts_module, "_FREQUENT", 1.0)
+        monkeypatch.setattr(shards, "_FREQUENT", 1.0)
     world = World(seed)
     found = search(world.shards(1000), world.asked(allowed=allowed), settings, guards=GUARDS)
     for query in range(len(world.queries)):
@@ -211,7 +211,7 @@ def test_processes_change_nothing_and_keep_the_order(tmp_path: Path) -> None:
     shards = world.shards(120)
     for number, shard in enumerate(shards):
         shard.save(tmp_path, str(number))
-    files = ShardFiles(tmp_path, len(shards))
+    files = DocumentShards(tmp_path, len(shards))
     blocks = [world.asked(part=slice(low, low + 4), allowed=True) for low in range(0, 25, 4)]
     settings = Bm25(top_k=9, relative_margin=0.1)
     alone = list(scored(files, blocks, settings, guards=GUARDS, workers=1))
@@ -227,8 +227,8 @@ def test_a_process_that_dies_is_an_error_that_says_what_to_do(tmp_path: Path) ->
     shard.save(tmp_path, "0")
     (tmp_path / "0.rows.npy").write_bytes(b"damaged")
     blocks = [world.asked(part=slice(0, 4))]
-    with pytest.raises(QueryError, match=r"a scoring process ended with code 1 .*threads=1"):
-        list(scored(ShardFiles(tmp_path, 1), blocks, Bm25(), guards=GUARDS, workers=2))
+    with pytest.raises(QueryError, match=r"a worker process ended with code 1 .*threads=1"):
+        list(scored(DocumentShards(tmp_path, 1), blocks, Bm25(), guards=GUARDS, workers=2))
 
 
 def test_a_query_looks_into_its_own_shard_only() -> None:

@@ -180,9 +180,9 @@ def test_an_interrupted_mining_goes_on(
 KILLED = """
 import sys
 import duckplets as dp
-from duckplets import guards
+from duckplets.mining import guards
 guards.BLOCK_ANCHORS = 4
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_mining import KNOBS, recipe
 def tell(done, count):
     print(done, flush=True)
@@ -196,7 +196,7 @@ def test_a_killed_mining_goes_on(tmp_path: Path, reference: list[tuple[Any, ...]
     odd_corpus(path, 240, 9).close()
     for number in range(3):
         process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(path), str(Path(__file__).parent)],
+            [sys.executable, "-c", KILLED, str(path), *map(str, Path(__file__).parents[:2])],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -412,7 +412,7 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device", "shard")
 
-    monkeypatch.setattr("duckplets.mining.impacts.np.save", full)
+    monkeypatch.setattr("duckplets.mining.kernel.np.save", full)
     with (
         odd_corpus(tmp_path / "c.duckdb", 40, 5) as corpus,
         pytest.raises(dp.QueryError, match=r"No space left on device"),

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ import duckplets as dp
 from duckplets.db import fts as extension
 from duckplets.db.database import Database
 from duckplets.errors import ExtensionError, RecipeError, SamplerError, SplitError
-from duckplets.search import analyser, index, vocabulary
 from duckplets.search import build as indexing
-from duckplets.search.index import Analyser, Index
+from duckplets.search import index, vocabulary
+from duckplets.search.index import Index
 from duckplets.search.terms import Terms
 
 TABLES = ("index_terms", "index_documents", "index_postings")
@@ -333,10 +334,10 @@ def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from duckplets import index, indexing
+from duckplets.search import build, index
 from duckplets.db.database import Database
 
-indexing._SECTIONS = 5
+build._SECTIONS = 5
 index.refresh(
     Database.open(Path(sys.argv[1])),
     progress=lambda done, total: done > int(sys.argv[2]) and os.kill(os.getpid(), signal.SIGKILL),
@@ -425,7 +426,7 @@ def test_analysing_gives_the_known_terms_of_the_first_tokens(odd: dp.Corpus, ter
         i: re.findall(r"[a-z0-9]+", text.lower()) for i, text in enumerate(texts) if text.isascii()
     }
     stemmed = stems({token for words in tokens.values() for token in words}, terms.stemmer)
-    with Analyser(database, found) as analysing:
+    with closing(index.vocabulary(database, found)) as analysing:
         for limit in (None, 1, 2, 7, 64):
             got = by_text(analysing, texts, limit)
             for i, words in tokens.items():
@@ -442,14 +443,16 @@ def test_how_many_texts_are_analysed_at_once_changes_nothing(
     index.refresh(database, terms=Terms())
     (found,) = index.stored(database)
     texts = odd_texts(60, 4)
-    with Analyser(database, found) as analysing:
+    with closing(index.vocabulary(database, found)) as analysing:
         expected = by_text(analysing, texts, 5)
-        monkeypatch.setattr(analyser, "_TEXTS", texts_at_once)
-        monkeypatch.setattr(analyser, "_BYTES", size)
+        monkeypatch.setattr(vocabulary, "_TEXTS", texts_at_once)
+        monkeypatch.setattr(vocabulary, "_BYTES", size)
         assert by_text(analysing, texts, 5) == expected
 
 
-def by_text(analysing: Analyser, texts: list[str], limit: int | None) -> list[list[int]]:
+def by_text(
+    analysing: vocabulary.Vocabulary, texts: list[str], limit: int | None
+) -> list[list[int]]:
     starts, terms = analysing.analyse(pa.array(texts), limit=limit)
     assert (starts.dtype, terms.dtype) == (np.int64, np.int32)
     assert len(starts) == len(texts) + 1
@@ -466,7 +469,7 @@ def test_analysing_takes_nulls_no_texts_and_chunks(odd: dp.Corpus) -> None:
     database = of(odd)
     index.refresh(database)
     (found,) = index.stored(database)
-    with Analyser(database, found) as analysing:
+    with closing(index.vocabulary(database, found)) as analysing:
         starts, terms = analysing.analyse(pa.array([], pa.string()))
         assert (starts.tolist(), terms.tolist()) == ([0], [])
         chunked = pa.chunked_array([["fox", None], ["", "title fox"]])

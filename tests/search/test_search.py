@@ -114,7 +114,8 @@ def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
         # A read-only file can be open twice in a process only with the same settings.
         code = (
             "import sys; from pathlib import Path\n"
-            "from duckplets.db.database import Database; from duckplets.search.search import search\n"
+            "from duckplets.db.database import Database\n"
+            "from duckplets.search.search import search\n"
             f"database = Database.open(Path({str(path)!r}), read_only=True, threads={threads})\n"
             f"found = search(database, {asked!r}, 1000)['score'].to_pylist()\n"
             "print(' '.join(score.hex() for score in found))"

@@ -1,5 +1,5 @@
--- Where given scores wait until all of them have been read.
-CREATE OR REPLACE TEMP TABLE given_scores (
+-- Where external scores wait until all of them have been read.
+CREATE OR REPLACE TEMP TABLE external_scores (
     anchor_record BIGINT,
     anchor BIGINT,
     negative_record BIGINT,

@@ -1,2 +1,2 @@
--- Forget what the given scores of one source and split are about.
-DROP TABLE IF EXISTS given_entries
+-- Forget what the external scores of one source and split are about.
+DROP TABLE IF EXISTS external_entries

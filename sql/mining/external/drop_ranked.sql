@@ -1,2 +1,2 @@
 -- Forget the candidates of one source and split.
-DROP TABLE IF EXISTS given_ranked
+DROP TABLE IF EXISTS external_ranked

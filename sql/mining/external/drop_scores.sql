@@ -1,2 +1,2 @@
--- Forget all given scores.
-DROP TABLE IF EXISTS given_scores
+-- Forget all external scores.
+DROP TABLE IF EXISTS external_scores

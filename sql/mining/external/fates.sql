@@ -1,4 +1,4 @@
--- How many of the given scores are what.
-SELECT fate::VARCHAR AS fate, count(*) AS given
-FROM given_entries
+-- How many of the external scores are what.
+SELECT fate::VARCHAR AS fate, count(*) AS times
+FROM external_entries
 GROUP BY fate

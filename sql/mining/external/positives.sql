@@ -1,6 +1,6 @@
 -- The lowest score of a positive that was given of an anchor.
 -- Rows: in any order.
 SELECT anchor, min(score) AS score
-FROM given_entries
+FROM external_entries
 WHERE fate = 'positive'
 GROUP BY anchor

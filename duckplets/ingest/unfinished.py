@@ -1,4 +1,4 @@
-"""Ingests that stop half-way: stored up to a cursor, seen by nobody until they are whole.
+"""Keep what an interrupted ingest has stored, unseen, until it goes on or is discarded.
 
     begin ─save (with the rows, in one transaction)→ … ─publish→ a version
                                                        └discard→ as if it had never been
@@ -54,7 +54,7 @@ class Unfinished:
     saved_at: str
 
 
-def unfinished(database: Database) -> list[Unfinished]:
+def ingests(database: Database) -> list[Unfinished]:
     """Return the ingests that can go on, by name."""
     return [
         Unfinished(
@@ -81,13 +81,13 @@ def overview(database: Database) -> list[dict[str, Any]]:
             "rows": found.counts.get("read", 0),
             "saved_at": found.saved_at,
         }
-        for found in unfinished(database)
+        for found in ingests(database)
     ]
 
 
 def find(database: Database, name: str) -> Unfinished | None:
     """Return the unfinished ingest of a source, if there is one."""
-    return next((found for found in unfinished(database) if found.name == name), None)
+    return next((found for found in ingests(database) if found.name == name), None)
 
 
 def begin(database: Database, name: str, source_id: int, settings: Mapping[str, Any]) -> None:
@@ -111,7 +111,7 @@ def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) 
 def publish(
     database: Database, name: str, source_id: int, version: int, *, replace: bool
 ) -> tuple[int | None, int, int]:
-    """Make the records of an ingest those of a version, inside its last transaction.
+    """Publish the records of an ingest as a new version, inside its last transaction.
 
     Returns:
         The first record's key (None without records), and with ``replace`` how many of them were
@@ -135,7 +135,7 @@ def publish(
 
 
 def discard(database: Database, found: Unfinished) -> int:
-    """Delete what an unfinished ingest has stored; returns how many records that was."""
+    """Delete what an unfinished ingest has stored; return how many records that was."""
     of_source = {"source_id": found.source_id, "unpublished": UNPUBLISHED}
     with database.transaction():
         for statement in _DISCARD:
