@@ -1,1 +1,1 @@
-"""DuckDB: connections, named statements, migrations and the fts extension; nothing else imports duckdb."""
+"""DuckDB: connections, named statements, migrations, fts; nothing else imports duckdb."""

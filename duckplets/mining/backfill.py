@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from duckplets.base.arrays import Lists
-from duckplets.order.permute import Integers, below, hashed, key
+from duckplets.base.arrays import Integers, Lists
+from duckplets.order.permute import below, hashed, key
 
 _DRAWS = 64  # and four for each document wanted: then what is still missing stays so
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from duckplets.base.arrays import Floats, Integers
 from duckplets.mining.guards import REASONS, Excluded
 from duckplets.mining.impacts import SCALE
 from duckplets.mining.kernel import Found
-from duckplets.mining.select import Floats, ceilings, count_above, count_below
-from duckplets.order.permute import Integers
+from duckplets.mining.select import ceilings, count_above, count_below
 from duckplets.recipes.bm25 import Bm25
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.order.permute import Integers
+from duckplets.base.arrays import Integers
 
 SCALE = 1 << 20
 K1, B = 1.2, 0.75

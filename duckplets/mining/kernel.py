@@ -20,10 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.arrays import Lists
+from duckplets.base.arrays import Integers, Lists
 from duckplets.mining.impacts import PADDING, RUN, SCALE, Impacts, Shard
 from duckplets.mining.select import CEILINGS, ceilings
-from duckplets.order.permute import Integers
 from duckplets.recipes.bm25 import Bm25
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from duckplets.base.arrays import Integers
 from duckplets.db.database import Database
 from duckplets.mining.impacts import Impacts, impacts, shard_of
 from duckplets.mining.workers import ShardFiles
-from duckplets.order.permute import Integers
 from duckplets.search import index
 from duckplets.search.index import Index
 

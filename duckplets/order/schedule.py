@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
-from duckplets.order.mixture import Mixture, exact_shares
-from duckplets.order.permute import Apportionment, Integers, Share, key
-from duckplets.order.ramp import Ramp
+from duckplets.base.arrays import Integers
+from duckplets.order.apportion import Apportionment, Ramp, Share, exact_shares
+from duckplets.order.mixture import Mixture
+from duckplets.order.permute import key
 
 Events = Mapping[int, Mapping[str, float]]
 

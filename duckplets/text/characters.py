@@ -9,15 +9,10 @@ of the kind, from 0 on, to base 36.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Bytes = npt.NDArray[np.uint8]
-    Ints = npt.NDArray[np.int64]
+from duckplets.base.arrays import Bytes, Integers
 
 __all__ = ["DIGIT", "LETTER", "NARROW_SPACES", "PIPE", "SPACE", "WIDE_SPACES", "classes"]
 
@@ -92,7 +87,7 @@ def classes(data: Bytes) -> Bytes:
     return found
 
 
-def _classify(data: Bytes, found: Bytes, first: Ints) -> None:
+def _classify(data: Bytes, found: Bytes, first: Integers) -> None:
     """Set the flags of the characters of several bytes that begin at places."""
     lead = data[first]
     two, three, four = (
@@ -110,7 +105,7 @@ def _classify(data: Bytes, found: Bytes, first: Ints) -> None:
             found[spaces + offset] = SPACE
 
 
-def _point(data: Bytes, first: Ints, size: int) -> Ints:
+def _point(data: Bytes, first: Integers, size: int) -> Integers:
     """Return the code points of characters of so many bytes."""
     point = (data[first] & np.uint8(0x7F >> size)).astype(np.int64)
     for offset in range(1, size):

@@ -13,22 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.bits import Bits
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers
 from duckplets.text.characters import DIGIT, LETTER, PIPE, SPACE, classes
 from duckplets.text.waves import rewrite
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Bools = npt.NDArray[np.bool_]
-    Bytes = npt.NDArray[np.uint8]
-    Ints = npt.NDArray[np.int64]
 
 __all__ = ["without_noise"]
 
@@ -63,7 +55,7 @@ def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
         yield texts.slice(start, stop - start)
 
 
-def _bytes(texts: pa.Array) -> tuple[Bytes, Ints]:
+def _bytes(texts: pa.Array) -> tuple[Bytes, Integers]:
     """Return the bytes of texts, and where each begins; null is an empty text."""
     if len(texts) == 0:
         return np.zeros(0, np.uint8), np.zeros(1, np.int64)
@@ -95,7 +87,7 @@ def _cleaned(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
     return _array(data[keep], Bits(keep).rank(bounds), some, texts.type)
 
 
-def _array(data: Bytes, bounds: Ints, valid: Bools, kind: pa.DataType) -> pa.Array:
+def _array(data: Bytes, bounds: Integers, valid: Flags, kind: pa.DataType) -> pa.Array:
     width = np.int32 if kind == pa.string() else np.int64
     present = pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [present, pa.py_buffer(bounds.astype(width)), pa.py_buffer(data)]
@@ -113,13 +105,13 @@ class _Lines:
         last: Whether it is the last of its text, which no line feed ends.
     """
 
-    start: Ints
-    end: Ints
-    text: Ints
-    last: Bools
+    start: Integers
+    end: Integers
+    text: Integers
+    last: Flags
 
 
-def _lines(data: Bytes, bounds: Ints) -> _Lines:
+def _lines(data: Bytes, bounds: Integers) -> _Lines:
     feeds = np.flatnonzero(data == _NEWLINE)
     texts = len(bounds) - 1
     # By rank in the bounds: a line feed is of the last text that begins at or before it.
@@ -147,13 +139,13 @@ class _Verdicts:
         over: Whether it stays and has too many digits.
     """
 
-    stays: Bools
-    goes: Bools
-    table: Bools
-    over: Bools
+    stays: Flags
+    goes: Flags
+    table: Flags
+    over: Flags
 
     @property
-    def rewritten(self) -> Bools:
+    def rewritten(self) -> Flags:
         """Whether it stays, and not as it is."""
         return self.table | self.over
 
@@ -174,13 +166,13 @@ def _verdicts(data: Bytes, flags: Bytes, lines: _Lines, limit: float, *, tables:
     return _Verdicts(stays, filled & ~stays, stays & table, stays & over)
 
 
-def _count(flagged: Bytes, lines: _Lines) -> Ints:
+def _count(flagged: Bytes, lines: _Lines) -> Integers:
     """Return how many bytes of each line are not zero."""
     bits = Bits(flagged != 0)
     return bits.rank(lines.end) - bits.rank(lines.start)
 
 
-def _kept_lines(lines: _Lines, found: _Verdicts) -> Bools:
+def _kept_lines(lines: _Lines, found: _Verdicts) -> Flags:
     """Return which bytes are of lines that stay, with the line feeds between those."""
     kept = found.stays | _kept_blank(lines, found)
     at = np.flatnonzero(kept)
@@ -192,7 +184,7 @@ def _kept_lines(lines: _Lines, found: _Verdicts) -> Bools:
     return keep
 
 
-def _kept_blank(lines: _Lines, found: _Verdicts) -> Bools:
+def _kept_blank(lines: _Lines, found: _Verdicts) -> Flags:
     """Return the blank lines that stay: of those between two lines that stay, the first run.
 
     So paragraphs stay apart, and no gap is left where noise went.
@@ -205,15 +197,15 @@ def _kept_blank(lines: _Lines, found: _Verdicts) -> Bools:
     run = blank.copy()
     run[1:] &= ~blank[:-1] | begins[1:]
     runs, gone = np.cumsum(run), np.cumsum(found.goes)
-    nth: Ints = runs - (runs - run)[first][number]
-    before: Ints = gone - (gone - found.goes)[first][number]
+    nth: Integers = runs - (runs - run)[first][number]
+    before: Integers = gone - (gone - found.goes)[first][number]
     # At the top of a text, no run stays that noise stood before.
-    kept: Bools = blank & (nth == 1) & (found.stays[first][number] | (before == 0))
+    kept: Flags = blank & (nth == 1) & (found.stays[first][number] | (before == 0))
     return kept
 
 
 def _rewrite(
-    data: Bytes, flags: Bytes, keep: Bools, lines: _Lines, found: _Verdicts, limit: float
+    data: Bytes, flags: Bytes, keep: Flags, lines: _Lines, found: _Verdicts, limit: float
 ) -> None:
     """Leave cell borders and unexplained digits out of the lines that need it."""
     # One text may be much longer than a block.

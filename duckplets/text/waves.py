@@ -5,20 +5,12 @@ lines ─flags→ tokens ─waves→ those that stay ─gaps→ the ranges of by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from duckplets.base.bits import Bits
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
 from duckplets.text.characters import DIGIT, LETTER, PIPE, SPACE
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Bools = npt.NDArray[np.bool_]
-    Bytes = npt.NDArray[np.uint8]
-    Counts = npt.NDArray[np.int32]
-    Ints = npt.NDArray[np.int64]
 
 __all__ = ["rewrite", "waves"]
 
@@ -26,11 +18,11 @@ __all__ = ["rewrite", "waves"]
 def rewrite(
     data: Bytes,
     flags: Bytes,
-    keep: Bools,
-    start: Ints,
-    end: Ints,
-    table: Bools,
-    over: Bools,
+    keep: Flags,
+    start: Integers,
+    end: Integers,
+    table: Flags,
+    over: Flags,
     limit: float,
 ) -> None:
     """Change ``keep`` and ``data`` so that lines keep only their cells, and tokens in waves.
@@ -69,7 +61,7 @@ def rewrite(
     keep |= _covered(first, after, len(data))
 
 
-def waves(owner: Ints, letters: Counts, digits: Counts, limit: float) -> Bools:
+def waves(owner: Integers, letters: Integers32, digits: Integers32, limit: float) -> Flags:
     """Return which tokens stay: those with a letter, and in waves their neighbours.
 
     Args:
@@ -97,11 +89,11 @@ def waves(owner: Ints, letters: Counts, digits: Counts, limit: float) -> Bools:
     own[1:] = total[base[1:] - 1]
     total -= np.repeat(own, number)
     fits = total / (total + np.repeat(np.add.reduceat(letters, first), number)) <= limit
-    kept: Bools = seed | fits[cell]
+    kept: Flags = seed | fits[cell]
     return kept
 
 
-def _bytes_of(marked: Bools, start: Ints, end: Ints, size: int) -> Bools:
+def _bytes_of(marked: Flags, start: Integers, end: Integers, size: int) -> Flags:
     """Return which bytes are of marked lines, without what ends them."""
     until = np.append(start[1:], size)
     within = np.repeat(marked, until - start)
@@ -109,7 +101,7 @@ def _bytes_of(marked: Bools, start: Ints, end: Ints, size: int) -> Bools:
     return within
 
 
-def _tokens(solid: Bools, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+def _tokens(solid: Flags, start: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
     """Return where tokens begin, the bytes after them, and their lines."""
     begins = solid.copy()
     begins[1:] &= ~solid[:-1]
@@ -123,17 +115,17 @@ def _tokens(solid: Bools, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     return np.flatnonzero(begins), np.flatnonzero(ends) + 1, owner
 
 
-def _between(flagged: Bytes | Bools, low: Ints, high: Ints) -> Counts:
+def _between(flagged: Bytes | Flags, low: Integers, high: Integers) -> Integers32:
     """Return how many bytes are flagged from each low to each high place."""
     # A sum that wraps around is right for short ranges, and three times as fast.
     short = int((high - low).max(initial=0)) < 256
     count: Any = np.zeros(len(flagged) + 1, np.uint8 if short else np.int32)
     np.cumsum((flagged != 0).view(np.uint8), dtype=count.dtype, out=count[1:])
-    found: Counts = (count[high] - count[low]).astype(np.int32)
+    found: Integers32 = (count[high] - count[low]).astype(np.int32)
     return found
 
 
-def _covered(first: Ints, after: Ints, size: int) -> Bools:
+def _covered(first: Integers, after: Integers, size: int) -> Flags:
     """Return which bytes lie in ranges that do not overlap."""
     edges = np.zeros(size + 1, np.int8)
     edges[first] += 1
