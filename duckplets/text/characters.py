@@ -1,4 +1,4 @@
-"""Characters: which are letters, digits or white space, as one byte of flags a byte of UTF-8.
+"""Look at texts as bytes: which begin letters, digits or white space, as one byte of flags each.
 
 The decision that matters: the lists are our own, those of Unicode 14, which the oldest supported
 Python has. What is cleaned and cut is stored, and must not follow the tables of the running Python.
@@ -11,10 +11,20 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import pyarrow as pa
 
 from duckplets.base.arrays import Bytes, Integers
 
-__all__ = ["DIGIT", "LETTER", "NARROW_SPACES", "PIPE", "SPACE", "WIDE_SPACES", "classes"]
+__all__ = [
+    "DIGIT",
+    "LETTER",
+    "NARROW_SPACES",
+    "PIPE",
+    "SPACE",
+    "WIDE_SPACES",
+    "bytes_of",
+    "classes",
+]
 
 LETTER, DIGIT, SPACE, PIPE = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 NARROW_SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f "
@@ -67,6 +77,26 @@ DIGITS = (
     "9 b a 3k a 1o a 40 a 7q a 9i a 3a a ae a 2u a 2u a bq a 2u a l2 a 6u a 1y a f5i a 2e a 3q a "
     "lf8 1e 1ts a bq a 192 a 1ie b 25h a"
 )
+
+
+def bytes_of(texts: pa.Array) -> tuple[Bytes, Integers]:
+    """Return the bytes of texts laid end to end, and where each begins; null is an empty text.
+
+    Args:
+        texts: Strings, shape (n,).
+
+    Returns:
+        The bytes, and the first of each text with the end of the last, shape (n + 1,).
+    """
+    if len(texts) == 0:
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    texts = texts.fill_null("") if texts.null_count else texts
+    width = np.dtype(np.int32 if texts.type == pa.string() else np.int64)
+    _, places, content = texts.buffers()
+    at = texts.offset * width.itemsize
+    bounds = np.frombuffer(places, width, len(texts) + 1, at).astype(np.int64)
+    data = np.frombuffer(content or b"", np.uint8)[bounds[0] : bounds[-1]]
+    return data, bounds - bounds[0]
 
 
 def classes(data: Bytes) -> Bytes:

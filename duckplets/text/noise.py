@@ -1,11 +1,13 @@
-"""Noise in texts: table rules, lines without letters, digits that nothing explains.
+"""Take the noise out of texts: table rules, lines without letters, digits that nothing explains.
 
     texts ─blocks→ bytes ─characters→ flags ─lines→ verdicts ─mask→ the bytes that stay
+    lines that need work ─flags→ tokens ─waves→ those that stay ─gaps→ the bytes that stay
 
 The decision that matters: no Python per line. Cleaning only ever leaves bytes out, or turns the
 first of a gap into a space. So the result is a mask over the bytes of a block of texts, and what
 lines need is counted from flags, by rank at their ends; tokens are looked for in the lines that
-need it only (``waves``). Texts that need nothing are handed back as they are.
+need it only: cells of tables, and waves around what holds a letter. Texts that need nothing are
+handed back as they are.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Integers
-from duckplets.text.characters import DIGIT, LETTER, PIPE, SPACE, classes
-from duckplets.text.waves import rewrite
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
+from duckplets.text.characters import DIGIT, LETTER, PIPE, SPACE, bytes_of, classes
 
 __all__ = ["without_noise"]
 
@@ -48,32 +50,19 @@ def without_noise(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
 
 def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
     """Yield slices of about a quarter of a megabyte."""
-    _, bounds = _bytes(texts)
+    _, bounds = bytes_of(texts)
     marks = np.searchsorted(bounds, np.arange(0, int(bounds[-1]), _BLOCK)[1:])
     cuts = np.unique([0, *marks.tolist(), len(texts)]).tolist()
     for start, stop in pairwise(cuts if len(cuts) > 1 else [0, 0]):
         yield texts.slice(start, stop - start)
 
 
-def _bytes(texts: pa.Array) -> tuple[Bytes, Integers]:
-    """Return the bytes of texts, and where each begins; null is an empty text."""
-    if len(texts) == 0:
-        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
-    texts = texts.fill_null("") if texts.null_count else texts
-    width = np.dtype(np.int32 if texts.type == pa.string() else np.int64)
-    _, places, content = texts.buffers()
-    at = texts.offset * width.itemsize
-    bounds = np.frombuffer(places, width, len(texts) + 1, at).astype(np.int64)
-    data = np.frombuffer(content or b"", np.uint8)[bounds[0] : bounds[-1]]
-    return data, bounds - bounds[0]
-
-
 def _cleaned(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
-    data, bounds = _bytes(texts)
+    data, bounds = bytes_of(texts)
     if (data == _RETURN).any():
         for end in ("\r\n", "\r"):
             texts = pc.replace_substring(texts, end, "\n")
-        data, bounds = _bytes(texts)
+        data, bounds = bytes_of(texts)
     flags = classes(data)
     lines = _lines(data, bounds)
     found = _verdicts(data, flags, lines, limit, tables=tables)
@@ -215,7 +204,128 @@ def _rewrite(
         if found.rewritten[low:high].any():
             here = slice(lines.start[low], lines.end[high - 1])
             spans = lines.start[low:high] - here.start, lines.end[low:high] - here.start
-            rewrite(
+            _rewrite_lines(
                 *(data[here], flags[here], keep[here], *spans),
                 *(found.table[low:high], found.over[low:high], limit),
             )
+
+
+# -- tokens of the lines that need work -------------------------------------------------------
+
+
+def _rewrite_lines(
+    data: Bytes,
+    flags: Bytes,
+    keep: Flags,
+    start: Integers,
+    end: Integers,
+    table: Flags,
+    over: Flags,
+    limit: float,
+) -> None:
+    """Change ``keep`` and ``data`` so that lines keep only their cells, and tokens in waves.
+
+    Args:
+        data: The bytes of adjoining lines, shape (n,).
+        flags: What characters they are, shape (n,).
+        keep: Which stay, shape (n,).
+        start: First byte of each line, shape (lines,).
+        end: The byte after its last, shape (lines,).
+        table: Whether it is a row of a table, shape (lines,).
+        over: Whether it has too many digits, shape (lines,).
+        limit: Largest share of digits.
+    """
+    within = _bytes_of(table | over, start, end, len(data))
+    solid = within & (flags & SPACE == 0)
+    if table.any():
+        solid &= (flags & PIPE == 0) | ~_bytes_of(table, start, end, len(data))
+    first, after, owner = _tokens(solid, start, end)
+    kept, crowded = np.ones(len(first), np.bool_), over[owner]
+    if crowded.any():
+        low, high = first[crowded], after[crowded]
+        letters, digits = (_between(flags & flag, low, high) for flag in (LETTER, DIGIT))
+        kept[crowded] = _waves(owner[crowded], letters, digits, limit)
+        first, after, owner = first[kept], after[kept], owner[kept]
+    joined = np.flatnonzero(owner[:-1] == owner[1:])
+    # Within a cell the gap between two tokens stays as it is; elsewhere it becomes one space.
+    whole = ~over[owner[joined]]
+    if whole.any():
+        whole &= _between(flags & PIPE, after[joined], first[joined + 1]) == 0
+    spaced, linked = joined[~whole], joined[whole]
+    data[after[spaced]] = ord(" ")
+    after[spaced] += 1
+    after[linked] = first[linked + 1]
+    keep &= ~within
+    keep |= _covered(first, after, len(data))
+
+
+def _waves(owner: Integers, letters: Integers32, digits: Integers32, limit: float) -> Flags:
+    """Return which tokens stay: those with a letter, and in waves their neighbours.
+
+    Args:
+        owner: Line of each token, ascending, shape (tokens,); every line has a letter.
+        letters: Letters of each token, shape (tokens,).
+        digits: Digits of each token, shape (tokens,).
+        limit: Largest share of digits in what stays of a line.
+    """
+    count = len(owner)
+    if count == 0:
+        return np.zeros(0, np.bool_)
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    size = np.diff(first, append=count)
+    seed = letters > 0
+    # Lines lie so far apart here that the nearest token with a letter is of the same line.
+    place = np.arange(count) + np.repeat(np.arange(len(first)) * int(size.max()), size)
+    before = np.maximum.accumulate(np.where(seed, place, -count))
+    after = np.minimum.accumulate(np.where(seed, place, place[-1] + count)[::-1])[::-1]
+    wave = np.minimum(place - before, after - place)  # its distance from that
+    number = np.maximum.reduceat(wave, first) + 1  # of waves, of each line
+    base = np.cumsum(number) - number
+    cell = np.repeat(base, size) + wave
+    total = np.cumsum(np.bincount(cell, weights=digits))
+    own = np.zeros(len(base))
+    own[1:] = total[base[1:] - 1]
+    total -= np.repeat(own, number)
+    fits = total / (total + np.repeat(np.add.reduceat(letters, first), number)) <= limit
+    kept: Flags = seed | fits[cell]
+    return kept
+
+
+def _bytes_of(marked: Flags, start: Integers, end: Integers, size: int) -> Flags:
+    """Return which bytes are of marked lines, without what ends them."""
+    until = np.append(start[1:], size)
+    within = np.repeat(marked, until - start)
+    within[end[marked & (end < until)]] = False
+    return within
+
+
+def _tokens(solid: Flags, start: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return where tokens begin, the bytes after them, and their lines."""
+    begins = solid.copy()
+    begins[1:] &= ~solid[:-1]
+    ends = solid.copy()
+    ends[:-1] &= ~solid[1:]
+    filled = end > start  # the texts of a block adjoin, and no space parts their lines
+    begins[start[filled]] = solid[start[filled]]
+    ends[end[filled] - 1] = solid[end[filled] - 1]
+    bits = Bits(begins)
+    owner = np.repeat(np.arange(len(start)), bits.rank(end) - bits.rank(start))
+    return np.flatnonzero(begins), np.flatnonzero(ends) + 1, owner
+
+
+def _between(flagged: Bytes | Flags, low: Integers, high: Integers) -> Integers32:
+    """Return how many bytes are flagged from each low to each high place."""
+    # A sum that wraps around is right for short ranges, and three times as fast.
+    short = int((high - low).max(initial=0)) < 256
+    count: Any = np.zeros(len(flagged) + 1, np.uint8 if short else np.int32)
+    np.cumsum((flagged != 0).view(np.uint8), dtype=count.dtype, out=count[1:])
+    found: Integers32 = (count[high] - count[low]).astype(np.int32)
+    return found
+
+
+def _covered(first: Integers, after: Integers, size: int) -> Flags:
+    """Return which bytes lie in ranges that do not overlap."""
+    edges = np.zeros(size + 1, np.int8)
+    edges[first] += 1
+    edges[after] -= 1
+    return np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_)

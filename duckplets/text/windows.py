@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
 from duckplets.errors import ChunkingError
-from duckplets.text.characters import WIDE_SPACES
+from duckplets.text.characters import WIDE_SPACES, bytes_of
 from duckplets.text.chunking import MOST, open_tokenizer
 
 if TYPE_CHECKING:
@@ -241,16 +241,10 @@ def _blocks(texts: pa.Array | pa.ChunkedArray) -> Iterator[_Block]:
         if chunk.type not in (pa.string(), pa.large_string()):
             chunk = chunk.cast(pa.large_string())
         chunk = chunk.fill_null("") if chunk.null_count else chunk
-        width = np.dtype(np.int32 if chunk.type == pa.string() else np.int64)
-        _, places, content = chunk.buffers()
-        bounds = np.zeros(1, np.int64)
-        if len(chunk):
-            at = chunk.offset * width.itemsize
-            bounds = np.frombuffer(places, width, len(chunk) + 1, at).astype(np.int64)
+        data, bounds = bytes_of(chunk)
         if int(np.diff(bounds).max(initial=0)) > MOST:
             raise ChunkingError("a text of more than 2 GiB: expected shorter ones, split it")
-        data = np.frombuffer(content or b"", np.uint8)
-        marks = np.searchsorted(bounds[:-1], np.arange(bounds[0], bounds[-1], BLOCK))
+        marks = np.searchsorted(bounds[:-1], np.arange(0, bounds[-1], BLOCK))
         cuts = np.unique([0, *marks, len(chunk)])
         for start, stop in itertools.pairwise([0, 0] if len(cuts) == 1 else cuts):
             inside = data[bounds[start] : bounds[stop]]
