@@ -30,7 +30,7 @@ from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.files import to_dict
 from duckplets.sampling import messages, state
 from duckplets.sampling.chunk_facts import ChunkIndex, Index
 from duckplets.sampling.columns import checked_columns
@@ -42,7 +42,7 @@ from duckplets.sampling.reader import Reader
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import Kind, Remainder, RunSettings
 from duckplets.sampling.stream import Stream
-from duckplets.sampling.streams import Recipes, open_streams, pin
+from duckplets.sampling.streams import open_streams, pin
 
 Recipe = recipe_store.Recipe
 
@@ -109,9 +109,8 @@ def open_run(
         declared_prefixes=prefix_store.digest(database, version),
     )
     drawn = _schedule(settings, None).drawn
-    by_source = {s.source: s.recipes for s in resolved}
-    pins = pin(database, settings, by_source, drawn, allow_stale=bool(allow_stale))
-    return open_settings(database, replace(settings, candidates=pins), by_source, state_path)
+    pins = pin(database, settings, drawn, allow_stale=bool(allow_stale))
+    return open_settings(database, replace(settings, candidates=pins), state_path)
 
 
 def resume_run(
@@ -146,8 +145,7 @@ def resume_run(
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
     )
     state.refuse_mismatch(saved.fingerprint, now.fingerprint(), allow_drift=allow_drift)
-    by_source = {name: [from_dict(d) for d in stored] for name, stored in now.recipes.items()}
-    sampler = open_settings(database, now, by_source, state_path, events=saved.events)
+    sampler = open_settings(database, now, state_path, events=saved.events)
     sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
     return sampler
 
@@ -155,7 +153,6 @@ def resume_run(
 def open_settings(
     database: Database,
     settings: RunSettings,
-    recipes: Recipes,
     state_path: Path,
     *,
     events: Events | None = None,
@@ -165,14 +162,13 @@ def open_settings(
     Args:
         database: The corpus.
         settings: All of them.
-        recipes: Those that the settings define, by source.
         state_path: Where the run is saved.
         events: Weights that were set during the run.
     """
     with ThreadPoolExecutor(1) as beside:
         index = beside.submit(_index, database.cursor(), settings)
         schedule = _schedule(settings, events)
-        streams = _streams(database, settings, recipes, sorted(schedule.drawn))
+        streams = _streams(database, settings, sorted(schedule.drawn))
     planner = Planner(
         streams,
         schedule,
@@ -198,17 +194,14 @@ def open_settings(
     reader = Reader(planner, fetcher, portion, end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
-        return _streams(database, settings, recipes, [name])
+        return _streams(database, settings, [name])
 
     return Sampler(settings, reader, state_path, open_source)
 
 
-def _streams(
-    database: Database, settings: RunSettings, recipes: Recipes, sources: Sequence[str]
-) -> list[Stream]:
-    if settings.kind == "messages":
-        return messages.open_streams(database, settings, sources)
-    return open_streams(database, settings, recipes, sources)
+def _streams(database: Database, settings: RunSettings, sources: Sequence[str]) -> list[Stream]:
+    opened = messages.open_streams if settings.kind == "messages" else open_streams
+    return opened(database, settings, sources)
 
 
 def _index(database: Database, settings: RunSettings) -> Index:

@@ -6,7 +6,7 @@ that a resumed one draws from the same, however often negatives were mined since
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,20 +17,17 @@ from duckplets.mining.minings import Mining
 from duckplets.pools.arrays import Pool
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader
+from duckplets.recipes.files import from_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
-from duckplets.recipes.store import Recipe
 from duckplets.sampling import candidates
 from duckplets.sampling.negative_columns import needs_scores
 from duckplets.sampling.settings import RunSettings
 from duckplets.sampling.stream import Stream
 
-Recipes = Mapping[str, Sequence[Recipe]]  # those of every source of a run
 Pins = dict[str, dict[str, dict[str, Any]]]
 
 
-def open_streams(
-    database: Database, settings: RunSettings, recipes: Recipes, sources: Sequence[str]
-) -> list[Stream]:
+def open_streams(database: Database, settings: RunSettings, sources: Sequence[str]) -> list[Stream]:
     """Read the pools of all recipes that can be drawn of some sources.
 
     Raises:
@@ -39,13 +36,13 @@ def open_streams(
     """
     compiled = []
     for source in sources:
-        drawn = [recipe for recipe in recipes[source] if recipe.weight]
-        if not drawn:
+        recipes = _drawn(settings, source)
+        if not recipes:
             raise EmptyPoolError(
                 f"source {source!r} has no recipe to draw by; give one for it, or give the "
                 f"source weight 0 in mixture="
             )
-        compiled += [_compiled(database, settings, source, recipe) for recipe in drawn]
+        compiled += [_compiled(database, settings, source, recipe) for recipe in recipes]
     streams = []
     with PoolReader(database, [pool for pool, _ in compiled]) as reader:
         for pool, mining in compiled:
@@ -62,19 +59,13 @@ def open_streams(
 
 
 def pin(
-    database: Database,
-    settings: RunSettings,
-    recipes: Recipes,
-    needed: Collection[str],
-    *,
-    allow_stale: bool,
+    database: Database, settings: RunSettings, needed: Collection[str], *, allow_stale: bool
 ) -> Pins:
     """Return the number and digest of the mining of every mined recipe, by source.
 
     Args:
         database: The corpus.
         settings: Of the run.
-        recipes: Of the run, by source.
         needed: Sources that it draws from; of others what is missing or stale is left out.
         allow_stale: Whether to take minings of other records than those of the run.
 
@@ -83,8 +74,8 @@ def pin(
     """
     pins: Pins = {}
     for source in settings.sources:
-        for recipe in recipes[source]:
-            if isinstance(recipe, TextRecipe) or not recipe.weight or not recipe.mined:
+        for recipe in _drawn(settings, source):
+            if isinstance(recipe, TextRecipe) or not recipe.mined:
                 continue
             try:
                 mining = minings.current(
@@ -104,8 +95,13 @@ def pin(
     return pins
 
 
+def _drawn(settings: RunSettings, source: str) -> list[TripletRecipe | TextRecipe]:
+    recipes = [from_dict(d) for d in settings.recipes[source]]
+    return [recipe for recipe in recipes if recipe.weight]
+
+
 def _compiled(
-    database: Database, settings: RunSettings, source: str, recipe: Recipe
+    database: Database, settings: RunSettings, source: str, recipe: TripletRecipe | TextRecipe
 ) -> tuple[CompiledPool, Mining | None]:
     mined = isinstance(recipe, TripletRecipe) and recipe.mined
     mining = _pinned(database, settings, source, recipe.name) if mined else None
