@@ -1,1 +1,1 @@
-"""DuckDB: connections, named statements, migrations, fts; nothing else imports duckdb."""
+"""DuckDB, which nothing else imports: connections, named statements, migrations, extension."""
