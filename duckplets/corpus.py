@@ -1,4 +1,4 @@
-"""The corpus: one DuckDB file, and the verbs that hand on to the stages.
+"""Open a corpus, which is one DuckDB file, and hand its verbs on to the stages.
 
 with dp.Corpus("faq.duckdb") as corpus:
     corpus.ingest(dp.CsvSource("faq.csv", anchor="question", positive="answer"))

@@ -1,4 +1,4 @@
-"""Text that every Python ships, as two sources, and a walk through the main job on it.
+"""Make two sources of text that every Python ships, and walk through the main job on them.
 
 *Topics* are the chapters behind ``help()``: title and text. *Docstrings* are those of public
 functions and classes of the standard library: signature and docstring. Both come in the same

@@ -11,7 +11,7 @@ from duckplets.base.progress import bar
 from duckplets.errors import MigrationError, RecipeError
 from duckplets.ingest import records
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Knobs, bm25_from
+from duckplets.recipes.bm25 import Bm25Settings, bm25_from
 from duckplets.recipes.recipes import TripletRecipe
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Progress = Callable[[int, int | None], None]
 
 
 class HardNegatives:
-    """What ``Corpus`` can do with the words of its texts.
+    """The part of ``Corpus`` that searches its texts, and mines, takes and exports hard negatives.
 
     Args:
         database: The open corpus.
@@ -100,7 +100,7 @@ class HardNegatives:
         source: str | None = None,
         split: str | None = None,
         progress: Progress | bool | None = None,
-        **knobs: Unpack[Knobs],
+        **settings: Unpack[Bm25Settings],
     ) -> MiningReport:
         """Mine hard negatives by BM25, where they are missing or stale.
 
@@ -113,7 +113,7 @@ class HardNegatives:
             split: For this split only.
             progress: Called with anchors done and their number; True or False for a bar on
                 stderr or none, by default a bar if stderr is a terminal.
-            knobs: The attributes of ``dp.bm25``, for recipes that leave them open.
+            settings: The attributes of ``dp.bm25``, for recipes that leave them open.
 
         Raises:
             ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
@@ -124,7 +124,7 @@ class HardNegatives:
         self._refuse_read_only("mine negatives in")
         with bar(progress, sys.stderr, "anchors") as advance:
             return mining.mine(
-                self._database, recipe, knobs, source=source, split=split, progress=advance
+                self._database, recipe, settings, source=source, split=split, progress=advance
             )
 
     def add_negatives(
@@ -135,7 +135,7 @@ class HardNegatives:
         source: str | None = None,
         split: str | None = None,
         progress: Progress | bool | None = None,
-        **knobs: Unpack[Knobs],
+        **settings: Unpack[Bm25Settings],
     ) -> GivenReport:
         """Take negatives that something else has ranked, under the same guards as mined ones.
 
@@ -148,24 +148,24 @@ class HardNegatives:
             source: Only rows of this source.
             split: Only rows of this split.
             progress: As for ``mine``.
-            knobs: The attributes of ``dp.bm25`` that choose among scores: all but
+            settings: The attributes of ``dp.bm25`` that choose among scores: all but
                 ``query_tokens``, ``scope`` and ``shard_documents``.
 
         Raises:
             RecipeError: The table or an argument is wrong.
         """
-        from duckplets.mining import external as given
+        from duckplets.mining import external
 
         self._refuse_read_only("add negatives to")
         recipe = self._triplet_recipe(name) if isinstance(name, str) else name
         with bar(progress, sys.stderr, "anchors") as advance:
-            return given.add(
+            return external.add(
                 self._database,
                 table,
                 recipe=recipe,
                 source=source,
                 split=split,
-                settings=bm25_from(knobs),
+                settings=bm25_from(settings),
                 progress=advance,
             )
 

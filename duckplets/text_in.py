@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TextIn:
-    """What ``Corpus`` can do about the text it holds; see there."""
+    """The part of ``Corpus`` that takes text in, cleans it, lists it and removes it."""
 
     _database: Database
     path: Path

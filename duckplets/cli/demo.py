@@ -1,4 +1,4 @@
-"""``duckplets demo``: the main job, end to end."""
+"""The command `demo`: do the main job, end to end, and print what came of it."""
 
 from __future__ import annotations
 

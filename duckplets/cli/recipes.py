@@ -1,4 +1,4 @@
-"""``duckplets recipe …``, ``duckplets sql`` and ``duckplets pool``."""
+"""Commands about recipes: `recipe …` keeps them, `sql` and `pool` show what they find."""
 
 from __future__ import annotations
 

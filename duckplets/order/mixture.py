@@ -1,4 +1,4 @@
-"""Mixtures: how much of each source, at which temperature, and how that changes with the steps.
+"""Say how much of each source is drawn, at which temperature, and how steps change that.
 
 ``Mixture``, ``Phase`` and ``Anneal`` are what a user writes. Each is checked as it is made;
 which sources there are is known later, so ``Mixture.check`` looks at the names. Nothing here

@@ -1,4 +1,4 @@
-"""The denoiser: which lines of a text are noise, such as OCR and spreadsheets leave behind."""
+"""Clean texts of lines that are noise, such as OCR and spreadsheets leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts to tokens to windows: arithmetic over the bytes of an Arrow column.
+"""Cut texts into chunks: from an Arrow column to tokens to spans, by arithmetic over bytes.
 
     texts ─blocks→ bytes ─tokens→ counts ─rows→ token ranges ─ranges→ byte ranges ─strip→ spans
 
@@ -68,7 +68,7 @@ class Windows:
 
 
 def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Integers32, Windows]:
-    """Count the tokens of every text and cut those that are too long.
+    """Count the tokens of every text, and cut those that are too long into windows and a summary.
 
     A text of white space alone has no token and gives no chunk; null is an empty text.
 
