@@ -158,8 +158,8 @@ class Corpus(TextIn, HardNegatives):
     def pool(self, name: str, split: str = "train", source: str | None = None) -> pa.Table:
         """Return the pool of a recipe: one row an anchor.
 
-        Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its windows) and, for triplet
-        recipes, ``positives`` (windows its positive is taken from).
+        Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and, for triplet
+        recipes, ``positives`` (chunks its positive is taken from).
         """
         compiled = self._compiled(name, source, split)
         return self._database.arrow(compiled.sql(), compiled.parameters_of())

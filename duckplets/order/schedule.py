@@ -88,7 +88,7 @@ class Schedule:
 
     @property
     def drawn(self) -> set[str]:
-        """Names of the sources that are drawn from at some step, with those that events brought in."""
+        """Names of the sources drawn from at some step, with those that events brought in."""
         told = {n for weights in self.events.values() for n, w in weights.items() if w > 0}
         return self.planned | told
 
