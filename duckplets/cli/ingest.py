@@ -142,9 +142,8 @@ def ingest(
     if not (files or others or hub_list):
         raise typer.BadParameter("give a SOURCE, or a --list of them")
     said = name or format or delimiter or any(options.mapping().values())
-    for file in [*files, *(hub_list or [])]:
-        if said:
-            raise typer.BadParameter(f"{file} says itself what its data sets are named and hold")
+    if said and (lists := [*files, *(hub_list or [])]):
+        raise typer.BadParameter(f"{lists[0]} says itself what its data sets are named and hold")
     inputs = Inputs(others, form=format, name=name, options=options)
     found = [*inputs.sources(), *_listed(hub_list or [])]
     reports: list[tuple[str, IngestReport]] = []
@@ -246,7 +245,7 @@ def chunk(
         "weight_floor": weight_floor,
         "position_weight": position_weight,
         "tokenizer": tokenizer,
-        "preprocessors": _denoiser(denoise, max_digit_ratio, keep_tables=keep_tables),
+        "preprocessors": _denoiser(denoise, max_digit_ratio, tables=not keep_tables),
     }
     chunking = Chunking(**{name: value for name, value in given.items() if value is not None})
     with Corpus(existing(corpus)) as opened:
@@ -276,28 +275,22 @@ def _print(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
         output.print_lines({"source": name, **asdict(report)} for name, report in reports)
     elif reports:
         counts = ("read", "added", "replaced", "skipped", "failed", "seconds")
-        rows = [
-            (
-                name,
-                *(getattr(r, c) for c in counts),
-                output.counts(r.reasons | r.dropped_sections) or "-",
-            )
-            for name, r in reports
-        ]
+        rows = []
+        for name, r in reports:
+            reasons = output.counts(r.reasons | r.dropped_sections) or "-"
+            rows.append((name, *(getattr(r, c) for c in counts), reasons))
         output.show_table(("source", *counts, "reasons"), rows)
 
 
-def _denoiser(
-    wanted: bool, max_digit_ratio: float | None, *, keep_tables: bool
-) -> tuple[Denoiser, ...] | None:
+def _denoiser(wanted: bool, ratio: float | None, *, tables: bool) -> tuple[Denoiser, ...] | None:
     if not wanted:
-        if max_digit_ratio is not None or keep_tables:
+        if ratio is not None or not tables:
             raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
         return None
     from duckplets.text.denoiser import Denoiser
 
-    ratio = {} if max_digit_ratio is None else {"max_digit_ratio": max_digit_ratio}
-    return (Denoiser(strip_markdown=not keep_tables, **ratio),)
+    given = {} if ratio is None else {"max_digit_ratio": ratio}
+    return (Denoiser(strip_markdown=tables, **given),)
 
 
 def _integers(option: str, values: list[str] | None) -> tuple[int, ...] | None:
