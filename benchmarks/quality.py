@@ -47,7 +47,7 @@ from quality_training import (
 )
 
 import duckplets as dp
-from duckplets.demo import docstrings, topics
+from duckplets.cli.demo import docstrings, topics
 
 WORDNET = Path(__file__).parents[2] / "shared" / "corpora" / "wordnet.parquet"
 SAMPLES = 4096  # of which closeness is the mean

@@ -65,7 +65,7 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (
-    "corpus text_in hard_negatives reopen status doctor testing demo huggingface errors __init__"
+    "corpus text_in hard_negatives reopen status doctor testing huggingface errors __init__"
 )
 ROOMS = (
     "sources ingest text recipes pools order sampling search mining records export torch cli db "

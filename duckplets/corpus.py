@@ -1,4 +1,4 @@
-"""The corpus: one DuckDB file, and the verbs that hand on to the stages.
+"""Open a corpus, which is one DuckDB file, and hand its verbs on to the stages.
 
 with dp.Corpus("faq.duckdb") as corpus:
     corpus.ingest(dp.CsvSource("faq.csv", anchor="question", positive="answer"))
@@ -158,8 +158,8 @@ class Corpus(TextIn, HardNegatives):
     def pool(self, name: str, split: str = "train", source: str | None = None) -> pa.Table:
         """Return the pool of a recipe: one row an anchor.
 
-        Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its windows) and, for triplet
-        recipes, ``positives`` (windows its positive is taken from).
+        Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and, for triplet
+        recipes, ``positives`` (chunks its positive is taken from).
         """
         compiled = self._compiled(name, source, split)
         return self._database.arrow(compiled.sql(), compiled.parameters_of())

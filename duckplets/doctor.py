@@ -1,4 +1,4 @@
-"""Checks of the environment and of a corpus, for ``duckplets doctor``.
+"""Check the environment, and a corpus with its state file, for ``duckplets doctor``.
 
 The statements in ``sql/doctor`` each count what breaks one promise of the schema; 0 is right.
 The file is opened read-only, and nothing is changed.

@@ -11,7 +11,7 @@ from duckplets.base.progress import Progress, bar
 from duckplets.errors import MigrationError, RecipeError
 from duckplets.ingest import records
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Knobs, bm25_from
+from duckplets.recipes.bm25 import Bm25Settings, bm25_from
 from duckplets.recipes.recipes import TripletRecipe
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class HardNegatives:
-    """What ``Corpus`` can do with the words of its texts.
+    """The part of ``Corpus`` that searches its texts, and mines, takes and exports hard negatives.
 
     Args:
         database: The open corpus.
@@ -98,7 +98,7 @@ class HardNegatives:
         source: str | None = None,
         split: str | None = None,
         progress: Progress | bool | None = None,
-        **knobs: Unpack[Knobs],
+        **settings: Unpack[Bm25Settings],
     ) -> MiningReport:
         """Mine hard negatives by BM25, where they are missing or stale.
 
@@ -111,7 +111,7 @@ class HardNegatives:
             split: For this split only.
             progress: Called with anchors done and their number; True or False for a bar on
                 stderr or none, by default a bar if stderr is a terminal.
-            knobs: The attributes of ``dp.bm25``, for recipes that leave them open.
+            settings: The attributes of ``dp.bm25``, for recipes that leave them open.
 
         Raises:
             ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
@@ -122,7 +122,7 @@ class HardNegatives:
         self._refuse_read_only("mine negatives in")
         with bar(progress, sys.stderr, "anchors") as advance:
             return mining.mine(
-                self._database, recipe, knobs, source=source, split=split, progress=advance
+                self._database, recipe, settings, source=source, split=split, progress=advance
             )
 
     def add_negatives(
@@ -133,7 +133,7 @@ class HardNegatives:
         source: str | None = None,
         split: str | None = None,
         progress: Progress | bool | None = None,
-        **knobs: Unpack[Knobs],
+        **settings: Unpack[Bm25Settings],
     ) -> GivenReport:
         """Take negatives that something else has ranked, under the same guards as mined ones.
 
@@ -146,7 +146,7 @@ class HardNegatives:
             source: Only rows of this source.
             split: Only rows of this split.
             progress: As for ``mine``.
-            knobs: The attributes of ``dp.bm25`` that choose among scores: all but
+            settings: The attributes of ``dp.bm25`` that choose among scores: all but
                 ``query_tokens``, ``scope`` and ``shard_documents``.
 
         Raises:
@@ -163,7 +163,7 @@ class HardNegatives:
                 recipe=recipe,
                 source=source,
                 split=split,
-                settings=bm25_from(knobs),
+                settings=bm25_from(settings),
                 progress=advance,
             )
 

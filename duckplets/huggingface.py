@@ -1,4 +1,4 @@
-"""A run as Hugging Face datasets, for the trainer of sentence-transformers.
+"""Turn a run into Hugging Face datasets, for the trainer of sentence-transformers.
 
 That trainer tokenises every column it is given, in their order, so these datasets have exactly
 the text columns, and the label of pairs; of messages, these and the rejected ones.

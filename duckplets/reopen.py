@@ -1,4 +1,4 @@
-"""Opening a saved run by the path of its corpus: ``duckplets.resume``."""
+"""Open a saved run by the path of its corpus: ``duckplets.resume``."""
 
 from __future__ import annotations
 

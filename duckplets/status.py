@@ -1,4 +1,4 @@
-"""What is in a corpus: counts, pools with what they leave out, runs, estimates of samples."""
+"""Count what is in a corpus: sources, pools with what they leave out, runs, possible samples."""
 
 from __future__ import annotations
 

@@ -19,13 +19,14 @@ from duckplets.text.prefix import prefix_of
 if TYPE_CHECKING:
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.store import OnConflict
-    from duckplets.records.data_index import DataIndex, SizeMode
+    from duckplets.records.copies import SizeMode
+    from duckplets.records.data_index import DataIndex
     from duckplets.text.denoiser import Denoiser
     from duckplets.text.prefix import Prefix
 
 
 class TextIn:
-    """What ``Corpus`` can do about the text it holds; see there."""
+    """The part of ``Corpus`` that takes text in, cleans it, lists it and removes it."""
 
     _database: Database
     path: Path

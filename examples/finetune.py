@@ -27,7 +27,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from transformers import PrinterCallback
 
 import duckplets as dp
-from duckplets.demo import docstrings
+from duckplets.cli.demo import docstrings
 
 BATCH = 32
 STEPS = 20

@@ -22,7 +22,7 @@ import pyarrow as pa
 from sentence_transformers import SentenceTransformer
 
 import duckplets as dp
-from duckplets.demo import docstrings
+from duckplets.cli.demo import docstrings
 
 MARGIN = 0.05
 TOP = 5

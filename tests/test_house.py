@@ -92,7 +92,7 @@ LAYERS = [
     ["sampler", "runs"],
     ["corpus", "reopen"],
 ]
-TOP = ["cli", "demo", "testing", "torch"]  # and the package itself
+TOP = ["cli", "testing", "torch"]  # and the package itself
 PURE = [
     *("bits", "characters", "denoiser", "noise", "preprocessors", "waves"),
     *("copies", "data_index", "entries", "prefix"),

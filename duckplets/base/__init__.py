@@ -1,1 +1,1 @@
-"""What every room stands on: checks of arguments, arrays, looking ahead, progress."""
+"""What every room stands on: checks of arguments, arrays, lookahead, progress."""

@@ -1,4 +1,9 @@
-"""Ragged lists of integers as two flat arrays: made, looked up and chained without a loop."""
+"""Arrays that several rooms work with: the names of their types, ragged lists, and packed flags.
+
+``Lists`` keeps a list of integers for each of many owners in two flat arrays, and looks up and
+chains them without a loop. ``Bits`` keeps flags 64 to a word: counting those before a place, and
+finding the n-th, takes the same time anywhere.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from duckplets.order.permute import Integers
+Integers = npt.NDArray[np.int64]
+Integers32 = npt.NDArray[np.int32]
+Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +98,41 @@ def places(ascending: Integers, wanted: Integers) -> Integers:
 
 def _sums(counts: Integers) -> Integers:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+class Bits:
+    """Flags, 64 to a word, that can be counted up to any place and found by their number.
+
+    Args:
+        flags: One for each place; one more, set, stands after the last.
+    """
+
+    __slots__ = ("before", "words")
+
+    def __init__(self, flags: Flags) -> None:
+        size = len(flags)
+        packed = np.zeros((size // 64 + 1) * 8, np.uint8)
+        packed[: (size + 7) // 8] = np.packbits(flags, bitorder="little")
+        packed[size // 8] |= np.uint8(1 << size % 8)
+        self.words = packed.view("<u8")
+        self.before = np.zeros(len(self.words) + 1, np.int64)
+        np.cumsum(np.bitwise_count(self.words), out=self.before[1:])
+
+    def rank(self, at: Integers) -> Integers:
+        """Return how many flags are set before each position."""
+        below = (np.uint64(1) << (at & 63).astype(np.uint64)) - np.uint64(1)
+        rank: Integers = self.before[at >> 6] + np.bitwise_count(self.words[at >> 6] & below)
+        return rank
+
+    def select(self, nth: Integers) -> Integers:
+        """Return the positions of the flags numbered ``nth``, from 0; the last is the size."""
+        word: Integers = np.searchsorted(self.before, nth, side="right") - 1
+        bits, left = self.words[word], nth - self.before[word]
+        at: Integers = word << 6
+        for width in (32, 16, 8, 4, 2, 1):
+            low = np.bitwise_count(bits & np.uint64((1 << width) - 1))
+            above = left >= low
+            left -= np.where(above, low, 0)
+            bits >>= np.where(above, width, 0).astype(np.uint64)
+            at += np.where(above, width, 0)
+        return at

@@ -1,4 +1,4 @@
-"""Arguments: integers that a caller gave, checked where they come in."""
+"""Check integers that a caller gave, and return them as Python's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def integer(
     *,
     say_high: bool = True,
 ) -> int:
-    """Return an argument as an integer, if it is one and lies where it may.
+    """Return an argument as an integer; refuse what is none or lies outside its bounds.
 
     Args:
         name: Of the argument.

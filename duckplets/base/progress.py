@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, or whatever the caller wants to be told."""
+"""Tell how far a long job is: by a bar on a terminal, or by calls to what the caller gave."""
 
 from __future__ import annotations
 

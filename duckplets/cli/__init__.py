@@ -1,6 +1,6 @@
 """The command line: ``duckplets COMMAND CORPUS …``.
 
-One short module a group of commands; ``app`` holds what they share. Modules that load DuckDB or
+One module a step of the work; ``app`` holds what all commands share. Modules that load DuckDB or
 Arrow are imported inside the commands: ``duckplets --help`` takes 0.1 s.
 """
 
@@ -8,19 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from duckplets.cli import (
-    audit,
-    demo,
-    export,
-    ingest,
-    look,
-    mine,
-    recipes,
-    sample,
-    search,
-    shape,
-    state,
-)
+from duckplets.cli import demo, hard_negatives, ingest, recipes, sample, upkeep
 from duckplets.cli.app import add, new_app, run, start
 
 __all__ = ["app", "main"]
@@ -28,21 +16,21 @@ __all__ = ["app", "main"]
 _COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "ingest": ingest.ingest,
-    "split": shape.split,
-    "chunk": shape.chunk,
-    "index": search.index,
-    "mine": mine.mine,
-    "search": search.search,
-    "export": export.export,
+    "split": ingest.split,
+    "chunk": ingest.chunk,
+    "index": hard_negatives.index,
+    "mine": hard_negatives.mine,
+    "search": hard_negatives.search,
+    "export": hard_negatives.export,
     "sql": recipes.sql,
     "pool": recipes.pool,
     "sample": sample.sample,
-    "plan": audit.plan,
-    "served": audit.served,
-    "status": look.status,
-    "capacity": look.capacity,
-    "migrate": state.migrate,
-    "doctor": look.doctor,
+    "plan": sample.plan,
+    "served": sample.served,
+    "status": upkeep.status,
+    "capacity": upkeep.capacity,
+    "migrate": upkeep.migrate,
+    "doctor": upkeep.doctor,
 }
 _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "recipe": (
@@ -56,7 +44,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     ),
     "cursor": (
         "Look at saved runs, or forget them: list, reset.",
-        {"list": state.list_cursors, "reset": state.reset},
+        {"list": upkeep.list_cursors, "reset": upkeep.reset},
     ),
 }
 

@@ -1,4 +1,4 @@
-"""What every command shares: its registration, the errors' boundary, exit codes.
+"""Register commands, run them, and turn their errors into one line and an exit code.
 
 Data goes to stdout, talk and progress to stderr. Exit codes: 0, 1 for an error (one line on
 stderr, a traceback only with ``--debug``), 2 for wrong usage (Typer's), 130 after Ctrl-C and 141

@@ -1,21 +1,57 @@
-"""``duckplets demo``: the main job, end to end."""
+"""The command `demo`: do the main job, end to end, on text that every Python ships.
+
+Two sources are made of that. *Topics* are the chapters behind ``help()``: title and text.
+*Docstrings* are those of public functions and classes of the standard library: signature and
+docstring. Both come in the same order on every run of the same Python, so the demo's samples can
+be compared.
+"""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from duckplets.cli.app import say
-from duckplets.errors import MigrationError
+from duckplets.errors import ExtensionError, MigrationError, SourceError
 
 if TYPE_CHECKING:
+    from duckplets.corpus import Corpus
+    from duckplets.ingest.records import IngestReport
+    from duckplets.mining.report import MiningReport
     from duckplets.sampling.batch import Batch
 
-_SHOWN = 3
+BATCH_SIZE = 32
+_SHOWN = 3  # triplets
 _WIDTH = 88
+COLUMNS = ("anchor", "positive", "negative", "source", "recipe", "negative_by", "negative_score")
+
+# Quick to import, without side effects, and in every Python from 3.11 on.
+_MODULES = (
+    *("abc", "argparse", "base64", "bisect", "calendar", "cmath", "codecs"),
+    *("collections", "collections.abc", "concurrent.futures", "configparser", "contextlib"),
+    *("contextvars", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "dis"),
+    *("email.message", "email.utils", "enum", "filecmp", "fileinput", "fnmatch", "fractions"),
+    *("functools", "getpass", "glob", "graphlib", "gzip", "hashlib", "heapq", "hmac", "html"),
+    *("html.parser", "http.client", "http.cookies", "importlib.metadata", "inspect", "io"),
+    *("ipaddress", "itertools", "json", "keyword", "linecache", "locale", "logging", "mailbox"),
+    *("math", "mimetypes", "numbers", "operator", "os", "pathlib", "pickle", "pickletools"),
+    *("pkgutil", "platform", "plistlib", "pprint", "profile", "pstats", "pydoc", "queue"),
+    *("random", "re", "reprlib", "runpy", "sched", "secrets", "selectors", "shelve", "shlex"),
+    *("shutil", "signal", "socket", "socketserver", "statistics", "string", "struct"),
+    *("subprocess", "symtable", "sysconfig", "tarfile", "tempfile", "textwrap", "threading"),
+    *("time", "timeit", "tokenize", "trace", "traceback", "types", "typing", "unicodedata"),
+    *("urllib.error", "urllib.parse", "urllib.request", "uuid", "warnings"),
+    *("weakref", "wsgiref.util", "xml.etree.ElementTree", "xmlrpc.client", "zipapp", "zipfile"),
+)
 
 
 def demo(
@@ -42,9 +78,108 @@ def demo(
     _show_next("demo.duckdb")
 
 
-def _walk(path: Path) -> None:
-    from duckplets.demo import walk
+@dataclass(frozen=True, kw_only=True)
+class Demonstration:
+    """What the walk found.
 
+    Attributes:
+        reports: Report of each ingest, by source.
+        splits: Records of each split.
+        mined: What mining did.
+        batch: A batch of triplets.
+        resumed: The batch that a resumed run gave after a save.
+        unbroken: The batch that the run gave where it went on without a break.
+        step: Step of those two.
+    """
+
+    reports: dict[str, IngestReport]
+    splits: dict[str, int]
+    mined: MiningReport
+    batch: Batch
+    resumed: Batch
+    unbroken: Batch
+    step: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether the resumed batch is the unbroken run's in every column."""
+        same: bool = self.resumed.table.equals(self.unbroken.table)
+        return same
+
+
+def walk(path: Path, tell: Callable[[str], None]) -> Demonstration:
+    """Do the main job in a new corpus: ingest, split, mine, sample, save, resume.
+
+    Args:
+        path: Where the corpus goes.
+        tell: Called with what is being done, a line at a time.
+    """
+    from duckplets.corpus import Corpus
+    from duckplets.reopen import resume
+
+    with Corpus(path) as corpus:
+        reports = _ingest(corpus, tell)
+        splits = corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
+        tell("split: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()))
+        mined = _mine(corpus, tell)
+    with Corpus(path, read_only=True) as corpus:
+        sampler = corpus.sampler(
+            "triplets", split="train", batch_size=BATCH_SIZE, seed=7, columns=COLUMNS
+        )
+        batch = next(sampler)
+        tell(f"sample: batches of {BATCH_SIZE} triplets, {sampler.epoch_length:,} an epoch")
+        step = sampler.step
+        saved = sampler.save()
+        tell(f"save: step {step}, in {saved.name}")
+        unbroken = next(sampler)
+    with resume(path) as sampler:
+        resumed = next(sampler)
+    found = Demonstration(
+        reports=reports,
+        splits=splits,
+        mined=mined,
+        batch=batch,
+        resumed=resumed,
+        unbroken=unbroken,
+        step=step,
+    )
+    equal = "equals" if found.equal else "DIFFERS FROM"
+    tell(f"resume: the batch of step {step} {equal} that of the unbroken run")
+    return found
+
+
+def topics() -> list[dict[str, str]]:
+    """Return the chapters behind ``help()``: ``topic``, ``title`` and ``text``."""
+    try:
+        from pydoc_data.topics import topics as chapters
+    except ImportError as error:
+        raise SourceError(f"this Python comes without its help texts: {error}") from error
+    found = []
+    for topic, chapter in sorted(chapters.items()):
+        title, _, text = chapter.strip().partition("\n")
+        text = text.lstrip("*=-~\"' \t\n").strip()  # the line below the title underlines it
+        if title and text:
+            found.append({"topic": topic, "title": title.strip(), "text": text})
+    return found
+
+
+def docstrings() -> list[dict[str, str]]:
+    """Return public functions and classes: ``name``, ``module``, ``signature`` and ``doc``."""
+    found: dict[str, dict[str, str]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of deprecated names, on being looked at
+        for name in _MODULES:
+            try:
+                rows = list(_documented(importlib.import_module(name)))
+            except ImportError:
+                continue  # some systems ship a smaller library
+            found.update({row["name"]: row for row in rows})
+    if not found:
+        raise SourceError("this Python runs without docstrings; run it without -OO")
+    return [found[name] for name in sorted(found)]
+
+
+def _walk(path: Path) -> None:
     found = walk(path, say)
     _show_triplets(found.batch)
     if not found.equal:
@@ -78,3 +213,67 @@ def _show_next(corpus: str) -> None:
     print("  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer")
     print("  duckplets split faq.duckdb")
     print("  duckplets sample faq.duckdb --steps 10 --save --out first.parquet")
+
+
+def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestReport]:
+    from duckplets.sources import MemorySource
+
+    sources = {
+        "topics": MemorySource(topics(), anchor="title", positive="text", id="topic"),
+        "docstrings": MemorySource(
+            docstrings(), anchor="signature", positive="doc", id="name", meta=["module"]
+        ),
+    }
+    reports = {}
+    for name, source in sources.items():
+        reports[name] = corpus.ingest(source, name=name, progress=False)
+        tell(f"ingest: {reports[name].added:,} records of source {name}")
+    return reports
+
+
+def _mine(corpus: Corpus, tell: Callable[[str], None]) -> MiningReport:
+    """Store the default recipes, one of them with hard negatives, and mine those."""
+    from duckplets.recipes.recipes import default_recipes
+    from duckplets.search.terms import Terms
+
+    to_context, to_anchor = default_recipes("roles")
+    corpus.add_recipe(replace(to_context, by="bm25"))
+    corpus.add_recipe(to_anchor)
+    try:
+        mined = corpus.mine(progress=False)
+    except ExtensionError:
+        tell("mine: without stemming, for DuckDB's fts extension is not here; duckplets doctor")
+        corpus.index(Terms(stemmer="none"), progress=False)
+        mined = corpus.mine(progress=False)
+    tell(f"mine: {mined.candidates:,} hard negatives for {mined.anchors:,} anchors, by BM25")
+    return mined
+
+
+def _documented(module: ModuleType) -> Iterator[dict[str, str]]:
+    """Yield the public functions and classes of a module that have a docstring of their own."""
+    listed = getattr(module, "__all__", None)
+    for attribute in sorted(listed or vars(module)):
+        value = getattr(module, attribute, None)
+        if attribute.startswith("_") or not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        if not listed and getattr(value, "__module__", None) != module.__name__:
+            continue  # it was imported there
+        doc = inspect.cleandoc(_own_docstring(value))
+        if doc:
+            name = f"{module.__name__}.{attribute}"
+            signature = name + _signature(value)
+            yield {"name": name, "module": module.__name__, "signature": signature, "doc": doc}
+
+
+def _own_docstring(value: Any) -> str:
+    doc = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
+    return doc if isinstance(doc, str) else ""
+
+
+def _signature(value: Any) -> str:
+    """Return the arguments, or nothing where they are unknown or show where objects lie."""
+    try:
+        shown = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return ""
+    return "" if " at 0x" in shown else shown

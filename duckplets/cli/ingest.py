@@ -1,4 +1,4 @@
-"""``duckplets ingest``: files become records."""
+"""Commands from files to chunks: `ingest` stores records, `split` and `chunk` divide them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.cli import jsonlines, tables
-from duckplets.cli.app import CORPUS, JSON, say
-from duckplets.cli.inputs import FORMATS, Inputs, Options, is_data_sets
-from duckplets.cli.inputs import names as columns
+from duckplets.cli import output
+from duckplets.cli.app import CORPUS, JSON, existing, say
+from duckplets.cli.inputs import FORMATS, Inputs, Options, is_data_sets, names
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
     from duckplets.ingest.records import IngestReport
     from duckplets.sources import Source
+    from duckplets.text.denoiser import Denoiser
 
+_SHARE = "from 0 to 1; the three add up to 1."
 _COLUMNS = "Repeat it, or separate by commas."
 
 
@@ -119,12 +120,12 @@ def ingest(
 
     options = Options(
         columns={
-            "anchor": columns(anchor),
-            "positive": columns(positive),
-            "context": columns(context),
-            "text": columns(text),
-            "taxonomy": columns(taxonomy),
-            "meta": columns(meta),
+            "anchor": names(anchor),
+            "positive": names(positive),
+            "context": names(context),
+            "text": names(text),
+            "taxonomy": names(taxonomy),
+            "meta": names(meta),
             "id": id,
             "date": date,
             "group": group,
@@ -141,9 +142,8 @@ def ingest(
     if not (files or others or hub_list):
         raise typer.BadParameter("give a SOURCE, or a --list of them")
     said = name or format or delimiter or any(options.mapping().values())
-    for file in [*files, *(hub_list or [])]:
-        if said:
-            raise typer.BadParameter(f"{file} says itself what its data sets are named and hold")
+    if said and (lists := [*files, *(hub_list or [])]):
+        raise typer.BadParameter(f"{lists[0]} says itself what its data sets are named and hold")
     inputs = Inputs(others, form=format, name=name, options=options)
     found = [*inputs.sources(), *_listed(hub_list or [])]
     reports: list[tuple[str, IngestReport]] = []
@@ -161,6 +161,96 @@ def ingest(
         finally:
             # Those before one that failed are stored, and said so.
             _print(reports, json=json)
+
+
+def split(
+    corpus: CORPUS,
+    train: Annotated[float, typer.Option(help=f"Share of training records, {_SHARE}")] = 0.8,
+    validation: Annotated[float, typer.Option(help="Share of validation records.")] = 0.1,
+    test: Annotated[float, typer.Option(help="Share of test records.")] = 0.1,
+    seed: Annotated[int, typer.Option(help="Another seed gives another assignment.")] = 42,
+    reassign: Annotated[
+        bool, typer.Option("--reassign", help="Move records of a corpus split otherwise.")
+    ] = False,
+) -> None:
+    """Assign every record to train, validation or test, for good.
+
+    Records ingested later get theirs by the same shares and seed.
+
+    Example:
+        duckplets split faq.duckdb --train 0.9 --validation 0.05 --test 0.05
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(existing(corpus)) as opened:
+        counts = opened.split(train, validation, test, seed, reassign=reassign)
+    output.show_table(("split", "records"), counts.items())
+
+
+def chunk(
+    corpus: CORPUS,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="A longer section is cut into windows of so many; 1024.")
+    ] = None,
+    overlap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOKENS", help="Tokens shared by neighbours; several make several sets; 64."
+        ),
+    ] = None,
+    summary_tokens: Annotated[
+        int | None, typer.Option(help="Length of a longer section's summary, 0 for none; 512.")
+    ] = None,
+    summary_weight: Annotated[
+        float | None, typer.Option(help="Weight of a summary, from 0 to 1; 0.35.")
+    ] = None,
+    weight_floor: Annotated[
+        float | None, typer.Option(help="No chunk weighs less, from 0 to 1; 0.1.")
+    ] = None,
+    position_weight: Annotated[
+        str | None,
+        typer.Option(metavar="window|start_ratio", help="How later windows weigh less; window."),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A Hugging Face tokenizers file; else words count."),
+    ] = None,
+    denoise: Annotated[
+        bool, typer.Option("--denoise", help="Clean texts of digits, tables, lines of no letter.")
+    ] = False,
+    max_digit_ratio: Annotated[
+        float | None, typer.Option(help="Of digits to letters and digits, in a clean line; 0.35.")
+    ] = None,
+    keep_tables: Annotated[
+        bool, typer.Option("--keep-tables", help="Leave Markdown tables as they are.")
+    ] = False,
+) -> None:
+    """Cut the sections into windows again, with other settings.
+
+    Ingest cuts what it adds, so this is needed only for settings other than the corpus has.
+    What is left out is set to its default: without --denoise the texts are again as they came.
+
+    Example:
+        duckplets chunk faq.duckdb --max-tokens 256 --overlap 32,64
+        duckplets chunk faq.duckdb --denoise --max-digit-ratio 0.25
+    """
+    from duckplets.corpus import Corpus
+    from duckplets.text.chunking import Chunking
+
+    given: dict[str, Any] = {
+        "max_tokens": max_tokens,
+        "overlap": _integers("--overlap", overlap),
+        "summary_tokens": summary_tokens,
+        "summary_weight": summary_weight,
+        "weight_floor": weight_floor,
+        "position_weight": position_weight,
+        "tokenizer": tokenizer,
+        "preprocessors": _denoiser(denoise, max_digit_ratio, tables=not keep_tables),
+    }
+    chunking = Chunking(**{name: value for name, value in given.items() if value is not None})
+    with Corpus(existing(corpus)) as opened:
+        sections = opened.chunk(chunking)
+    say(f"cut {sections:,} sections again" if sections else "these are the settings it has already")
 
 
 def _listed(lists: Sequence[Path]) -> list[tuple[str, Source]]:
@@ -182,15 +272,29 @@ def _say_what_is_kept(corpus: Corpus) -> None:
 
 def _print(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
     if json:
-        jsonlines.print_lines({"source": name, **asdict(report)} for name, report in reports)
+        output.print_lines({"source": name, **asdict(report)} for name, report in reports)
     elif reports:
         counts = ("read", "added", "replaced", "skipped", "failed", "seconds")
-        rows = [
-            (
-                name,
-                *(getattr(r, c) for c in counts),
-                tables.counts(r.reasons | r.dropped_sections) or "-",
-            )
-            for name, r in reports
-        ]
-        tables.show(("source", *counts, "reasons"), rows)
+        rows = []
+        for name, r in reports:
+            reasons = output.counts(r.reasons | r.dropped_sections) or "-"
+            rows.append((name, *(getattr(r, c) for c in counts), reasons))
+        output.show_table(("source", *counts, "reasons"), rows)
+
+
+def _denoiser(wanted: bool, ratio: float | None, *, tables: bool) -> tuple[Denoiser, ...] | None:
+    if not wanted:
+        if ratio is not None or not tables:
+            raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
+        return None
+    from duckplets.text.denoiser import Denoiser
+
+    given = {} if ratio is None else {"max_digit_ratio": ratio}
+    return (Denoiser(strip_markdown=tables, **given),)
+
+
+def _integers(option: str, values: list[str] | None) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(value) for value in names(values) or []) or None
+    except ValueError:
+        raise typer.BadParameter(f"{option} {','.join(values or [])}: give integers") from None

@@ -1,4 +1,4 @@
-"""From the SOURCE arguments of ``ingest`` to sources: formats, names, options that fit."""
+"""Turn the SOURCE arguments of ``ingest`` into sources: by format, name and options."""
 
 from __future__ import annotations
 

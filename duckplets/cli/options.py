@@ -1,4 +1,4 @@
-"""Options that say which run is meant, shared by commands, and how that run is opened."""
+"""Read the options by which several commands name a run, and open that run."""
 
 from __future__ import annotations
 

@@ -1,18 +1,22 @@
-"""Rows on stdout, or in a file that has its name only when it is whole."""
+"""Print what commands found: tables for people, JSON for programs, and samples to stdout or a file.
+
+A file has its name only when it is whole.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from duckplets.cli import jsonlines
 from duckplets.cli.app import say
 
 if TYPE_CHECKING:
@@ -21,9 +25,94 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jsonl", ".parquet")
 
+_ROWS = 4096  # turned into Python values at once
 _ROW_GROUP = 16_384
 
 Write = Callable[["pa.Table"], None]
+
+
+# -- tables -----------------------------------------------------------------------------------
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
+    """Print rows under the names of their columns, numbers to the right."""
+    values = [list(row) for row in rows]
+    cells = [list(columns), *([_cell(value) for value in row] for row in values)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    right = [
+        bool(values) and all(_is_number(row[i]) or row[i] is None for row in values)
+        for i in range(len(columns))
+    ]
+    if title:
+        print(title)
+    for row in cells:
+        line = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, right, strict=True)
+        )
+        print("  ".join(line).rstrip())
+
+
+def show_columns(
+    columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, title: str = ""
+) -> None:
+    """Print some columns of rows that are mappings."""
+    show_table(columns, ([row[column] for column in columns] for row in rows), title=title)
+
+
+def counts(found: Mapping[str, int]) -> str:
+    """Return counts by reason in one cell, the largest first."""
+    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count:,} {reason}" for reason, count in ordered)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "seconds")
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value)
+
+
+# -- JSON -------------------------------------------------------------------------------------
+
+
+def write_rows(table: pa.Table, stream: TextIO) -> None:
+    """Write the rows of a table, one JSON object a line; maps become objects, dates ISO text."""
+    for start in range(0, table.num_rows, _ROWS):
+        rows = table.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict")
+        stream.writelines(f"{line}\n" for line in map(_ENCODER.encode, rows))
+
+
+def print_lines(values: Iterable[Any]) -> None:
+    """Print one JSON value a line."""
+    for value in values:
+        print(_ENCODER.encode(value))
+
+
+def print_document(value: Any) -> None:
+    """Print a JSON document for people and programs."""
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, date):  # datetimes are dates
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain)
+
+
+# -- samples ----------------------------------------------------------------------------------
 
 
 def check(out: Path | None) -> None:
@@ -52,7 +141,7 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
     if out is None:
         rows = 0
         for table in tables:
-            jsonlines.write_rows(table, sys.stdout)
+            write_rows(table, sys.stdout)
             rows += table.num_rows
         sys.stdout.flush()
         return rows
@@ -91,7 +180,7 @@ def tables_to(out: Path) -> Iterator[Write]:
 @contextmanager
 def _json_lines(path: Path) -> Iterator[Write]:
     with path.open("w", encoding="utf-8", newline="\n") as stream:
-        yield lambda table: jsonlines.write_rows(table, stream)
+        yield lambda table: write_rows(table, stream)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``duckplets recipe …``, ``duckplets sql`` and ``duckplets pool``."""
+"""Commands about recipes: `recipe …` keeps them, `sql` and `pool` show what they find."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.cli import jsonlines, tables
+from duckplets.cli import output
 from duckplets.cli.app import CORPUS, existing, say
 from duckplets.errors import RecipeError, nearest
 
@@ -62,7 +62,7 @@ def list_recipes(corpus: CORPUS) -> None:
         stored = [(recipe, "stored") for recipe in opened.recipes()]
         found = stored or _defaults(opened)
     rows = ((r.name, to_dict(r)["kind"], r.weight, r.per, _sources(r), of) for r, of in found)
-    tables.show(("name", "kind", "weight", "per", "sources", "from"), rows)
+    output.show_table(("name", "kind", "weight", "per", "sources", "from"), rows)
 
 
 def show(corpus: CORPUS, name: RECIPE) -> None:
@@ -138,7 +138,7 @@ def pool(
 
     with Corpus(corpus, read_only=True) as opened:
         rows = opened.pool(recipe, split, source)
-        jsonlines.write_rows(rows.slice(0, limit), sys.stdout)
+        output.write_rows(rows.slice(0, limit), sys.stdout)
 
 
 def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:

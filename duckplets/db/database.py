@@ -1,4 +1,4 @@
-"""The only module that touches DuckDB: connect, run a named statement, transactions, errors.
+"""Connect to DuckDB, run named statements and transactions, and turn its errors into ours.
 
 A ``Database`` is one connection. Corpus and state files are opened *sealed*: with
 ``enable_external_access`` off, so no statement that reaches them, whoever wrote its condition,
@@ -65,7 +65,7 @@ class Database:
         memory_limit: str | None = None,
         threads: int | None = None,
     ) -> Database:
-        """Open a sealed file; a missing one is created unless ``read_only``.
+        """Open a file, sealed as above; a missing one is created unless ``read_only``.
 
         Raises:
             MigrationError: The path holds something that is not a DuckDB file.

@@ -1,4 +1,4 @@
-"""DuckDB's fts extension, which has the stemmers: where it is found.
+"""Find DuckDB's fts extension, which has the stemmers, and open an instance that has it.
 
 Loaded if it is installed; else from the wheel of the extra ``fts``, which works without a
 network; else installed from DuckDB's repository. It is loaded into an instance in memory: files
@@ -36,7 +36,7 @@ def stemming() -> Database:
 
 
 def found() -> str:
-    """Return which way the extension is found, in a few words; nothing is downloaded."""
+    """Return where the extension is found, in a few words, without downloading anything."""
     database = Database.scratch()
     try:
         way, reasons = _load(database)

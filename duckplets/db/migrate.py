@@ -1,4 +1,4 @@
-"""Schema versions of corpus and state files: ``migrations/KIND/NNNN_name.sql``, append-only.
+"""Bring corpus and state files to the newest schema, by ``migrations/KIND/NNNN_name.sql``.
 
 Each migration runs in one transaction together with its record and checksum, so a file is
 always at a whole version. A file is created aside and renamed into place, so a kill leaves

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from duckplets.base.arrays import Integers
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.export.example import Document, Example
 from duckplets.export.subject import Subject
-from duckplets.order.permute import Integers
 from duckplets.pools.compile import Part
 
 _FIRST_BLOCK = 256

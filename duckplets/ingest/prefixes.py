@@ -16,8 +16,8 @@ from duckplets.errors import SourceError, nearest
 from duckplets.text.prefix import COLUMNS, Prefix, meta_key
 
 if TYPE_CHECKING:
+    from duckplets.base.arrays import Integers
     from duckplets.db.database import Database
-    from duckplets.order.permute import Integers
 
 __all__ = ["append", "check_columns", "digest", "of_sources", "set_source", "source_prefix"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Lists, places
+from duckplets.base.arrays import Floats, Integers, Lists, places
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.kernel import SCALE, Found
-from duckplets.mining.select import OUTCOMES, Floats, select, tally
-from duckplets.order.permute import Integers, below, hashed, key
+from duckplets.mining.select import OUTCOMES, select, tally
+from duckplets.order.permute import below, hashed, key
 from duckplets.recipes.bm25 import Bm25
 
 _DRAWS = 64  # and four for each document wanted: then what is still missing stays so

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Lists, places
+from duckplets.base.arrays import Floats, Integers, Lists, places
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError
@@ -29,9 +29,8 @@ from duckplets.mining.backfill import rows_of
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.kernel import SCALE, Found
 from duckplets.mining.report import MiningReport, PairReport
-from duckplets.mining.select import Floats, ceilings, count_above, count_below
+from duckplets.mining.select import ceilings, count_above, count_below
 from duckplets.mining.store import OpenMining, Target
-from duckplets.order.permute import Integers
 from duckplets.pools.compile import compile_pool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store

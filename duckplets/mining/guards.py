@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Lists, merged
+from duckplets.base.arrays import Integers, Lists, merged
 from duckplets.db.database import Database
-from duckplets.order.permute import Integers
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 

@@ -26,9 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.arrays import Lists, places
+from duckplets.base.arrays import Integers, Lists, places
 from duckplets.mining.select import CEILINGS, ceilings
-from duckplets.order.permute import Integers
 from duckplets.recipes.bm25 import Bm25
 
 SCALE = 1 << 20  # units of an impact in a score of 1

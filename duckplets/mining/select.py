@@ -19,11 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.order.permute import Integers
+from duckplets.base.arrays import Bytes, Flags, Floats, Integers
 from duckplets.recipes.bm25 import Bm25
-
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 CEILINGS = ("absolute_margin", "relative_margin", "max_score")
 OUTCOMES = ("full", "backfilled", "random", "dropped", "short", "none")
@@ -44,7 +41,7 @@ class Selection:
 
     kept: Integers
     starts: Integers
-    outcomes: npt.NDArray[np.uint8]
+    outcomes: Bytes
 
 
 def ceilings(settings: Bm25, positive_scores: Floats) -> Floats:
@@ -173,7 +170,7 @@ def _passed_over(settings: Bm25, above: Integers) -> Integers:
     return np.full(len(above), settings.range_min)
 
 
-def _outcomes(settings: Bm25, above: Integers, passing: Integers) -> npt.NDArray[np.uint8]:
+def _outcomes(settings: Bm25, above: Integers, passing: Integers) -> Bytes:
     first, stop, window = _runs(settings, above, passing)
     count = stop - first
     within = np.minimum(window - first, settings.wanted)
@@ -183,7 +180,7 @@ def _outcomes(settings: Bm25, above: Integers, passing: Integers) -> npt.NDArray
     return np.where(within >= settings.wanted, _FULL, codes).astype(np.uint8)
 
 
-def _counts(matches: Booleans, starts: Integers) -> Integers:
+def _counts(matches: Flags, starts: Integers) -> Integers:
     return np.diff(_running(matches)[starts])
 
 
@@ -205,7 +202,7 @@ def _highest_with_margin(positives: Floats, margin: float) -> Floats:
         return _bisected(near - slack, near + slack, lambda s: s + margin <= positives)
 
 
-def _bisected(low: Floats, high: Floats, holds: Callable[[Floats], Booleans]) -> Floats:
+def _bisected(low: Floats, high: Floats, holds: Callable[[Floats], Flags]) -> Floats:
     """Return the highest floats from ``low`` up to below ``high`` for which a test holds.
 
     It must hold for ``low``, not for ``high``, and nowhere above a number for which it does not.

@@ -21,11 +21,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import places
+from duckplets.base.arrays import Integers, places
 from duckplets.db.database import Database
 from duckplets.mining.kernel import PADDING, RUN, SCALE, DocumentShard, Impacts
 from duckplets.mining.workers import DocumentShards
-from duckplets.order.permute import Integers
 from duckplets.search import index
 from duckplets.search.index import Index
 

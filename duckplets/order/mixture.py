@@ -1,4 +1,4 @@
-"""Mixtures: how much of each source, at which temperature, and how that changes with the steps.
+"""Say how much of each source is drawn, at which temperature, and how steps change that.
 
 ``Mixture``, ``Phase`` and ``Anneal`` are what a user writes. Each is checked as it is made;
 which sources there are is known later, so ``Mixture.check`` looks at the names. Nothing here
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import MixtureError, nearest
 from duckplets.order.mixture_toml import read_mixture
-from duckplets.order.weights import Weights, checked_positive, checked_step, exact_shares
+from duckplets.order.weights import Weights, checked_positive, checked_step
 
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["Anneal", "Mixture", "Phase", "exact_shares", "mixture_of"]
+__all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
 
 
 @dataclass(frozen=True, slots=True)

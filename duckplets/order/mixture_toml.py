@@ -1,4 +1,4 @@
-"""The ``[data]`` table of a TOML file, in the form of KempnerForge's training configs.
+"""Read a mixture from the ``[data]`` table of a TOML file, as KempnerForge's configs have it.
 
 A file reads::
 

@@ -1,31 +1,23 @@
-"""The order: permutations, exact apportionment and hashed draws, as functions of positions.
+"""Permute and hash: from a key and positions to items in a shuffled order, and to hashed draws.
 
-Nothing here keeps state or does I/O. A position of a run is dealt to a source and a recipe by
-nested two-way splits with a closed form; the i-th sample of such a stream is epoch ``i // n``,
-rank ``i % n`` of a permutation keyed by (seed, source, recipe, epoch); every further choice is
-a hash of (key, position or visit). Only integer arithmetic modulo 2^64 is used, so the order is
-the same on every platform and for every version of Python and NumPy. Any change to what these
-functions return is a new ``ORDER_VERSION``.
+Nothing here keeps state or does I/O. The i-th sample of a stream over n items is epoch ``i // n``,
+rank ``i % n`` of a permutation that is keyed by (stream, epoch); every further choice is a hash of
+(key, position or visit). Only integer arithmetic modulo 2^64 is used, so the order is the same on
+every platform and for every version of Python and NumPy. Any change to what these functions return
+is a new ``ORDER_VERSION``.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from duckplets.base.arrays import Integers, Words
+
 ORDER_VERSION = 1
 
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-
-MAX_SPAN = 1 << 18  # positions apportioned at once; with _MAX_TOTAL this keeps int64 exact
-_MAX_TOTAL = 1 << 44
 _SMALL = 4096  # up to here an epoch is a sort by hash: exactly uniform, and cheap
 _ROUNDS = 8  # four are visibly non-random, eight match NumPy's (tests/test_order_statistics.py)
 
@@ -144,112 +136,3 @@ def _scramble(words: Words) -> Words:
     words = words * _GOLDEN
     words = (words ^ (words >> _U32)) * _M1
     return words >> _U31
-
-
-# -- apportionment ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one leaf gets of a run of positions.
-
-    Attributes:
-        leaf: Index of the leaf among the weights.
-        offsets: Which of the positions, counted from the first of the run.
-        start: Its own index of the first of them; the others follow on.
-    """
-
-    leaf: int
-    offsets: Integers
-    start: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    leaves: tuple[int, ...]
-    total: int
-    left_total: int
-    phase: int
-    left: _Node | None
-    right: _Node | None
-
-
-class Apportionment:
-    """Deals positions to weighted leaves so that every prefix is as fair as can be.
-
-    A balanced tree of two-way splits: of the first t items at a node ``(t*w + phase) // W`` go
-    left, with the phase hashed from the key. After t positions each of S leaves is off its
-    exact share by less than 1 (S = 2), else by less than ceil(log2 S) + 1.
-
-    Args:
-        weights: Integers from ``exact_weights``; a leaf of weight 0 gets nothing.
-        purpose: Key that rotates the phases.
-    """
-
-    def __init__(self, weights: Sequence[int], purpose: int) -> None:
-        self._weights = tuple(weights)
-        leaves = tuple(i for i, w in enumerate(weights) if w > 0)
-        self._root = _tree(self._weights, leaves, purpose)
-
-    def shares(self, start: int, stop: int) -> Iterator[Share]:
-        """Yield the share of every leaf that has one in positions ``start … stop-1``."""
-        if stop - start > MAX_SPAN:
-            raise ValueError(f"at most {MAX_SPAN} positions at a time, not {stop - start}")
-        if stop > start:
-            offsets = np.arange(stop - start, dtype=np.int64)
-            yield from _descend(self._root, start, offsets)
-
-    def count(self, leaf: int, positions: int) -> int:
-        """Return how many of the first ``positions`` go to a leaf, in closed form."""
-        node, t = self._root, positions
-        if leaf not in node.leaves:
-            return 0
-        while node.left is not None and node.right is not None:
-            left = (t * node.left_total + node.phase) // node.total
-            node, t = (node.left, left) if leaf in node.left.leaves else (node.right, t - left)
-        return t
-
-
-def exact_weights(weights: Sequence[float]) -> tuple[int, ...]:
-    """Return integers in the exact ratio of the weights as written (1.009 is 1009/1000).
-
-    Ratios whose integers would add up to more than 2^44 are rounded to that precision: at
-    position 10^12 that moves a count by less than a tenth of a sample a leaf.
-    """
-    exact = [Fraction(repr(float(w))) if isinstance(w, float) else Fraction(w) for w in weights]
-    total = sum(exact)
-    common = 1
-    for fraction in exact:
-        common = np.lcm.reduce(np.array([common, fraction.denominator], dtype=object))
-    integers = [int(f * common) for f in exact]
-    divisor = np.gcd.reduce(np.array(integers, dtype=object)) or 1
-    integers = [i // int(divisor) for i in integers]
-    if sum(integers) > _MAX_TOTAL:
-        integers = [max(1, round(f / total * (_MAX_TOTAL - len(exact)))) if f else 0 for f in exact]
-    return tuple(integers)
-
-
-@lru_cache(maxsize=256)
-def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
-    total = sum(weights[i] for i in leaves)
-    if len(leaves) == 1:
-        return _Node(leaves, total, total, 0, None, None)
-    half = len(leaves) // 2
-    lower, upper = leaves[:half], leaves[half:]
-    left_total = sum(weights[i] for i in lower)
-    phase = key(purpose, "phase", *leaves) * total >> 64
-    left, right = _tree(weights, lower, purpose), _tree(weights, upper, purpose)
-    return _Node(leaves, total, left_total, phase, left, right)
-
-
-def _descend(node: _Node, start: int, offsets: Integers) -> Iterator[Share]:
-    if len(offsets) == 0:
-        return
-    if node.left is None or node.right is None:
-        yield Share(node.leaves[0], offsets, start)
-        return
-    before, rest = divmod(start * node.left_total + node.phase, node.total)
-    steps = np.arange(len(offsets) + 1, dtype=np.int64) * node.left_total + rest
-    is_left = np.diff(steps // node.total).astype(bool)
-    yield from _descend(node.left, before, offsets[is_left])
-    yield from _descend(node.right, start - before, offsets[~is_left])

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from duckplets.base.arrays import Integers
 from duckplets.errors import SamplerError
-from duckplets.order.permute import Integers
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Schedules: which source every position of a run is dealt to, through all changes of weights.
+"""Deal every position of a run to a source, through all changes of weights.
 
 A schedule is a list of segments, each from the first draw of a step on: constant weights
 (``Apportionment``) or shares that change linearly (``Ramp``). Segments begin where the mixture
@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
-from duckplets.order.mixture import Mixture, exact_shares
-from duckplets.order.permute import Apportionment, Integers, Share, key
-from duckplets.order.ramp import Ramp
+from duckplets.base.arrays import Integers
+from duckplets.order.apportion import Apportionment, Ramp, Share, exact_shares
+from duckplets.order.mixture import Mixture
+from duckplets.order.permute import key
 
 Events = Mapping[int, Mapping[str, float]]
 
@@ -87,7 +88,7 @@ class Schedule:
 
     @property
     def drawn(self) -> set[str]:
-        """Names of the sources that something is drawn from, with those that events brought in."""
+        """Names of the sources drawn from at some step, with those that events brought in."""
         told = {n for weights in self.events.values() for n, w in weights.items() if w > 0}
         return self.planned | told
 
@@ -135,9 +136,10 @@ class Schedule:
         return self._base(number)[leaf] + segment.deal.count(leaf, draws - segment.start)
 
     def stretch(self, position: int, length: int, end: int | None = None) -> tuple[int, int]:
-        """Return the stretch that holds a position: fixed ones, none of which crosses a change.
+        """Return the start and end of the stretch of positions that holds one.
 
-        From every change of the mixture on stretches follow of so many positions. Where what is
+        Stretches are fixed, and none crosses a change of the mixture: from every change on, they
+        follow each other with so many positions each. Where what is
         left before the next change is less, it and the last whole one are two halves instead:
         a short stretch would leave little room to change places in.
 

@@ -1,23 +1,15 @@
-"""Weights as a user writes them, checked, and the exact integers that positions are dealt by."""
+"""Check the weights, steps and factors that a user writes for a mixture, and copy them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from decimal import Context, Decimal
-from fractions import Fraction
+from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import Any
 
 from duckplets.errors import MixtureError
-from duckplets.order.permute import exact_weights
 
-__all__ = ["Weights", "checked_positive", "checked_step", "exact_shares"]
-
-# Decimal's ln, exp and division round correctly, so the last digit is the same everywhere; those
-# of floats are not. The digits beyond the kept ones go, so that 4 at T = 2 is 2 and not 1.99…9.
-_FINE, _KEPT = Context(prec=60), Context(prec=40)
-_LEAST_LOG = Decimal(-100)  # e^-100 is far less than one part in 2^44: all below is one part
+__all__ = ["Weights", "checked_positive", "checked_step"]
 
 
 class Weights(Mapping[str, float]):
@@ -79,37 +71,6 @@ def checked_step(what: str, name: str, value: Any) -> int:
     if whole and int(value) >= 0:
         return int(value)
     raise MixtureError(f"{what}: {name}={value!r}; give an integer from 0")
-
-
-def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tuple[int, ...]:
-    """Return integers in the ratio of ``weight ** (1 / temperature)``, the same everywhere.
-
-    At temperature 1 the ratio is exact. Else it is computed in decimals of 40 digits. The sum
-    is at most 2^44: a positive weight gets at least 1 of it (a sample in 17 million million),
-    however small its share would be, and 0 stays 0.
-
-    Args:
-        weights: Finite numbers of at least 0.
-        temperature: Finite and more than 0.
-
-    Raises:
-        MixtureError: Every weight is 0.
-    """
-    exact = [Fraction(repr(float(w)) if isinstance(w, float) else w) for w in weights]
-    heaviest = max(exact, default=Fraction(0))
-    if not heaviest:
-        raise MixtureError("every weight is 0; give at least one more than that")
-    if temperature != 1:
-        divisor = Decimal(repr(float(temperature)))
-        exact = [_tempered(w / heaviest, divisor) if w else w for w in exact]
-    return exact_weights(cast("list[float]", exact))
-
-
-def _tempered(ratio: Fraction, temperature: Decimal) -> Fraction:
-    """Return ``ratio ** (1 / temperature)`` for a ratio above 0 and up to 1."""
-    decimal = _FINE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    exponent = _FINE.divide(_FINE.ln(decimal), temperature)
-    return Fraction(_KEPT.plus(_FINE.exp(max(exponent, _LEAST_LOG))))
 
 
 def _name(what: str, name: Any) -> str:

@@ -1,1 +1,1 @@
-"""From recipes to pools: one statement decides which samples exist, and arrays hold what it found."""
+"""From recipes to pools: a statement decides which samples exist, arrays hold what it found."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.order.permute import Integers, Words, mix
+from duckplets.base.arrays import Integers, Words
+from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
 if TYPE_CHECKING:

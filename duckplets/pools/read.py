@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Words
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, RecipeError
-from duckplets.order.permute import Words
 from duckplets.pools.arrays import (
     Anchors,
     Guarded,

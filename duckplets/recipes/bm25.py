@@ -1,4 +1,4 @@
-"""Settings of BM25 mining, named as users of sentence-transformers know them.
+"""Check the settings of BM25 mining, named as users of sentence-transformers know them.
 
 What a user writes as ``by=dp.bm25(...)`` on a recipe; nothing here computes anything.
 """
@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 from duckplets.base.checks import integer
 from duckplets.errors import RecipeError, nearest
 
-__all__ = ["Bm25", "Knobs", "bm25"]
+__all__ = ["Bm25", "Bm25Settings", "bm25"]
 
 Sampling = Literal["rotate", "top", "random"]
 RangeOn = Literal["survivors", "raw"]
@@ -110,8 +110,8 @@ class Bm25:
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
 
-class Knobs(TypedDict, total=False):
-    """The same as keyword arguments, any of them."""
+class Bm25Settings(TypedDict, total=False):
+    """Any of the attributes of ``Bm25``, as keyword arguments."""
 
     top_k: int
     range_min: int
@@ -129,7 +129,7 @@ class Knobs(TypedDict, total=False):
     shard_documents: int
 
 
-def bm25(**settings: Unpack[Knobs]) -> Bm25:
+def bm25(**settings: Unpack[Bm25Settings]) -> Bm25:
     """Rank a recipe's negatives by BM25, as in ``by=dp.bm25(top_k=16, relative_margin=0.05)``.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a condition may hold: columns, functions, signs, syntax and types, each an allow-list.
+"""Refuse conditions with other columns, functions, signs, syntax or types than are listed here.
 
 Checks raise a bare reason; ``conditions`` adds the condition it is about. Where DuckDB's grammar
 and sqlglot's disagree on precedence, parentheses are demanded, so that a tree means what its text

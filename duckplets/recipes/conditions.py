@@ -1,4 +1,4 @@
-"""Conditions that users write in recipes: parsed, checked, and handed on as sqlglot trees.
+"""Parse and check the conditions that users write in recipes, and return sqlglot trees.
 
 A condition is one boolean expression over the columns of a record and one of its sections. What
 is not known to be harmless is refused: the syntax, the functions and the types are allow-lists,

@@ -1,4 +1,4 @@
-"""Recipes as plain dicts, and files of them: TOML, or the same tables as JSON.
+"""Turn recipes into plain dicts and back, and read files of them, in TOML or JSON.
 
 A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields of the recipes::
 

@@ -1,4 +1,6 @@
-"""Recipes: how one sample is put together. This is what a user writes, not what is compiled.
+"""Write down how samples are put together: selectors of sections, strategies, weights.
+
+This is what a user writes, not what is compiled.
 
 ``TripletRecipe`` names an anchor, a positive and a negative, ``TextRecipe`` one text; each slot
 is a selector made by ``role``, ``position``, ``any_section`` or ``near_date``. Everything is

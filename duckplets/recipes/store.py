@@ -1,4 +1,4 @@
-"""Recipes stored with a corpus, and which recipes a sampler draws by.
+"""Store recipes with a corpus, and find those that a sampler draws by.
 
 Those given to the sampler; else those stored; else each source's defaults, with the long-section
 recipe where a source has sections longer than a window. Text samples take text recipes by the
@@ -214,7 +214,7 @@ def _long(database: Database, where: dict[str, object]) -> list[Recipe]:
 
 
 def is_triplet(recipe: Recipe) -> bool:
-    """Whether a recipe makes triplets."""
+    """Return whether a recipe makes triplets."""
     return isinstance(recipe, TripletRecipe)
 
 

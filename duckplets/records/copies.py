@@ -17,8 +17,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from duckplets.base.arrays import Integers, Words
 from duckplets.errors import SamplerError, nearest
-from duckplets.order.permute import Integers, Words, hashed
+from duckplets.order.permute import hashed
 
 SizeMode = Literal["first", "sample"]
 

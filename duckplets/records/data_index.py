@@ -15,9 +15,10 @@ from typing import Any, cast, overload
 import numpy as np
 import numpy.typing as npt
 
+from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError, nearest
-from duckplets.order.permute import Integers, key
+from duckplets.order.permute import key
 from duckplets.records.copies import (
     MOST,
     SAME,

@@ -15,10 +15,11 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from duckplets.base.arrays import Integers
 from duckplets.errors import SamplerError
-from duckplets.order.permute import Integers
 from duckplets.records.data_index import DataIndex
-from duckplets.records.order import IndexSampler, RecordMetadata, SequentialSampler
+from duckplets.records.metadata import RecordMetadata
+from duckplets.records.order import IndexSampler, SequentialSampler
 
 Order = Iterable[RecordMetadata] | Iterable[int] | DataIndex
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
-from duckplets.order.permute import Integers
 from duckplets.records.copies import MOST
 
 Codes = npt.NDArray[np.uint16] | npt.NDArray[np.int32]

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from duckplets.base.arrays import Integers
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, nearest
-from duckplets.order.permute import Integers
 from duckplets.records.data_index import DataIndex
 from duckplets.records.elements import Elements, Part
 

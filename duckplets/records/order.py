@@ -20,9 +20,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
-from duckplets.order.permute import Integers, key, ranks_at
+from duckplets.order.permute import key, ranks_at
 from duckplets.records.metadata import RecordMetadata, seeded
 
 __all__ = ["IndexOrder", "IndexSampler", "RecordMetadata", "SequentialSampler", "ShardOptions"]

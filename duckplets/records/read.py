@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, SplitError, StateMismatchError, nearest
 from duckplets.ingest.splits import checked_split, current_splits
-from duckplets.order.permute import Integers
 from duckplets.records.data_index import DataIndex
 from duckplets.records.elements import Elements, Order, Part, elements_of
 from duckplets.records.indexed_records import indexed, split_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.order.permute import Integers
+from duckplets.base.arrays import Integers
 
 
 @dataclass(frozen=True, slots=True)

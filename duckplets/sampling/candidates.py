@@ -15,16 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from duckplets.base.arrays import Flags, Floats, Integers
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.mining.store import Mining
-from duckplets.order.permute import Integers
 from duckplets.pools.arrays import Negatives, Pool
 from duckplets.recipes.bm25 import Bm25, Sampling
 from duckplets.recipes.recipes import TextRecipe
 
 Numbers = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
 
 _BATCH = 1 << 20
 _SPARSE = 16  # keys so far apart, on average, are searched for instead of looked up
@@ -75,7 +74,7 @@ class Candidates:
     documents: Documents
     ranks: Numbers | None
     filled: Flags | None
-    scores: npt.NDArray[np.float64] | None
+    scores: Floats | None
 
     def rank(self, candidates: Integers) -> Integers:
         """Return the ranks of candidates, from 1."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from duckplets.order.permute import Integers
+from duckplets.base.arrays import Integers
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

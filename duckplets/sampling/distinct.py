@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.errors import RecipeError
-from duckplets.order.permute import Integers, Words
 from duckplets.sampling.eviction import find_room
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one word
 
-Flags = npt.NDArray[np.bool_]
 
 _ROUNDS = 8  # of placing many samples at a time, while there are
 _FEW = 24  # or more; fewer are faster placed one by one

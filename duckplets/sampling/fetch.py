@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from duckplets.base.arrays import Integers
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
-from duckplets.order.permute import Integers
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.chunk_facts import Index

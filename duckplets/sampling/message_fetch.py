@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from duckplets.base.arrays import Integers
 from duckplets.errors import StateMismatchError
-from duckplets.order.permute import Integers
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import OF_MESSAGES
 from duckplets.sampling.fetch import Fetcher, as_array

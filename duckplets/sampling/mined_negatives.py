@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from duckplets.order.permute import Integers, below, hashed
+from duckplets.base.arrays import Flags, Integers
+from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import Negatives
 from duckplets.sampling.candidates import Candidates
-from duckplets.sampling.random_negatives import Anchored, Flags, RandomNegatives
+from duckplets.sampling.random_negatives import Anchored, RandomNegatives
 
 AT_RANDOM = -1  # in place of a candidate
 _TRIES = 8

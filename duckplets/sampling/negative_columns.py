@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.order.permute import Integers
-from duckplets.sampling.candidates import Candidates, Flags
+from duckplets.base.arrays import Flags, Integers
+from duckplets.sampling.candidates import Candidates
 from duckplets.sampling.plan import Plan
 from duckplets.sampling.stream import Stream
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckplets.order.permute import Integers, below, hashed
+from duckplets.base.arrays import Integers
+from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import Negatives, keys_of, pair_hashes, words_of
 from duckplets.sampling.random_negatives import Anchored
 

@@ -14,15 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from duckplets.order.permute import (
-    MAX_SPAN,
-    Apportionment,
-    Integers,
-    Words,
-    exact_weights,
-    hashed,
-    key,
-)
+from duckplets.base.arrays import Integers, Words
+from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
+from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
 from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
 from duckplets.sampling.mined_negatives import AT_RANDOM

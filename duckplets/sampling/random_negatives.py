@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.errors import EmptyPoolError
-from duckplets.order.permute import Integers, Words, below, hashed
+from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import Negatives, pair_hashes
-
-Flags = npt.NDArray[np.bool_]
 
 _REDRAWS = 24  # after which one in 2^24 is left even if half of what can be drawn is illegal
 

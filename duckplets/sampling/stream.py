@@ -14,7 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from duckplets.order.permute import Integers, Words, below, hashed, key, ranks
+from duckplets.base.arrays import Integers, Words
+from duckplets.order.permute import below, hashed, key, ranks
 from duckplets.pools.arrays import Negatives, Pool, Positives
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.sampling.mined_negatives import MinedNegatives

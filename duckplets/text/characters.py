@@ -1,4 +1,4 @@
-"""Characters: which are letters, digits or white space, as one byte of flags a byte of UTF-8.
+"""Look at texts as bytes: which begin letters, digits or white space, as one byte of flags each.
 
 The decision that matters: the lists are our own, those of Unicode 14, which the oldest supported
 Python has. What is cleaned and cut is stored, and must not follow the tables of the running Python.
@@ -9,17 +9,22 @@ of the kind, from 0 on, to base 36.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from duckplets.base.arrays import Bytes, Integers
 
-    Bytes = npt.NDArray[np.uint8]
-    Ints = npt.NDArray[np.int64]
-
-__all__ = ["DIGIT", "LETTER", "NARROW_SPACES", "PIPE", "SPACE", "WIDE_SPACES", "classes"]
+__all__ = [
+    "DIGIT",
+    "LETTER",
+    "NARROW_SPACES",
+    "PIPE",
+    "SPACE",
+    "WIDE_SPACES",
+    "bytes_of",
+    "classes",
+]
 
 LETTER, DIGIT, SPACE, PIPE = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 NARROW_SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f "
@@ -74,6 +79,26 @@ DIGITS = (
 )
 
 
+def bytes_of(texts: pa.Array) -> tuple[Bytes, Integers]:
+    """Return the bytes of texts laid end to end, and where each begins; null is an empty text.
+
+    Args:
+        texts: Strings, shape (n,).
+
+    Returns:
+        The bytes, and the first of each text with the end of the last, shape (n + 1,).
+    """
+    if len(texts) == 0:
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    texts = texts.fill_null("") if texts.null_count else texts
+    width = np.dtype(np.int32 if texts.type == pa.string() else np.int64)
+    _, places, content = texts.buffers()
+    at = texts.offset * width.itemsize
+    bounds = np.frombuffer(places, width, len(texts) + 1, at).astype(np.int64)
+    data = np.frombuffer(content or b"", np.uint8)[bounds[0] : bounds[-1]]
+    return data, bounds - bounds[0]
+
+
 def classes(data: Bytes) -> Bytes:
     """Return the flags of every character of UTF-8 text.
 
@@ -92,7 +117,7 @@ def classes(data: Bytes) -> Bytes:
     return found
 
 
-def _classify(data: Bytes, found: Bytes, first: Ints) -> None:
+def _classify(data: Bytes, found: Bytes, first: Integers) -> None:
     """Set the flags of the characters of several bytes that begin at places."""
     lead = data[first]
     two, three, four = (
@@ -110,7 +135,7 @@ def _classify(data: Bytes, found: Bytes, first: Ints) -> None:
             found[spaces + offset] = SPACE
 
 
-def _point(data: Bytes, first: Ints, size: int) -> Ints:
+def _point(data: Bytes, first: Integers, size: int) -> Integers:
     """Return the code points of characters of so many bytes."""
     point = (data[first] & np.uint8(0x7F >> size)).astype(np.int64)
     for offset in range(1, size):

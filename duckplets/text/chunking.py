@@ -1,4 +1,4 @@
-"""How sections are cut: the settings a user writes, checked, and their form in the corpus file.
+"""Check the settings by which sections are cut, and turn them into their stored form and back.
 
     Chunking(max_tokens=512) ─to_json→ settings table ─from_json→ Chunking ─windows()→ chunks
 

@@ -1,4 +1,4 @@
-"""Preprocessors: the denoiser, and functions of the user's own under a registered name.
+"""Name and find what cleans texts before they are cut: the denoiser, and a user's functions.
 
     Denoiser, function, Preprocessor ─checked→ settings of the chunking ─cleaner→ texts to texts
 

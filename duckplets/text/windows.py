@@ -1,4 +1,4 @@
-"""Texts to tokens to windows: arithmetic over the bytes of an Arrow column.
+"""Cut texts into chunks: from an Arrow column to tokens to spans, by arithmetic over bytes.
 
     texts ─blocks→ bytes ─tokens→ counts ─rows→ token ranges ─ranges→ byte ranges ─strip→ spans
 
@@ -22,28 +22,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.bits import Bits
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
 from duckplets.errors import ChunkingError
-from duckplets.text.characters import WIDE_SPACES
+from duckplets.text.characters import WIDE_SPACES, bytes_of
 from duckplets.text.chunking import MOST, open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
     from duckplets.text.chunking import Chunking
 
-    Bools = npt.NDArray[np.bool_]
-    Bytes = npt.NDArray[np.uint8]
-    Ints = npt.NDArray[np.int64]
-    Counts = npt.NDArray[np.int32]
 
 __all__ = ["Windows", "windows"]
 
 BLOCK = 1 << 20
 # What wide spaces begin with in UTF-8, and which last bytes make one of it.
-_LAST_BYTES: dict[bytes, Bools] = {}
+_LAST_BYTES: dict[bytes, Flags] = {}
 for *_prefix, _last in (space.encode() for space in WIDE_SPACES):
     _LAST_BYTES.setdefault(bytes(_prefix), np.zeros(256, np.bool_))[_last] = True
 
@@ -63,18 +57,18 @@ class Windows:
         token_count: Tokens.
     """
 
-    section: Ints
-    summary: Bools
-    window_index: Counts
-    overlap: Counts
-    start: Counts
-    length: Counts
-    start_token: Counts
-    token_count: Counts
+    section: Integers
+    summary: Flags
+    window_index: Integers32
+    overlap: Integers32
+    start: Integers32
+    length: Integers32
+    start_token: Integers32
+    token_count: Integers32
 
 
-def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Counts, Windows]:
-    """Count the tokens of every text and cut those that are too long.
+def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Integers32, Windows]:
+    """Count the tokens of every text, and cut those that are too long into windows and a summary.
 
     A text of white space alone has no token and gives no chunk; null is an empty text.
 
@@ -85,7 +79,7 @@ def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Coun
         ChunkingError: A text above 2 GiB, or a tokenizer file that cannot be used.
     """
     tokenizer = open_tokenizer(chunking.tokenizer) if chunking.tokenizer is not None else None
-    counts: list[Counts] = []
+    counts: list[Integers32] = []
     parts: list[Windows] = []
     base = 0
     for block in _blocks(texts):
@@ -103,7 +97,7 @@ class _Block:
 
     __slots__ = ("bounds", "chars", "data", "first_char", "solid", "texts")
 
-    def __init__(self, texts: pa.Array, data: Bytes, bounds: Ints) -> None:
+    def __init__(self, texts: pa.Array, data: Bytes, bounds: Integers) -> None:
         self.texts, self.data, self.bounds = texts, data, bounds
         ascii_only = not len(data) or int(data.max()) < 0x80
         self.solid = _solid(data, ascii_only)
@@ -111,12 +105,12 @@ class _Block:
         self.chars = None if ascii_only else Bits(data.view(np.int8) >= -64)
         self.first_char = bounds if self.chars is None else self.chars.rank(bounds)
 
-    def char_of(self, text: Ints, byte: Ints) -> Ints:
+    def char_of(self, text: Integers, byte: Integers) -> Integers:
         """Return the characters at positions in the block, counted from the start of the text."""
         char = byte if self.chars is None else self.chars.rank(byte)
         return char - self.first_char[text]
 
-    def byte_of(self, text: Ints, char: Ints) -> Ints:
+    def byte_of(self, text: Integers, char: Integers) -> Integers:
         """Return the positions in the block of characters of texts."""
         char = char + self.first_char[text]
         return char if self.chars is None else self.chars.select(char)
@@ -135,7 +129,7 @@ class _Words:
         ranks = self.bits.rank(block.bounds)
         self.first, self.counts = ranks[:-1], np.diff(ranks)
 
-    def ranges(self, text: Ints, first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    def ranges(self, text: Integers, first: Integers, count: Integers) -> tuple[Integers, Integers]:
         """Return byte ranges of tokens, with no more than white space around them."""
         # Up to the next word, even if that is of a later text: only white space lies between.
         nth = self.first[text] + first
@@ -166,7 +160,7 @@ class _Pieces:
             np.maximum.accumulate(spans[-2][:, 0], out=spans[-2][:, 0])
         self.starts, self.ends = np.concatenate(spans).T
 
-    def ranges(self, text: Ints, first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    def ranges(self, text: Integers, first: Integers, count: Integers) -> tuple[Integers, Integers]:
         """Return byte ranges of tokens, with no more than white space around them."""
         begin = self.first[text] + first
         end = begin + count
@@ -207,12 +201,14 @@ def _cut(tokens: _Words | _Pieces, base: int, chunking: Chunking) -> Windows:
     )
 
 
-def _index_within(cell: Ints) -> Ints:
+def _index_within(cell: Integers) -> Integers:
     """Return 0, 1, … within each run of equal values, given in order."""
     return np.arange(len(cell)) - np.searchsorted(cell, cell)
 
 
-def _spans(tokens: _Words | _Pieces, text: Ints, first: Ints, count: Ints) -> tuple[Ints, Ints]:
+def _spans(
+    tokens: _Words | _Pieces, text: Integers, first: Integers, count: Integers
+) -> tuple[Integers, Integers]:
     """Return start and length, in characters, of tokens without the white space around them."""
     if not len(text):
         return text, text
@@ -223,7 +219,7 @@ def _spans(tokens: _Words | _Pieces, text: Ints, first: Ints, count: Ints) -> tu
     return start, np.where(upper > lower, stop - start, 0)
 
 
-def _solid(data: Bytes, ascii_only: bool) -> Bools:
+def _solid(data: Bytes, ascii_only: bool) -> Flags:
     """Return which bytes are not white space."""
     # Unsigned bytes wrap below 0, so each test is a range: 9 to 13, and 28 to 32.
     solid = ((data - np.uint8(9)) > 4) & ((data - np.uint8(28)) > 4)
@@ -245,16 +241,10 @@ def _blocks(texts: pa.Array | pa.ChunkedArray) -> Iterator[_Block]:
         if chunk.type not in (pa.string(), pa.large_string()):
             chunk = chunk.cast(pa.large_string())
         chunk = chunk.fill_null("") if chunk.null_count else chunk
-        width = np.dtype(np.int32 if chunk.type == pa.string() else np.int64)
-        _, places, content = chunk.buffers()
-        bounds = np.zeros(1, np.int64)
-        if len(chunk):
-            at = chunk.offset * width.itemsize
-            bounds = np.frombuffer(places, width, len(chunk) + 1, at).astype(np.int64)
+        data, bounds = bytes_of(chunk)
         if int(np.diff(bounds).max(initial=0)) > MOST:
             raise ChunkingError("a text of more than 2 GiB: expected shorter ones, split it")
-        data = np.frombuffer(content or b"", np.uint8)
-        marks = np.searchsorted(bounds[:-1], np.arange(bounds[0], bounds[-1], BLOCK))
+        marks = np.searchsorted(bounds[:-1], np.arange(0, bounds[-1], BLOCK))
         cuts = np.unique([0, *marks, len(chunk)])
         for start, stop in itertools.pairwise([0, 0] if len(cuts) == 1 else cuts):
             inside = data[bounds[start] : bounds[stop]]

@@ -16,7 +16,8 @@ import pytest
 from commands import cli, error, files, lines, ok, usage
 
 import duckplets as dp
-from duckplets.cli import audit, jsonlines
+from duckplets.cli import output
+from duckplets.cli import sample as sample_commands
 from duckplets.db.migrate import create
 from duckplets.db.queries import migrations
 from duckplets.sampling.sampler import Sampler
@@ -477,7 +478,7 @@ def test_a_bounded_run_is_planned_to_its_end(toy: str, monkeypatch: pytest.Monke
     assert ids("plan", *arguments, batch=10) == expected
     assert len(ids("plan", *arguments, "--steps", "2", batch=10)) == 20
     assert ok("plan", *arguments, "--steps", "0") == ""
-    monkeypatch.setattr(audit, "_PIECE", 25)
+    monkeypatch.setattr(sample_commands, "_PIECE", 25)
     assert ids("plan", *arguments, batch=10) == expected
     assert ids("plan", *arguments, "--steps", "3", batch=10) == expected[:30]
 
@@ -543,8 +544,8 @@ def test_long_stretches_are_worked_out_piece_by_piece(
         return work_out(self, start, stop)
 
     monkeypatch.setattr(Sampler, "served", noted)
-    monkeypatch.setattr(audit, "_PIECE", 40)
-    monkeypatch.setattr(jsonlines, "_ROWS", 7)
+    monkeypatch.setattr(sample_commands, "_PIECE", 40)
+    monkeypatch.setattr(output, "_ROWS", 7)
     assert lines(ok("served", toy)) == expected
     assert asked == [40, 40, 40, 30]
     ok("served", toy, "--out", "x.parquet")

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from duckplets.cli.demo import docstrings, topics, walk
 from duckplets.corpus import Corpus
-from duckplets.demo import docstrings, topics, walk
 
 
 def test_topics_have_a_title_and_a_text() -> None:
@@ -33,7 +33,7 @@ def test_docstrings_are_of_public_names_and_show_no_addresses() -> None:
 
 
 def test_the_text_is_the_same_in_every_process() -> None:
-    code = "from duckplets.demo import docstrings, topics; print([topics(), docstrings()])"
+    code = "from duckplets.cli.demo import docstrings, topics; print([topics(), docstrings()])"
     runs = [
         subprocess.run(
             [sys.executable, "-W", "error", "-X", "utf8", "-c", code],

@@ -14,14 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_order import listed
 
-from duckplets.order.permute import (
-    MAX_SPAN,
-    Apportionment,
-    Integers,
-    exact_weights,
-    hashed,
-    key,
-)
+from duckplets.base.arrays import Integers
+from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
+from duckplets.order.permute import hashed, key
 
 
 def dealt(deal: Apportionment, start: int, stop: int, leaves: int) -> tuple[Integers, Integers]:

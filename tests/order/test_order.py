@@ -11,8 +11,9 @@ from conftest import Golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from duckplets.base.arrays import Integers
 from duckplets.order import permute as order
-from duckplets.order.permute import Integers, below, hashed, key, ranks
+from duckplets.order.permute import below, hashed, key, ranks
 
 SMALL = 5000
 BOTH_WAYS = pytest.mark.parametrize("sorted_up_to", [SMALL, 0], ids=["sorted", "walked"])

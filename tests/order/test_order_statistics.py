@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from duckplets.base.arrays import Integers
 from duckplets.order import permute as order
-from duckplets.order.permute import Integers, below, hashed, key, ranks
+from duckplets.order.permute import below, hashed, key, ranks
 
 
 def epoch(stream: int, n: int, e: int = 0) -> Integers:

@@ -19,8 +19,8 @@ import duckplets as dp
 from duckplets.order.permute import key, mix
 from duckplets.order.ranks import Portion, batch_size_of
 from duckplets.order.schedule import Schedule
+from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import CompiledPool
-from duckplets.pools.read import Anchors, Pool
 from duckplets.sampling.plan import Planner
 from duckplets.sampling.settings import RunSettings
 from duckplets.sampling.stream import Stream

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckplets.order.permute import Integers, key
-from duckplets.order.ramp import Ramp
+from duckplets.base.arrays import Integers
+from duckplets.order.apportion import Ramp
+from duckplets.order.permute import key
 
 
 @dataclass(frozen=True)

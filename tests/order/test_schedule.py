@@ -22,8 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckplets as dp
-from duckplets.order.mixture import Anneal, Mixture, Phase, exact_shares
-from duckplets.order.permute import Apportionment, Integers, key
+from duckplets.base.arrays import Integers
+from duckplets.order.apportion import Apportionment, exact_shares
+from duckplets.order.mixture import Anneal, Mixture, Phase
+from duckplets.order.permute import key
 from duckplets.order.schedule import Schedule
 
 NAMES = ["delta", "alpha", "echo", "bravo", "charlie", "foxtrot", "golf"]

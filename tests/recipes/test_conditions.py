@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from duckplets.errors import RecipeError
-from duckplets.recipes.conditions import COLUMNS, FUNCTIONS, pair_condition, where_condition
+from duckplets.recipes.condition_rules import FUNCTIONS
+from duckplets.recipes.conditions import COLUMNS, pair_condition, where_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from duckplets.base.arrays import Integers
 from duckplets.errors import RecipeError
-from duckplets.order.permute import Integers, below, hashed, key, mix
+from duckplets.order.permute import below, hashed, key, mix
 from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
 from duckplets.sampling.plan import Plan
 

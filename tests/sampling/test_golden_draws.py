@@ -16,7 +16,7 @@ from conftest import Golden
 from corpora import odd_corpus
 
 import duckplets as dp
-from duckplets.sampling.fetch import slot_names
+from duckplets.sampling.columns import slot_names
 from duckplets.testing import toy_corpus
 
 DRAWS, SHOWN, DIGESTED = 1000, 20, 100

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duckplets.hub import HubSource
 from hub_data import items, jsonl, parquet, point_to, read, rows
 from hub_server import POOR, TOKEN, Hub
 
@@ -26,6 +25,7 @@ from duckplets.errors import SourceError
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, feed
 from duckplets.sources.hub import download
+from duckplets.sources.hub.source import HubSource
 
 LINE = "hf://org/data anchor=question positive=answer"
 FILES = {

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckplets.errors import ChunkingError
-from duckplets.text import noise
+from duckplets.text import denoiser as module
 from duckplets.text.characters import (
     DIGIT,
     LETTER,
@@ -263,7 +263,7 @@ def text_of(draw: random.Random) -> str | None:
 def test_any_texts_agree_with_the_oracle(
     block: int, kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noise, "_BLOCK", block)
+    monkeypatch.setattr(module, "_BLOCK", block)
     draw = random.Random(f"{block}{kind}")
     for limit, tables in ((0.35, True), (0.35, False), (0.0, True), (0.5, True), (1.0, True)):
         texts = [text_of(draw) for _ in range(300)]

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckplets.text.windows
-from duckplets.base.bits import Bits
+from duckplets.base.arrays import Bits
 from duckplets.errors import ChunkingError
 from duckplets.text.characters import NARROW_SPACES, WIDE_SPACES
 from duckplets.text.chunking import Chunking

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.order.permute import Integers, Words
+from duckplets.base.arrays import Integers, Words
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.order.permute import Integers, Words, below, hashed, key
+from duckplets.base.arrays import Integers, Words
+from duckplets.order.permute import below, hashed, key
 from duckplets.sampling.prefixes.catalog import Catalog, happens
 from duckplets.sampling.prefixes.values import Lists
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.order.permute import Integers
+from duckplets.base.arrays import Integers
 from duckplets.text.chunking import Chunking
 from duckplets.text.windows import windows
 

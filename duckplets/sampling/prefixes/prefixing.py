@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Integers
 from duckplets.ingest import prefixes as store
 from duckplets.ingest.chunks import current_chunking
-from duckplets.order.permute import Integers
 from duckplets.sampling.prefixes.catalog import Catalog, catalog_of, own_catalog
 from duckplets.sampling.prefixes.draws import Draws
 from duckplets.sampling.prefixes.fit import fitted, may_exceed

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Integers
 from duckplets.db.queries import query
-from duckplets.order.permute import Integers
 from duckplets.text.prefix import date_renderings, meta_key
 
 if TYPE_CHECKING:

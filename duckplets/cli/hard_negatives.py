@@ -1,0 +1,321 @@
+"""Commands from full-text indexes to hard negatives: `index`, `search`, `mine`, `export`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from duckplets.cli import output
+from duckplets.cli.app import CORPUS, JSON, existing, say
+from duckplets.errors import CorpusLockedError
+
+if TYPE_CHECKING:
+    from duckplets.export import ExportReport
+    from duckplets.mining.report import MiningReport, PairReport
+
+SOURCE = Annotated[str | None, typer.Option(help="Of this source only; by default of all.")]
+SPLIT = Annotated[
+    str | None, typer.Option(metavar="train|validation|test", help="Of this split only.")
+]
+Split = Literal["train", "validation", "test"]
+
+
+def index(
+    corpus: CORPUS,
+    source: SOURCE = None,
+    split: SPLIT = None,
+    stemmer: Annotated[
+        str | None,
+        typer.Option(help="How words are stemmed from now on: porter, english, german, …, none."),
+    ] = None,
+    stop_words: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|english|none",
+            help="Words to leave out from now on: one a line, or 571 English ones; none.",
+        ),
+    ] = None,
+) -> None:
+    """Build the full-text indexes that are missing or stale.
+
+    Searching and mining do that as well. The settings are kept, for one source or for all; with
+    one of them given, the other is set to its default.
+
+    Example:
+        duckplets index faq.duckdb --stemmer english --stop-words english
+    """
+    from duckplets.corpus import Corpus
+    from duckplets.search.terms import Terms
+
+    terms = None
+    if stemmer is not None or stop_words is not None:
+        terms = Terms(stemmer=stemmer or Terms().stemmer, stop_words=_stop_words(stop_words))
+    with Corpus(existing(corpus)) as opened:
+        reports = opened.index(terms, source=source, split=split)
+    if not reports:
+        say("all indexes fit already")
+        return
+    columns = ("source", "split", "why", "documents", "tokens", "terms", "seconds")
+    rows = (
+        (r.source, r.split, r.reason, r.documents, r.tokens, r.terms, round(r.seconds, 1))
+        for r in reports
+    )
+    output.show_table(columns, rows)
+
+
+def search(
+    corpus: CORPUS,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for: any text.")],
+    k: Annotated[int, typer.Option("--k", help="At most so many sections.")] = 10,
+    source: SOURCE = None,
+    split: SPLIT = None,
+    json: JSON = False,
+) -> None:
+    """Show the sections that fit a text best, by BM25.
+
+    Indexes that are missing or stale are built first.
+
+    Example:
+        duckplets search faq.duckdb "how do I change my password" --k 5
+    """
+    from duckplets.corpus import Corpus
+
+    read_only = _fits(corpus, source, split)
+    try:
+        opened = Corpus(corpus, read_only=read_only)
+    except CorpusLockedError as error:
+        if read_only:
+            raise
+        raise CorpusLockedError(
+            f"the index has to be built before searching, but {error}"
+        ) from None
+    with opened:
+        found = opened.search(text, k, source, split)
+    if json:
+        output.print_document(found.to_pylist())
+        return
+    rows = (
+        (f"{row['score']:.4f}", row["record_id"], row["split"], row["role"], row["snippet"])
+        for row in found.to_pylist()
+    )
+    if found.num_rows:
+        output.show_table(("score", "record", "split", "role", "text"), rows)
+    else:
+        say("no section shares a term with it")
+
+
+def mine(
+    corpus: CORPUS,
+    recipe: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of recipes; by default those whose negatives are by bm25."),
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="For this source only.")] = None,
+    split: Annotated[Split | None, typer.Option(help="For this split only.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Negatives kept for each anchor; 32.")] = None,
+    range_min: Annotated[
+        int | None, typer.Option(help="Pass over so many of the first; 0.")
+    ] = None,
+    range_max: Annotated[int | None, typer.Option(help="Ranks that are looked at; all.")] = None,
+    min_score: Annotated[float | None, typer.Option(help="Drop what scores less.")] = None,
+    max_score: Annotated[float | None, typer.Option(help="Drop what scores more.")] = None,
+    absolute_margin: Annotated[
+        float | None, typer.Option(help="Drop what is not so far below the positive.")
+    ] = None,
+    relative_margin: Annotated[
+        float | None, typer.Option(help="The same, as a share of the positive's score.")
+    ] = None,
+    range_on: Annotated[
+        Literal["survivors", "raw"] | None,
+        typer.Option(help="What --range-min passes over: survivors of the filters, or all ranks."),
+    ] = None,
+    query_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of an anchor that are looked for; 64.")
+    ] = None,
+    sampling: Annotated[
+        Literal["rotate", "top", "random"] | None,
+        typer.Option(help="How samples draw from those kept; rotate."),
+    ] = None,
+    rotation: Annotated[
+        int | None, typer.Option(help="Samples draw from the first so many; from all.")
+    ] = None,
+    when_short: Annotated[
+        Literal["backfill", "random", "drop", "keep"] | None,
+        typer.Option(help="What to do about anchors with too few; backfill."),
+    ] = None,
+    scope: Annotated[
+        Literal["pool", "shard"] | None,
+        typer.Option(help="Search the whole pool, or the anchor's own shard of it; pool."),
+    ] = None,
+    shard_documents: Annotated[
+        int | None, typer.Option(help="Documents of a shard; 65536.")
+    ] = None,
+    json: JSON = False,
+) -> None:
+    """Mine hard negatives by BM25, where they are missing or stale.
+
+    Interrupted, it goes on where it was. The tables negatives and negative_texts have the result.
+
+    Example:
+        duckplets mine faq.duckdb anchor_context --relative-margin 0.05 --top-k 16
+    """
+    from duckplets.corpus import Corpus
+
+    given: dict[str, Any] = {
+        "top_k": top_k,
+        "range_min": range_min,
+        "range_max": range_max,
+        "min_score": min_score,
+        "max_score": max_score,
+        "absolute_margin": absolute_margin,
+        "relative_margin": relative_margin,
+        "range_on": range_on,
+        "query_tokens": query_tokens,
+        "sampling": sampling,
+        "rotation": rotation,
+        "when_short": when_short,
+        "scope": scope,
+        "shard_documents": shard_documents,
+    }
+    settings = {name: value for name, value in given.items() if value is not None}
+    with Corpus(existing(corpus)) as opened:
+        report = opened.mine(recipe or None, source=source, split=split, **settings)
+    if json:
+        output.print_document([asdict(pair) for pair in report.pairs])
+    else:
+        _tell_mining(report)
+
+
+def export(
+    corpus: CORPUS,
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="PATH", help="FILE.parquet, FILE.jsonl or a folder, by format."),
+    ],
+    format: Annotated[  # noqa: A002 - it is the option's name
+        Literal["sentence-transformers", "flagembedding", "tevatron", "beir"],
+        typer.Option(help="Whose files to write."),
+    ],
+    recipe: Annotated[
+        str | None, typer.Option(help="Name of a recipe; by default the one that was mined.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="From this source only; by default from all.")
+    ] = None,
+    split: Annotated[
+        Literal["train", "validation", "test"] | None,
+        typer.Option(help="By default train, of beir test."),
+    ] = None,
+    shape: Annotated[
+        Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "documents", "passages"]
+        | None,
+        typer.Option(
+            help="Of sentence-transformers triplet, n-tuple, labeled-pair or labeled-list; of "
+            "tevatron documents or passages. By default the first."
+        ),
+    ] = None,
+    negatives: Annotated[
+        int | None, typer.Option(help="Of an anchor at most; in an n-tuple exactly. All.")
+    ] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Write scores as well.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what an earlier export wrote there.")
+    ] = False,
+    allow_stale: Annotated[
+        bool, typer.Option("--allow-stale", help="Even if records or the recipe have changed.")
+    ] = False,
+) -> None:
+    """Write mined negatives with their anchors and positives for a trainer, or an evaluation set.
+
+    Files appear whole or not at all. Anchors that are left out are counted. The format beir, of
+    queries, documents and which are relevant, needs no mining.
+
+    Example:
+        duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
+        duckplets export faq.duckdb train.jsonl --format flagembedding --scores
+        duckplets export faq.duckdb evaluation --format beir --split test
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(corpus, read_only=True) as opened:
+        report = opened.export_negatives(
+            path,
+            format=format,
+            recipe=recipe,
+            source=source,
+            split=split,
+            shape=shape,
+            negatives=negatives,
+            scores=scores,
+            overwrite=overwrite,
+            allow_stale=allow_stale,
+        )
+    _tell_export(report)
+
+
+def _fits(corpus: Path, source: str | None, split: str | None) -> bool:
+    """Whether a corpus can be searched as it is."""
+    from duckplets.db import migrate
+    from duckplets.db.database import Database
+    from duckplets.search import index
+
+    database = Database.open(corpus, read_only=True)
+    try:
+        migrate.check(database, "corpus")
+        return not index.stale(database, source=source, split=split)
+    finally:
+        database.close()
+
+
+def _stop_words(given: str | None) -> str | list[str]:
+    """Return the words of a file, one a line, or what one of two words means."""
+    if given is None or given == "none":
+        return []
+    if given == "english":
+        return given
+    try:
+        lines = Path(given).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise typer.BadParameter(
+            f"--stop-words {given}: give english, none, or a file with one word a line ({reason})"
+        ) from None
+    return [word for word in map(str.strip, lines) if word]
+
+
+def _tell_mining(report: MiningReport) -> None:
+    if not report.pairs:
+        say(
+            "nothing to mine: what recipes ask for is there and current. A recipe asks with "
+            'by = "bm25"; or name one'
+        )
+        return
+    columns = (
+        "recipe",
+        "source",
+        "split",
+        "anchors",
+        "negatives",
+        "short",
+        "median rank of positive",
+    )
+    output.show_table(columns, (_mined_row(pair) for pair in report.pairs))
+    removed = {name: n for name, n in report.counts.items() if name not in ("kept", "not_needed")}
+    counts = ", ".join(f"{name} {n:,}" for name, n in removed.items() if n)
+    say(f"{report.queries_per_second:,.0f} anchors a second; left out: {counts or 'nothing'}")
+
+
+def _mined_row(pair: PairReport) -> tuple[Any, ...]:
+    rank = pair.quantiles["positive_rank"].get("50 %", "")
+    return (pair.recipe, pair.source, pair.split, pair.anchors, pair.candidates, pair.short, rank)
+
+
+def _tell_export(report: ExportReport) -> None:
+    say(f"wrote {report.rows:,} rows to {report.path}, from {', '.join(report.sources)}")
+    what = "queries" if report.format == "beir" else "anchors"
+    counts = {what: report.anchors, "negatives": report.negatives}
+    counts |= {f"left out: {reason}": n for reason, n in report.left_out.items()}
+    output.show_table(("what", "count"), ((name, n) for name, n in counts.items() if n))

@@ -1,0 +1,198 @@
+"""Commands that look after corpora: `status`, `capacity`, `doctor`, `cursor`, `migrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duckplets.cli import output
+from duckplets.cli.app import CORPUS, JSON, existing, say
+from duckplets.cli.options import STATE
+from duckplets.errors import QueryError, StateMismatchError
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+    from duckplets.db.migrate import Kind
+
+FILE = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A corpus file, or a state file kept elsewhere.")
+]
+
+
+def status(corpus: CORPUS, json: JSON = False) -> None:
+    """Show what is in a corpus: sources, splits, pools, mined negatives, saved runs.
+
+    Pools come with what they leave out and why, mined negatives with why they are stale.
+
+    Example:
+        duckplets status faq.duckdb
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(corpus, read_only=True) as opened:
+        found = opened.status()
+    if json:
+        output.print_document(found)
+    else:
+        _show_status(found)
+
+
+def capacity(corpus: CORPUS, json: JSON = False) -> None:
+    """Estimate from counts alone how many samples each source and split can give.
+
+    Example:
+        duckplets capacity faq.duckdb
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(corpus, read_only=True) as opened:
+        found = opened.capacity()
+    if json:
+        output.print_document(_whole(found.to_pylist()))
+    else:
+        output.show_columns(found.column_names, _whole(found.to_pylist()))
+
+
+def doctor(
+    corpus: Annotated[
+        Path | None, typer.Argument(metavar="[CORPUS]", help="A corpus file to check as well.")
+    ] = None,
+) -> None:
+    """Check the environment and, if one is given, a corpus with its state file.
+
+    Example:
+        duckplets doctor faq.duckdb
+    """
+    from duckplets import doctor as checks
+
+    problems = 0
+    found = checks.environment()
+    for check in [*found, *(checks.corpus(corpus) if corpus is not None else ())]:
+        problems += not check.ok
+        print(f"{'ok      ' if check.ok else 'problem '} {check.what}")
+    if problems:
+        say(f"error: {problems} problem{'' if problems == 1 else 's'} found")
+        raise typer.Exit(1)
+
+
+def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
+    """List where the saved runs of a corpus stand.
+
+    Example:
+        duckplets cursor list faq.duckdb
+    """
+    from duckplets.sampling.state import cursors
+
+    columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
+    output.show_columns(columns, cursors(_state_path(corpus, state)))
+
+
+def reset(
+    corpus: CORPUS,
+    run: Annotated[str, typer.Option(help="Name of the run to forget.")],
+    state: STATE = None,
+) -> None:
+    """Forget a saved run and its checkpoints, so that its name is free.
+
+    Example:
+        duckplets cursor reset faq.duckdb --run default
+    """
+    from duckplets.sampling.state import reset as forget
+
+    removed = forget(_state_path(corpus, state), run)
+    say(f"forgot run {run} and its {removed:,} cursor{'' if removed == 1 else 's'}")
+
+
+def migrate(file: FILE) -> None:
+    """Bring a corpus and the state file beside it to the schema of this version.
+
+    Example:
+        duckplets migrate faq.duckdb
+    """
+    from duckplets.sampling.state import state_path
+
+    if _migrate(existing(file)) == "corpus" and state_path(file).exists():
+        _migrate(state_path(file))
+
+
+def _show_status(found: dict[str, Any]) -> None:
+    splits, chunking = found["splits"], found["chunking"]
+    print(f"corpus    {found['path']}, version {found['version']}")
+    print(f"splits    {_settings(splits) if splits else 'none yet; run: duckplets split …'}")
+    print(f"chunks    {_settings(chunking)}")
+    if any(found["cleaned"].values()):
+        print(f"cleaned   {output.counts(found['cleaned'])}")
+    print(f"recipes   {', '.join(found['recipes']) or 'none stored; the defaults of each source'}")
+    counts = ("name", "kind", "trust", "records", "sections", "chunks", "tokens")
+    output.show_columns(counts, found["sources"], title="\nsources")
+    if found["unfinished"]:
+        kept = ("source", "uri", "rows", "saved_at")
+        output.show_columns(kept, found["unfinished"], title="\nunfinished ingests")
+    if splits:
+        output.show_columns(
+            ("source", "split", "records"), found["records"], title="\nrecords by split"
+        )
+        rows = (
+            (p["source"], p["split"], p["recipe"], p["anchors"], output.counts(p["left_out"]))
+            for p in found["pools"]
+            if p["anchors"] or p["left_out"]
+        )
+        output.show_table(
+            ("source", "split", "recipe", "anchors", "left out"), rows, title="\npools"
+        )
+        if found["mining"]:
+            mined = ("recipe", "source", "split", "method", "anchors", "negatives", "stale")
+            output.show_columns(mined, found["mining"], title="\nmined negatives")
+    if found["runs"]:
+        columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
+        output.show_columns(columns, found["runs"], title="\nsaved runs")
+    else:
+        print("\nno saved run")
+
+
+def _settings(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+
+
+def _whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with DuckDB's wide integers, which Arrow has as decimals, as integers."""
+    return [
+        {name: value if isinstance(value, str | None) else int(value) for name, value in r.items()}
+        for r in rows
+    ]
+
+
+def _state_path(corpus: Path, given: Path | None) -> Path:
+    from duckplets.sampling.state import state_path
+
+    beside = state_path(existing(corpus))
+    if given is not None and not given.exists():
+        raise StateMismatchError(f"no run is saved: {given} does not exist")
+    return given or beside
+
+
+def _migrate(path: Path) -> Kind:
+    from duckplets.db.database import Database
+    from duckplets.db.migrate import migrate as apply
+
+    database = Database.open(path)
+    try:
+        kind = _kind(database)
+        done = apply(database, kind)
+    finally:
+        database.close()
+    print(f"{path}: {'applied ' + ', '.join(done) if done else 'up to date'}")
+    return kind
+
+
+def _kind(database: Database) -> Kind:
+    """Return what a file says it is; one that is none of ours is refused as no corpus."""
+    if ("schema_migrations",) not in database.run("db/migrate/tables"):
+        return "corpus"
+    try:
+        kinds = {row[2] for row in database.run("db/migrate/applied")}
+    except QueryError:
+        return "corpus"
+    return "state" if kinds == {"state"} else "corpus"

@@ -1,0 +1,331 @@
+"""Apportion positions: from weights to how many, and which, positions each leaf gets, exactly.
+
+The leaves are the sources of a run, or the recipes of a source. ``exact_shares`` turns weights into
+integers in their exact ratio. ``Apportionment`` deals by constant shares: nested two-way splits
+with a closed form, so any stretch is dealt without walking there. ``Ramp`` deals while the shares
+move linearly, step by step, from one set to another: the same tree, with a ratio of its own at
+every step. Of the items that have come to a node, the left side has then got the integer part of
+the sum of their ratios. Ratios are fixed-point numbers, so that sums are exact and a stretch can be
+dealt from what was left over at the begin of a step. Those remainders are kept for every 4096th
+step; the steps between are summed at once, not item by item.
+
+Only integers decide, and floats rounded as IEEE 754 says, so the result is the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from threading import Lock
+
+import numpy as np
+
+from duckplets.base.arrays import Floats, Integers
+from duckplets.errors import MixtureError
+from duckplets.order.permute import key
+
+MAX_SPAN = 1 << 18  # positions apportioned at once; with _MAX_TOTAL this keeps int64 exact
+_MAX_TOTAL = 1 << 44
+
+# Decimal's ln, exp and division round correctly, so the last digit is the same everywhere; those
+# of floats are not. The digits beyond the kept ones go, so that 4 at T = 2 is 2 and not 1.99…9.
+_FINE, _KEPT = Context(prec=60), Context(prec=40)
+_LEAST_LOG = Decimal(-100)  # e^-100 is far less than one part in 2^44: all below is one part
+
+_BITS = 40  # of a ratio: with 2^22 items a step and 2^22 steps at once sums stay below 2^63
+_ONE = 1 << _BITS
+_STEPS = 4096  # between two kept states
+
+
+# -- weights ----------------------------------------------------------------------------------
+
+
+def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
+    """Return integers in the exact ratio of the weights as written (1.009 is 1009/1000).
+
+    Ratios whose integers would add up to more than 2^44 are rounded to that precision: at
+    position 10^12 that moves a count by less than a tenth of a sample a leaf.
+    """
+    exact = [Fraction(repr(float(w))) if isinstance(w, float) else Fraction(w) for w in weights]
+    total = sum(exact)
+    common = 1
+    for fraction in exact:
+        common = np.lcm.reduce(np.array([common, fraction.denominator], dtype=object))
+    integers = [int(f * common) for f in exact]
+    divisor = np.gcd.reduce(np.array(integers, dtype=object)) or 1
+    integers = [i // int(divisor) for i in integers]
+    if sum(integers) > _MAX_TOTAL:
+        integers = [max(1, round(f / total * (_MAX_TOTAL - len(exact)))) if f else 0 for f in exact]
+    return tuple(integers)
+
+
+def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tuple[int, ...]:
+    """Return integers in the ratio of ``weight ** (1 / temperature)``, the same everywhere.
+
+    At temperature 1 the ratio is exact. Else it is computed in decimals of 40 digits. The sum
+    is at most 2^44: a positive weight gets at least 1 of it (a sample in 17 million million),
+    however small its share would be, and 0 stays 0.
+
+    Args:
+        weights: Finite numbers of at least 0.
+        temperature: Finite and more than 0.
+
+    Raises:
+        MixtureError: Every weight is 0.
+    """
+    exact = [Fraction(repr(float(w)) if isinstance(w, float) else w) for w in weights]
+    heaviest = max(exact, default=Fraction(0))
+    if not heaviest:
+        raise MixtureError("every weight is 0; give at least one more than that")
+    if temperature != 1:
+        divisor = Decimal(repr(float(temperature)))
+        exact = [_tempered(w / heaviest, divisor) if w else w for w in exact]
+    return exact_weights(exact)
+
+
+def _tempered(ratio: Fraction, temperature: Decimal) -> Fraction:
+    """Return ``ratio ** (1 / temperature)`` for a ratio above 0 and up to 1."""
+    decimal = _FINE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    exponent = _FINE.divide(_FINE.ln(decimal), temperature)
+    return Fraction(_KEPT.plus(_FINE.exp(max(exponent, _LEAST_LOG))))
+
+
+# -- constant shares --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one leaf gets of a run of positions.
+
+    Attributes:
+        leaf: Index of the leaf among the weights.
+        offsets: Which of the positions, counted from the first of the run.
+        start: Its own index of the first of them; the others follow on.
+    """
+
+    leaf: int
+    offsets: Integers
+    start: int
+
+
+class Apportionment:
+    """Deals positions to weighted leaves so that every prefix is as fair as can be.
+
+    A balanced tree of two-way splits: of the first t items at a node ``(t*w + phase) // W`` go
+    left, with the phase hashed from the key. After t positions each of S leaves is off its
+    exact share by less than 1 (S = 2), else by less than ceil(log2 S) + 1.
+
+    Args:
+        weights: Integers from ``exact_weights``; a leaf of weight 0 gets nothing.
+        purpose: Key that rotates the phases.
+    """
+
+    def __init__(self, weights: Sequence[int], purpose: int) -> None:
+        self._weights = tuple(weights)
+        leaves = tuple(i for i, w in enumerate(weights) if w > 0)
+        self._root = _tree(self._weights, leaves, purpose)
+
+    def shares(self, start: int, stop: int) -> Iterator[Share]:
+        """Yield the share of every leaf that has one in positions ``start … stop-1``."""
+        if stop - start > MAX_SPAN:
+            raise ValueError(f"at most {MAX_SPAN} positions at a time, not {stop - start}")
+        if stop > start:
+            offsets = np.arange(stop - start, dtype=np.int64)
+            yield from _descend(self._root, start, offsets)
+
+    def count(self, leaf: int, positions: int) -> int:
+        """Return how many of the first ``positions`` go to a leaf, in closed form."""
+        node, t = self._root, positions
+        if leaf not in node.leaves:
+            return 0
+        while node.left is not None and node.right is not None:
+            left = (t * node.left_total + node.phase) // node.total
+            node, t = (node.left, left) if leaf in node.left.leaves else (node.right, t - left)
+        return t
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    leaves: tuple[int, ...]
+    total: int
+    left_total: int
+    phase: int
+    left: _Node | None
+    right: _Node | None
+
+
+@lru_cache(maxsize=256)
+def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
+    total = sum(weights[i] for i in leaves)
+    if len(leaves) == 1:
+        return _Node(leaves, total, total, 0, None, None)
+    half = len(leaves) // 2
+    lower, upper = leaves[:half], leaves[half:]
+    left_total = sum(weights[i] for i in lower)
+    phase = key(purpose, "phase", *leaves) * total >> 64
+    left, right = _tree(weights, lower, purpose), _tree(weights, upper, purpose)
+    return _Node(leaves, total, left_total, phase, left, right)
+
+
+def _descend(node: _Node, start: int, offsets: Integers) -> Iterator[Share]:
+    if len(offsets) == 0:
+        return
+    if node.left is None or node.right is None:
+        yield Share(node.leaves[0], offsets, start)
+        return
+    before, rest = divmod(start * node.left_total + node.phase, node.total)
+    steps = np.arange(len(offsets) + 1, dtype=np.int64) * node.left_total + rest
+    is_left = np.diff(steps // node.total).astype(bool)
+    yield from _descend(node.left, before, offsets[is_left])
+    yield from _descend(node.right, start - before, offsets[~is_left])
+
+
+# -- shares that change -----------------------------------------------------------------------
+
+
+class Ramp:
+    """Deals items to leaves whose shares change linearly.
+
+    Args:
+        start: Integer shares at the first step; 0 means none.
+        end: Integer shares that would be in force at step ``steps``, which is no more of it.
+        steps: Number of steps.
+        edges: Returns the first items of given steps, counted from the first of the ramp.
+        step_of: Returns the steps of given items.
+        purpose: Key that rotates the phases.
+    """
+
+    def __init__(
+        self,
+        start: Sequence[int],
+        end: Sequence[int],
+        steps: int,
+        *,
+        edges: Callable[[Integers], Integers],
+        step_of: Callable[[Integers], Integers],
+        purpose: int,
+    ) -> None:
+        self._edges = edges
+        self._step_of = step_of
+        self._nodes = 0
+        self._steps = steps
+        scaled = list(zip(_scaled(start), _scaled(end), strict=True))
+        weights = {leaf: (low, high - low) for leaf, (low, high) in enumerate(scaled) if low + high}
+        self._root = self._tree(tuple(weights), weights)
+        phases = [key(purpose, "ramp", node) >> (64 - _BITS) for node in range(self._nodes)]
+        self._kept = [_State(phases, [0] * len(start))]
+        self._lock = Lock()
+
+    def shares(self, start: int, stop: int) -> Iterator[Share]:
+        """Yield the share of every leaf that has one in items ``start … stop-1``."""
+        if stop <= start:
+            return
+        step = int(self._step_of(np.array([start]))[0])
+        state = self._state(step)
+        first = int(self._edges(np.array([step]))[0])
+        items = np.arange(first, stop, dtype=np.int64)
+        counts = state.counts.copy()
+        ones = np.ones(len(items), dtype=np.int64)
+        for leaf, rows, _ in self._deal(self._root, items, self._step_of(items), ones, state):
+            before = int(np.searchsorted(rows, start))
+            if before < len(rows):
+                yield Share(leaf, rows[before:] - start, counts[leaf] + before)
+
+    def count(self, leaf: int, items: int) -> int:
+        """Return how many of the first ``items`` go to a leaf."""
+        step = int(self._step_of(np.array([items]))[0])
+        found = self._state(step).counts[leaf]
+        first = int(self._edges(np.array([step]))[0])
+        return found + sum(len(s.offsets) for s in self.shares(first, items) if s.leaf == leaf)
+
+    def _tree(self, leaves: tuple[int, ...], weights: dict[int, tuple[int, int]]) -> _RampNode:
+        total = [sum(weights[leaf][i] for leaf in leaves) for i in (0, 1)]
+        if len(leaves) == 1:
+            return _RampNode(-1, leaves[0], None, None, total[0], total[1], total[0], total[1])
+        half = len(leaves) // 2
+        lower = [sum(weights[leaf][i] for leaf in leaves[:half]) for i in (0, 1)]
+        index, self._nodes = self._nodes, self._nodes + 1
+        left, right = self._tree(leaves[:half], weights), self._tree(leaves[half:], weights)
+        return _RampNode(index, -1, left, right, lower[0], lower[1], total[0], total[1])
+
+    def _state(self, step: int) -> _State:
+        """Return the state at the begin of a step."""
+        with self._lock:
+            while (len(self._kept) - 1) * _STEPS + _STEPS <= step:
+                at = (len(self._kept) - 1) * _STEPS
+                self._kept.append(self._forward(self._kept[-1], at, at + _STEPS))
+            kept = step // _STEPS
+            return self._forward(self._kept[kept], kept * _STEPS, step)
+
+    def _forward(self, state: _State, start: int, stop: int) -> _State:
+        """Return the state some steps later: a row is a whole step here, not an item."""
+        state = state.copy()
+        steps = np.arange(start, stop, dtype=np.int64)
+        if len(steps) == 0:
+            return state
+        items = np.diff(self._edges(np.arange(start, stop + 1, dtype=np.int64)))
+        for leaf, _, taken in self._deal(self._root, steps, steps, items, state):
+            state.counts[leaf] += int(taken.sum())
+        return state
+
+    def _deal(
+        self, node: _RampNode, rows: Integers, steps: Integers, items: Integers, state: _State
+    ) -> Iterator[tuple[int, Integers, Integers]]:
+        """Yield (leaf, rows, items of each row); remainders in the state are brought forward."""
+        if len(rows) == 0:
+            return
+        if node.left is None or node.right is None:
+            yield node.leaf, rows, items
+            return
+        mass = items * _ratios(node, steps / self._steps)
+        low = np.cumsum(mass & (_ONE - 1)) + state.remainders[node.index]
+        got = np.cumsum(mass >> _BITS) + (low >> _BITS)
+        state.remainders[node.index] = int(low[-1]) & (_ONE - 1)
+        lefts = np.diff(got, prepend=0)
+        for side, taken in ((node.left, lefts), (node.right, items - lefts)):
+            some = taken > 0
+            yield from self._deal(side, rows[some], steps[some], taken[some], state)
+
+
+@dataclass(frozen=True, slots=True)
+class _RampNode:
+    index: int
+    leaf: int
+    left: _RampNode | None
+    right: _RampNode | None
+    # Weight of the left side and of both at the first step, and how they change over the ramp.
+    left_from: int
+    left_by: int
+    total_from: int
+    total_by: int
+
+
+@dataclass(slots=True)
+class _State:
+    """What is left over at every node, and what every leaf has got so far."""
+
+    remainders: list[int]
+    counts: list[int]
+
+    def copy(self) -> _State:
+        return _State(self.remainders.copy(), self.counts.copy())
+
+
+def _ratios(node: _RampNode, way: Floats) -> Integers:
+    """Return the part of the left side, in units of 2^-40, at parts of the way (0 to 1).
+
+    Each operation is rounded as IEEE 754 says, one after the other, so the same everywhere.
+    """
+    left = node.left_from + node.left_by * way
+    total = node.total_from + node.total_by * way
+    parts = np.divide(left, total, out=np.zeros_like(way), where=total > 0)
+    return np.asarray(np.floor(np.clip(parts, 0, 1) * _ONE), np.int64)
+
+
+def _scaled(shares: Sequence[int]) -> list[int]:
+    """Return shares that add up to about 2^52, exact as floats; none that is positive becomes 0."""
+    total = sum(shares)
+    return [max(1, (share << 52) // total) if share else 0 for share in shares]
