@@ -69,7 +69,7 @@ MODULES = {
     ),
     "Text in": (
         "text_in sources hub converters ingest storing pending conversations records splits "
-        "sections chunks windows bits data_sets data_set_files"
+        "sections chunks windows bits data_sets"
     ),
     "Clean texts": "preprocessing preprocessors denoiser noise waves characters",
     "Recipes to pools": (
@@ -91,12 +91,11 @@ MODULES = {
     ),
     "Prefixes and messages": ("prefix prefixes messages message_fetch"),
     "What was served": "views metrics served",
-    "Records in any order": (
-        "index_order record_metadata elements reading data_index index_controls indexed_records "
-        "entries copies"
-    ),
+    "Records in any order": ("index_order elements reading data_index index_controls copies"),
     "For trainers": "torch huggingface",
-    "Below and around": "database queries migrate status doctor progress arguments lists ahead",
+    "Below and around": (
+        "database queries migrate status doctor progress arguments lists pace ahead"
+    ),
 }
 FOLDERS = {
     "sql": "One statement a file, whose path is its name; a header says what it takes and yields.",

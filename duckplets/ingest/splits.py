@@ -75,6 +75,21 @@ def current_splits(database: Database) -> SplitSettings | None:
     return SplitSettings(**json.loads(rows[0][0])) if rows else None
 
 
+def need_splits(database: Database, what: str = "") -> SplitSettings:
+    """Return the settings of the stored splits; an error begins with what needs them.
+
+    Raises:
+        SplitError: The corpus has none.
+    """
+    settings = current_splits(database)
+    if settings is None:
+        raise SplitError(
+            f"{what}the corpus has no splits yet; call corpus.split(…), or run: "
+            f"duckplets split {database.path}"
+        )
+    return settings
+
+
 def assign_missing(database: Database, first_record_key: int) -> None:
     """Give records from a key on their split, if the corpus has splits."""
     settings = current_splits(database)
