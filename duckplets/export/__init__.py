@@ -1,10 +1,9 @@
 """Exports: mined negatives with their anchors and positives, in the files that trainers read.
 
-    minings ─subject→ Reader ─blocks→ Example ─fit─rows→ JSON lines or Parquet, aside ─→ PATH
+    minings ─subject→ Reader ─examples→ Example ─formats→ rows ─files→ JSON lines or Parquet at PATH
 
-Every format is a small module that turns an ``Example`` into rows; ``beir``, an evaluation set,
-needs no mining. Texts are whole sections, uncut. Rows come by source, then by anchor, then by
-rank, so a file's bytes follow from what was mined.
+``beir``, an evaluation set, needs no mining. Texts are whole sections, uncut. Rows come by source,
+then by anchor, then by rank, so a file's bytes follow from what was mined.
 """
 
 from __future__ import annotations
@@ -16,25 +15,16 @@ from typing import Literal
 from duckplets.base.checks import integer
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, nearest
-from duckplets.export import beir, flagembedding, sentence_transformers, tevatron
-from duckplets.export.form import Form, Progress
-from duckplets.export.reader import Reader
-from duckplets.export.subject import Subject, mined, pooled
-from duckplets.export.wanted import Tally, Wanted
-from duckplets.export.whole import appearing, check
+from duckplets.export.examples import Reader, Wanted
+from duckplets.export.files import appearing, check
+from duckplets.export.formats import FORMS, Form, Progress
+from duckplets.export.subject import mined, pooled
 from duckplets.recipes.recipes import TripletRecipe
 
 __all__ = ["ExportReport", "Format", "Shape", "export"]
 
 Format = Literal["sentence-transformers", "flagembedding", "tevatron", "beir"]
 Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "documents", "passages"]
-
-_FORMS: dict[str, Form] = {
-    "sentence-transformers": sentence_transformers.FORM,
-    "flagembedding": flagembedding.FORM,
-    "tevatron": tevatron.FORM,
-    "beir": beir.FORM,
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,8 +118,13 @@ def export(
     with appearing(path, place, overwrite=overwrite) as aside:
         with Reader(database, subject) as reader:
             tally = form.write(reader, wanted, aside, progress)
+        left_out = {reason: n for reason, n in sorted(tally.left_out.items()) if n}
         if not tally.rows:
-            raise _nothing(subject, tally)
+            counts = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
+            raise EmptyPoolError(
+                f"recipe {subject.recipe.name!r}, split {subject.split!r}: nothing to write: "
+                f"{counts or 'there is no anchor'}"
+            )
         files = _names(aside) if place.files else [path.name]
     return ExportReport(
         path=path,
@@ -137,17 +132,17 @@ def export(
         rows=tally.rows,
         anchors=tally.anchors,
         negatives=tally.negatives,
-        left_out=_counts(tally),
+        left_out=left_out,
         sources=subject.sources,
         files=files,
     )
 
 
 def _form(name: str) -> Form:
-    if name not in _FORMS:
-        hint = nearest(str(name), _FORMS)
-        raise SamplerError(f"format={name!r}{hint}: give one of {', '.join(_FORMS)}")
-    return _FORMS[name]
+    if name not in FORMS:
+        hint = nearest(str(name), FORMS)
+        raise SamplerError(f"format={name!r}{hint}: give one of {', '.join(FORMS)}")
+    return FORMS[name]
 
 
 def _wanted(
@@ -170,18 +165,6 @@ def _wanted(
         shaped = f", shape={chosen!r}" if chosen else ""
         raise SamplerError(f"scores: format={name!r}{shaped} has no place for them{others}")
     return Wanted(shape=chosen, negatives=negatives, scores=bool(scores))
-
-
-def _nothing(subject: Subject, tally: Tally) -> EmptyPoolError:
-    counts = ", ".join(f"{n} {reason}" for reason, n in _counts(tally).items())
-    return EmptyPoolError(
-        f"recipe {subject.recipe.name!r}, split {subject.split!r}: nothing to write: "
-        f"{counts or 'there is no anchor'}"
-    )
-
-
-def _counts(tally: Tally) -> dict[str, int]:
-    return {reason: n for reason, n in sorted(tally.left_out.items()) if n}
 
 
 def _names(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an export is of: a recipe, and its minings or the pools of its sources."""
+"""Subjects: what an export is of, a recipe with its minings or with the pools of its sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, StateMismatchError
 from duckplets.ingest.records import current_version
-from duckplets.ingest.splits import checked_split, required_splits
+from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.mining import store as mining_store
 from duckplets.mining.store import Mining
 from duckplets.pools.compile import CompiledPool, compile_pool
@@ -44,14 +44,7 @@ def mined(
     split: str,
     stale: bool,
 ) -> Subject:
-    """Return what was mined for a recipe, or by default for the only one.
-
-    Args:
-        database: The corpus.
-        recipe: A recipe or its name.
-        source: One source, or None for all it was mined for.
-        split: The split.
-        stale: Whether minings may be stale.
+    """Return what was mined for a recipe, by default the only one, in one source or in all.
 
     Raises:
         RecipeError, SplitError: There is no such recipe, source or split.
@@ -96,7 +89,7 @@ def _checked(database: Database, source: str | None, split: str) -> tuple[int, s
     version = current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
-    required_splits(database)
+    need_splits(database)
     return version, checked_split(split)
 
 

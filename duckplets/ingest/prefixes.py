@@ -1,4 +1,4 @@
-"""Metadata prefixes in a corpus: those of records and those of sources.
+"""Metadata prefixes stored in a corpus: those that records bring, those that sources are given.
 
 A record's own prefix comes with it and never changes. A source's holds for all its records that
 have none of their own, from the version on at which it was set, so a run that is pinned to an
@@ -18,8 +18,6 @@ from duckplets.text.prefix import COLUMNS, Prefix, meta_key
 if TYPE_CHECKING:
     from duckplets.base.arrays import Integers
     from duckplets.db.database import Database
-
-__all__ = ["append", "check_columns", "digest", "of_sources", "set_source", "source_prefix"]
 
 
 def append(database: Database, record_keys: Integers, definitions: pa.Array) -> None:
@@ -48,18 +46,10 @@ def set_source(database: Database, source_id: int, version: int, prefix: Prefix 
     database.run("sampling/prefixes/set_source", where | {"definition": definition})
 
 
-def source_prefix(database: Database, source_id: int, version: int) -> Prefix | None:
-    """Return the prefix of a source as of a version."""
-    rows = database.run("sampling/prefixes/of_source", {"source_id": source_id, "version": version})
-    return Prefix.from_dict(json.loads(rows[0][0])) if rows and rows[0][0] is not None else None
-
-
 def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
     """Return the id, name and prefix, as JSON, of every source of a version that has one."""
-    return [
-        (row[0], row[1], row[2])
-        for row in database.run("sampling/prefixes/of_sources", {"version": version})
-    ]
+    rows = database.run("sampling/prefixes/of_sources", {"version": version})
+    return [(source_id, name, definition) for source_id, name, definition in rows]
 
 
 def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:

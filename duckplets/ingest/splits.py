@@ -75,16 +75,16 @@ def current_splits(database: Database) -> SplitSettings | None:
     return SplitSettings(**json.loads(rows[0][0])) if rows else None
 
 
-def required_splits(database: Database) -> SplitSettings:
-    """Return the settings of the stored splits, or refuse to go on without any.
+def need_splits(database: Database, what: str = "") -> SplitSettings:
+    """Return the settings of the stored splits; an error begins with what needs them.
 
     Raises:
-        SplitError: There are none yet.
+        SplitError: The corpus has none.
     """
     settings = current_splits(database)
     if settings is None:
         raise SplitError(
-            f"the corpus has no splits yet; call corpus.split(…), or run: "
+            f"{what}the corpus has no splits yet; call corpus.split(…), or run: "
             f"duckplets split {database.path}"
         )
     return settings

@@ -105,7 +105,7 @@ def add(
     """
     started = time.monotonic()
     _refuse_searching(settings)
-    splits.required_splits(database)
+    splits.need_splits(database)
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)

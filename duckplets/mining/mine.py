@@ -60,7 +60,7 @@ def mine(
 ) -> MiningReport:
     """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
-    splits.required_splits(database)
+    splits.need_splits(database)
     asked = bm25_from(knobs)
     jobs = _jobs(database, recipes, asked if knobs else None, source, split)
     if jobs:

@@ -1,7 +1,7 @@
-"""Index controls: how many records of a source an index lists, and how often.
+"""Index controls: from what was stored with each source, how often an index lists its records.
 
-They are stored with the source and act on the index of a corpus, ``of_corpus``, alone: what a
-sampler draws is weighed by recipes and mixtures.
+They act on the index of a corpus, ``of_corpus``, alone: what a sampler draws is weighed by recipes
+and mixtures.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from duckplets.base.checks import integer
 from duckplets.db.database import Database
-from duckplets.errors import SplitError
-from duckplets.ingest.splits import checked_split, current_splits
+from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.copies import MOST, SizeMode, check_mode, check_weight
 from duckplets.records.data_index import DataIndex
 
@@ -88,11 +87,8 @@ def of_corpus(database: Database, *, split: str | None, version: int) -> DataInd
     Raises:
         SplitError: There is no such split.
     """
-    if split is not None and checked_split(split) and current_splits(database) is None:
-        raise SplitError(
-            f"split={split!r}: the corpus has no splits yet; call corpus.split(…), or run: "
-            f"duckplets split {database.path}"
-        )
+    if split is not None and checked_split(split):
+        need_splits(database, f"split={split!r}: ")
     found = _sources(database, split, version)
     empty = DataIndex({}, split=split)
     return DataIndex.concatenate([empty, *(made.of(name, n, split) for name, n, made in found)])

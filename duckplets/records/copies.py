@@ -1,4 +1,4 @@
-"""Copies: which entries of a list are kept, and how often, to give it a size or a weight.
+"""Copies: from a size or a weight, which entries of a list are kept and how often.
 
 Whatever is asked for comes to whole copies of the list, and a remainder: its first entries, or a
 sample of them without replacement. A sample is what has the smallest hashes under a key of the
@@ -148,6 +148,20 @@ def _hashes(purpose: int, entries: int) -> Iterator[tuple[int, Words]]:
     """Yield the hashes of all entries, block by block, each with its first entry."""
     for start in range(0, entries, _BLOCK):
         yield start, hashed(purpose, np.arange(start, min(start + _BLOCK, entries)))
+
+
+def stretches(codes: npt.NDArray[Any]) -> list[tuple[int, slice | Integers]]:
+    """Return where the entries of every data set are, of those that come first first."""
+    if not len(codes):
+        return []
+    starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
+    first = codes[starts]
+    if len(np.unique(first)) == len(first):
+        ends = [*starts[1:].tolist(), len(codes)]
+        lists = [slice(a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
+        return list(zip(first.tolist(), lists, strict=True))
+    present = list(dict.fromkeys(first.tolist()))
+    return [(code, np.flatnonzero(codes == code)) for code in present]
 
 
 def taken(

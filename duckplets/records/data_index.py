@@ -1,4 +1,4 @@
-"""Data indexes: which rows of which data sets are read, in what order and how often.
+"""Data indexes: from rows of data sets, which of them are read, in what order and how often.
 
     {"a": 1000, "b": 500} ─→ (a, 0) … (a, 999), (b, 0) … (b, 499) ─size, weight→ another index
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast, overload
 
 import numpy as np
@@ -28,26 +29,25 @@ from duckplets.records.copies import (
     check_weight,
     of_size,
     of_weight,
-    taken,
-)
-from duckplets.records.entries import (
-    Codes,
-    EntryError,
-    all_rows,
-    counts_of,
-    is_integer,
-    joined,
-    listed_entries,
-    place_of,
-    places_of,
     stretches,
+    taken,
 )
 
 __all__ = ["DataIndex", "EntryError", "SizeMode"]
 
+Codes = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
 Selection = slice | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 _BLOCK = 1 << 16  # entries made into Python objects at once, while iterating
+_LOOKED = 1 << 20  # entries looked at, at once
+_LAST_ROW = (1 << 63) - 1
+
+# Returns the copies of so many entries that a value of an argument asks for, by their data sets.
+_Copying = Callable[[tuple[str, ...], int, Any, str], Copies]
+
+
+class EntryError(SamplerError, IndexError):
+    """An index has no such entry."""
 
 
 class DataIndex:
@@ -82,7 +82,7 @@ class DataIndex:
     def __init__(
         self, rows: Mapping[str, int] | Iterable[tuple[str, int]], *, split: str | None = None
     ) -> None:
-        found = all_rows(rows) if isinstance(rows, Mapping) else listed_entries(rows)
+        found = _all_rows(rows) if isinstance(rows, Mapping) else _listed_entries(rows)
         self._set(*found, split)
 
     def _set(self, names: tuple[str, ...], codes: Codes, rows: Integers, split: str | None) -> None:
@@ -112,8 +112,17 @@ class DataIndex:
         if len(splits) > 1:
             found = ", ".join(map(repr, sorted(splits, key=str)))
             raise SamplerError(f"the rows of the indexes are counted in different splits: {found}")
-        made = joined([(part.names, part.codes, part.rows) for part in parts])
-        return cls._of(*made, splits.pop())
+        names = tuple(dict.fromkeys(name for part in parts for name in part.names))
+        places = {name: place for place, name in enumerate(names)}
+        size = sum(map(len, parts))
+        codes, rows = np.empty(size, _code_type(len(names))), np.empty(size, np.int64)
+        start = 0
+        for part in parts:
+            stop = start + len(part)
+            of_part = np.array([places[name] for name in part.names], codes.dtype)
+            codes[start:stop], rows[start:stop] = of_part[part.codes], part.rows
+            start = stop
+        return cls._of(names, codes, rows, splits.pop())
 
     def __add__(self, other: DataIndex) -> DataIndex:
         return self.concatenate([self, other])
@@ -189,41 +198,31 @@ class DataIndex:
 
         return self._adjusted("weight", weight, copies)
 
-    def _adjusted(
-        self, what: str, value: Any, copies: Callable[[tuple[str, ...], int, Any, str], Copies]
-    ) -> DataIndex:
-        if isinstance(value, Mapping):
-            return self._adjusted_each(what, value, copies)
-        names = tuple(name for name, entries in self.counts().items() if entries) or self.names
-        return self._with([(slice(None), copies(names, len(self), value, what))])
-
-    def _adjusted_each(
-        self,
-        what: str,
-        values: Mapping[str, Any],
-        copies: Callable[[tuple[str, ...], int, Any, str], Copies],
-    ) -> DataIndex:
+    def _adjusted(self, what: str, value: Any, copies: _Copying) -> DataIndex:
+        parts: list[tuple[slice | Integers, Copies]]
         counts = self.counts()
-        for name in values:
-            if name not in counts:
-                raise SamplerError(
-                    f"{what}: no data set {name!r}{nearest(str(name), counts)}; there are: "
-                    f"{', '.join(counts) or 'none'}"
-                )
-        chosen = {
-            name: copies((name,), counts[name], value, f"{what}[{name!r}]")
-            for name, value in values.items()
-            if value is not None
-        }
-        if all(made.same for made in chosen.values()):
-            return self
-        places = stretches(self.codes)
-        return self._with([(at, chosen.get(self.names[code], SAME)) for code, at in places])
-
-    def _with(self, parts: list[tuple[slice | Integers, Copies]]) -> DataIndex:
-        """Return the copies of some entries each, one after the other."""
-        if len(parts) == 1 and parts[0][1].same:
-            return self
+        if isinstance(value, Mapping):
+            for name in value:
+                if name not in counts:
+                    raise SamplerError(
+                        f"{what}: no data set {name!r}{nearest(str(name), counts)}; there are: "
+                        f"{', '.join(counts) or 'none'}"
+                    )
+            chosen = {
+                name: copies((name,), counts[name], one, f"{what}[{name!r}]")
+                for name, one in value.items()
+                if one is not None
+            }
+            if all(made.same for made in chosen.values()):
+                return self
+            places = stretches(self.codes)
+            parts = [(at, chosen.get(self.names[code], SAME)) for code, at in places]
+        else:
+            names = tuple(name for name, entries in counts.items() if entries) or self.names
+            made = copies(names, len(self), value, what)
+            if made.same:
+                return self
+            parts = [(slice(None), made)]
         codes, rows = taken(self.codes, parts), taken(self.rows, parts)
         return self._of(self.names, codes, rows, self.split)
 
@@ -234,8 +233,10 @@ class DataIndex:
 
     def counts(self) -> dict[str, int]:
         """Return the number of entries of every data set, 0 for one that is excluded."""
-        counts = counts_of(self.codes, len(self.names)).tolist()
-        return dict(zip(self.names, counts, strict=True))
+        counts = np.zeros(len(self.names), dtype=np.int64)
+        for start in range(0, len(self), _LOOKED):
+            counts += np.bincount(self.codes[start : start + _LOOKED], minlength=len(counts))
+        return dict(zip(self.names, counts.tolist(), strict=True))
 
     # -- entries ------------------------------------------------------------------------------
 
@@ -259,8 +260,8 @@ class DataIndex:
             EntryError: There is no such entry (an ``IndexError``).
             SamplerError: It is no integer, slice, list or array of integers (a ``ValueError``).
         """
-        if is_integer(selection):
-            at = place_of(operator.index(cast("int", selection)), len(self))
+        if _is_integer(selection):
+            at = _place(operator.index(cast("int", selection)), len(self))
             return self.names[self.codes[at]], int(self.rows[at])
         codes, rows = self.arrays(cast("Selection", selection))
         return list(zip(map(self.names.__getitem__, codes.tolist()), rows.tolist(), strict=True))
@@ -273,7 +274,7 @@ class DataIndex:
         Raises:
             SamplerError: As ``select``.
         """
-        where = selection if isinstance(selection, slice) else places_of(selection, len(self))
+        where = selection if isinstance(selection, slice) else _places(selection, len(self))
         try:
             return self.codes[where], self.rows[where]
         except TypeError as error:
@@ -299,3 +300,100 @@ class DataIndex:
         counts = ", ".join(f"{name}: {count}" for name, count in self.counts().items())
         where = "" if self.split is None else f"; split {self.split}"
         return f"<DataIndex of {len(self)} entries ({counts}{where})>"
+
+
+# -- what people give, as arrays ----------------------------------------------------------------
+
+
+def _all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integers]:
+    """Return every row of every data set."""
+    checked = {_name(n): integer(f"rows[{n!r}]", sizes[n], 0, MOST, say_high=False) for n in sizes}
+    total = sum(checked.values())
+    if total > MOST:
+        raise SamplerError(f"{total} rows: an index holds at most {MOST}")
+    codes, rows = np.empty(total, _code_type(len(checked))), np.empty(total, np.int64)
+    start = 0
+    for code, size in enumerate(checked.values()):
+        codes[start : start + size] = code
+        rows[start : start + size] = np.arange(size)
+        start += size
+    return tuple(checked), codes, rows
+
+
+def _listed_entries(entries: Any) -> tuple[tuple[str, ...], Codes, Integers]:
+    """Return entries that were given one by one."""
+    places: dict[str, int] = {}
+    codes, rows = [], []
+    try:
+        for name, row in entries:
+            codes.append(places.setdefault(_name(name), len(places)))
+            rows.append(integer(f"row of {name!r}", row, 0, _LAST_ROW, say_high=False))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SamplerError):
+            raise
+        raise SamplerError(
+            "give the number of rows by name of the data set, as in {'faq': 1000}, or entries "
+            f"(name, row), not {_short(entries)}"
+        ) from error
+    kind = _code_type(len(places))
+    return tuple(places), np.array(codes, kind), np.array(rows, np.int64)
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise SamplerError(f"{name!r} is no name of a data set; give a text")
+    return name
+
+
+def _code_type(names: int) -> Any:
+    """Return the type of codes for so many data sets."""
+    return np.uint16 if names <= 1 << 16 else np.int32
+
+
+# -- places -------------------------------------------------------------------------------------
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether a value is one number; an array with one element is none."""
+    with suppress(TypeError):
+        operator.index(value)
+        return not isinstance(value, bool | np.bool_ | np.ndarray)
+    return False
+
+
+def _place(number: int, entries: int) -> int:
+    """Return the place of a number, which counts from the end if it is negative."""
+    place = number + entries if number < 0 else number
+    if not 0 <= place < entries:
+        has = f"entries 0 to {entries - 1}" if entries else "no entries"
+        raise EntryError(f"entry {number}: the index has {has}")
+    return place
+
+
+def _places(selection: Any, entries: int) -> Integers:
+    """Return numbers that were given, all of which have a place, as an array."""
+    numbers = selection
+    if not isinstance(selection, np.ndarray):
+        is_list = isinstance(selection, Sequence) and not isinstance(selection, str | bytes)
+        if is_list and all(map(_is_integer, selection)):
+            try:
+                numbers = np.array(selection, np.int64)
+            except OverflowError as error:
+                largest = max(selection, key=abs)
+                raise EntryError(f"entry {largest}: no index has so many") from error
+        elif hasattr(selection, "__array__"):  # of another library
+            numbers = np.asarray(selection)
+    if not isinstance(numbers, np.ndarray) or numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise SamplerError(
+            f"{_short(selection)} chooses no entries: give an integer, a slice, or a list or an "
+            f"array of integers (of a mask: numpy.flatnonzero(mask))"
+        )
+    if len(numbers):
+        _place(int(numbers.min()), entries)
+        _place(int(numbers.max()), entries)
+    return numbers.astype(np.int64)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,4 +1,4 @@
-"""Data sets by name, in a file: what each is read from, and how much of it counts.
+"""Data sets: from a YAML or TOML file, what each source is read from and how much of it counts.
 
     faq:                            # names a source
       file_name: faq.json           # beside this file; or hf_hub_url: org/name[/config]
@@ -12,6 +12,7 @@ A file is checked whole: what is wrong is said at once, for all data sets and al
 from __future__ import annotations
 
 import glob
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -20,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import DuckpletsError, SourceError, nearest
 from duckplets.records.controls import IndexControls
-from duckplets.records.data_set_files import tables_of
 from duckplets.sources import ArrowSource, CsvSource, JsonSource, ParquetSource, paths
 from duckplets.sources.mapping import TEXTS, Mapped
 from duckplets.sources.resumable import Resumable, Whole
 from duckplets.sources.text_lines import TextLinesSource
 
 if TYPE_CHECKING:
+    import yaml
+
     from duckplets.sources import Source
 
 __all__ = ["DataSet", "load_data_sets"]
@@ -116,12 +118,66 @@ def load_data_sets(path: str | PathLike[str]) -> list[DataSet]:
     file = Path(path).expanduser()
     problems: list[str] = []
     found = []
-    for name, table in tables_of(file).items():
+    for name, table in _tables_of(file).items():
         checks = _Checks(file.parent.absolute(), problems, f"{file}: data set {name!r}: ")
         found.append(checks.data_set(name, table))
     if problems:
         raise SourceError("\n".join(problems))
     return [data_set for data_set in found if data_set is not None]
+
+
+# -- the file -----------------------------------------------------------------------------------
+
+
+def _tables_of(file: Path) -> dict[Any, Any]:
+    """Return the tables of a file by name: TOML if it ends in ``.toml``, else YAML (or JSON)."""
+    is_toml = file.suffix.lower() == ".toml"
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        content = tomllib.loads(text) if is_toml else _yaml(text)
+    except FileNotFoundError as error:
+        raise SourceError(f"{file} does not exist") from error
+    except OSError as error:
+        raise SourceError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{file} is not UTF-8: byte {error.start}") from error
+    except RecursionError as error:
+        raise SourceError(f"{file} is nested too deeply") from error
+    except ValueError as error:
+        raise SourceError(f"{file} is not {'TOML' if is_toml else 'YAML'}: {error}") from error
+    if not isinstance(content, dict) or not content:
+        raise SourceError(
+            f"{file} lists no data sets; write the name of each, and below it its keys, such as "
+            f"file_name"
+        )
+    return content
+
+
+def _yaml(text: str) -> Any:
+    """Parse YAML, in which no key may come twice."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Refuses what the plain one passes over: a key that takes the place of another."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    raise ValueError(f"line {key.start_mark.line + 1}: {key.value!r} comes twice")
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - a safe loader it is
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"{line}{error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+# -- one of its data sets ------------------------------------------------------------------------
 
 
 class _Checks:

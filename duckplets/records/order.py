@@ -1,11 +1,13 @@
-"""Index samplers: the order of records as a sequence, sharded, with a generator for every record.
+"""Index samplers: the order of a corpus's records as a sequence of numbers, sharded or shuffled.
 
     element i of shard s ─→ position p = i * shards + s ─order.ranks→ (epoch p // n, record key)
 
 One endless stream of positions runs over all records, and each epoch of it is a permutation of
 them all. A shard takes every ``shard_count``-th position: together the shards serve the stream
 and nothing besides, and a shard meets other records in every epoch. An element is a function of
-its number, so any of them can be asked for, and resuming at one costs nothing.
+its number, so any of them can be asked for, and resuming at one costs nothing. Its random
+generator is a function of the order's seed and the element's index, so it is the same however the
+order is sharded, and no two seeds share one.
 
 Nothing here reads a record; ``Corpus.read`` does, by these samplers or by an order of your own.
 """
@@ -19,12 +21,14 @@ from itertools import repeat
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
+from numpy.random import Generator, Philox, SeedSequence
+from numpy.random.bit_generator import ISpawnableSeedSequence
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
 from duckplets.order.permute import key, ranks_at
-from duckplets.records.metadata import RecordMetadata, seeded
 
 __all__ = ["IndexOrder", "IndexSampler", "RecordMetadata", "SequentialSampler", "ShardOptions"]
 
@@ -32,6 +36,97 @@ _BLOCK = 4096  # elements made at once while iterating: 64 KB, and a tenth of a 
 _NEAR = 256  # elements made at once for one that is asked for by number
 _SPAN, _LEAST = 1 << 16, 1 << 10  # positions, elements permuted at once: both stay in the cache
 _POSITIONS = 1 << 62  # positions that there can be: doubled, they still fit into 64 bits
+
+
+# -- one element --------------------------------------------------------------------------------
+
+
+class RecordMetadata:
+    """Which record comes next, and what goes with it.
+
+    Two are equal if they name the same element: the same index, key and seed of ``rng``,
+    whatever was drawn from it since. A generator given by hand equals itself only.
+
+    Args:
+        index: Position in the order, over all shards: what tells how far a reader has come.
+        record_key: The record to read; None stands for the index.
+        rng: For random transformations of this record.
+    """
+
+    __slots__ = ("_rng", "_seed", "index", "record_key")
+    __match_args__ = ("index", "record_key", "rng")
+    __hash__ = None  # type: ignore[assignment] # its attributes can be set
+
+    def __init__(
+        self, index: int, record_key: int | None = None, rng: Generator | None = None
+    ) -> None:
+        self.index = index
+        self.record_key = record_key
+        self._rng = rng
+        self._seed: tuple[int, int] | None = None
+
+    @property
+    def rng(self) -> Generator | None:
+        """The record's own generator; None for an order without a seed.
+
+        It is made when it is first looked at, for that takes longer than all the rest.
+        """
+        if self._rng is None and self._seed is not None:
+            self._rng = Generator(Philox(_PhiloxKey(*self._seed)))  # type: ignore[arg-type]
+        return self._rng
+
+    @rng.setter
+    def rng(self, rng: Generator | None) -> None:
+        self._rng, self._seed = rng, None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordMetadata):
+            return NotImplemented
+        mine = (self.index, self.record_key, self._seed)
+        if mine != (other.index, other.record_key, other._seed):
+            return False
+        return self._seed is not None or self._rng is other._rng
+
+    def __repr__(self) -> str:
+        rng = "Generator(Philox)" if self._seed is not None else repr(self._rng)
+        return f"RecordMetadata(index={self.index}, record_key={self.record_key}, rng={rng})"
+
+
+def _seeded(index: int, record_key: int, purpose: int) -> RecordMetadata:
+    """Return an element whose generator is that of its index under a key of the seed."""
+    metadata = RecordMetadata(index, record_key)
+    metadata._seed = (purpose, index)
+    return metadata
+
+
+class _PhiloxKey(ISpawnableSeedSequence):
+    """Gives Philox its key, the hash of a seed and an index.
+
+    The same generator as from ``Philox(key=[purpose, index])``, which takes three times as long
+    because it asks the machine for entropy first; and ``Generator.spawn`` follows from the key.
+    """
+
+    def __init__(self, purpose: int, index: int) -> None:
+        self._key = (purpose, index)
+        self._sequence: SeedSequence | None = None
+
+    def generate_state(
+        self, n_words: int, dtype: npt.DTypeLike = np.uint32
+    ) -> npt.NDArray[np.uint32 | np.uint64]:
+        """Return the two words of the key, which is what Philox asks for."""
+        if n_words == 2 and dtype == np.uint64:
+            return np.array(self._key, dtype=np.uint64)
+        words: npt.NDArray[np.uint32 | np.uint64]
+        words = SeedSequence(self._key).generate_state(n_words, dtype)  # type: ignore[arg-type]
+        return words
+
+    def spawn(self, n_children: int) -> list[SeedSequence]:  # type: ignore[override]
+        """Return seeds of further generators, others at every call."""
+        self._sequence = self._sequence or SeedSequence(self._key)
+        return self._sequence.spawn(n_children)
+
+
+# -- orders -------------------------------------------------------------------------------------
 
 
 def _boolean(name: str, value: Any) -> bool:
@@ -83,6 +178,9 @@ class IndexOrder(Protocol):
         ...
 
 
+# -- the samplers -------------------------------------------------------------------------------
+
+
 class IndexSampler:
     """The order of the records of a corpus: sharded, shuffled, for some epochs or endless.
 
@@ -126,10 +224,11 @@ class IndexSampler:
             raise SamplerError("shuffle=True needs a seed: give seed=, any integer")
         self._order = key(self.seed or 0, "index order")
         self._rngs = None if self.seed is None else key(self.seed, "index rng")
-        shards = self.shard_options.shard_count
+        shard, shards = self.shard_options.shard_index, self.shard_options.shard_count
         left_out = self.num_records % shards if self.shard_options.drop_remainder else 0
         self._served = self.num_records - left_out  # in an epoch, by all shards together
-        self._count = self._count_elements()
+        positions = _POSITIONS if self.num_epochs is None else self.num_epochs * self._served
+        self._count = max(0, -(-(positions - shard) // shards))  # of elements here
         self._taken = 0
         self._own: Iterator[RecordMetadata] | None = None
         self._recent: tuple[int, list[int]] = (-1, [])
@@ -161,7 +260,7 @@ class IndexSampler:
             if self._rngs is None:
                 yield from map(RecordMetadata, self._range(first, stop), keys)
             else:
-                yield from map(seeded, self._range(first, stop), keys, repeat(self._rngs))
+                yield from map(_seeded, self._range(first, stop), keys, repeat(self._rngs))
 
     # -- any of them --------------------------------------------------------------------------
 
@@ -178,10 +277,8 @@ class IndexSampler:
     def __getitem__(self, number: int) -> RecordMetadata:
         i = operator.index(number)
         if not 0 <= i < self._count:
-            raise IndexError(
-                f"element {i}: this shard has "
-                + (f"elements 0 to {self._count - 1}" if self._count else "none")
-            )
+            has = f"elements 0 to {self._count - 1}" if self._count else "none"
+            raise IndexError(f"element {i}: this shard has {has}")
         block, keys = self._recent
         if block != i // _NEAR:  # kept, because most callers ask for one after the other
             block, start = i // _NEAR, i // _NEAR * _NEAR
@@ -190,7 +287,7 @@ class IndexSampler:
         index, record_key = self._range(i, i + 1)[0], keys[i % _NEAR]
         if self._rngs is None:
             return RecordMetadata(index, record_key)
-        return seeded(index, record_key, self._rngs)
+        return _seeded(index, record_key, self._rngs)
 
     def keys(self, start: int, stop: int) -> Integers:
         """Return the record keys of this shard's elements ``start … stop-1``.
@@ -231,11 +328,6 @@ class IndexSampler:
     def _checked_span(self, start: int, stop: int) -> tuple[int, int]:
         stop = integer("stop", stop, 0, self._count)
         return integer("start", start, 0, stop), stop
-
-    def _count_elements(self) -> int:
-        shard, shards = self.shard_options.shard_index, self.shard_options.shard_count
-        positions = _POSITIONS if self.num_epochs is None else self.num_epochs * self._served
-        return max(0, -(-(positions - shard) // shards))
 
     # -- as an object -------------------------------------------------------------------------
 

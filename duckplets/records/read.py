@@ -1,4 +1,4 @@
-"""Reading: records by number, in any order, block by block.
+"""Reading: the records that an order names, fetched block by block and handed out as batches.
 
     order ─take→ numbers ─→ requests ─sql/reading→ columns ─→ table ─slices→ Batch
                                      (the next block meanwhile)
@@ -11,9 +11,8 @@ wrong surfaces after the batches that come before it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,12 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
+from duckplets.base.pace import Pace
 from duckplets.db.database import Database
-from duckplets.errors import SamplerError, SplitError, StateMismatchError, nearest
-from duckplets.ingest.splits import checked_split, current_splits
+from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
-from duckplets.records.elements import Elements, Order, Part, elements_of
-from duckplets.records.indexed_records import indexed, split_of
+from duckplets.records.elements import Order, Part, Take, elements_of, indexed_elements
 from duckplets.sampling.batch import Batch
 
 _PLACES = ("index", "record_key")
@@ -38,8 +37,6 @@ _TEXTS = ("text", *_ROLES)
 _COLUMNS = (*_PLACES, *_LABELS, *_DETAILS, *_TEXTS)
 _DEFAULT = (*_PLACES, *_LABELS, "meta", "text")
 
-_FIRST_BLOCK = 256  # records: the first batch comes soon
-_GROWTH = 4
 _LARGEST_BLOCK = 65_536
 _BLOCK_BYTES = 192 << 20  # of a block; there are two of them at a time
 
@@ -52,8 +49,7 @@ def count(
     Raises:
         SamplerError, SplitError: There is no such source or split.
     """
-    where = _where(database, split, source, version)
-    return int(database.table("records/read/keys", where).num_rows)
+    return len(_keys(database, _where(database, split, source, version)))
 
 
 def read(
@@ -95,30 +91,59 @@ def read(
     batch_size = integer("batch_size", batch_size, 1)
     names = _checked_columns(columns)
     if isinstance(order, DataIndex):
-        where = _where(database, split_of(order, split), source, version)
-        keys, elements = indexed(database, order, where)
-        return _batches(database, keys, names, elements, batch_size)
-    where = _where(database, split, source, version)
-    keys = database.table("records/read/keys", where)["record_key"].to_numpy()
-    return _batches(database, keys, names, elements_of(order, len(keys)), batch_size)
+        where = _where(database, _split_of(order, split), source, version)
+        keys, take = _indexed(database, order, where)
+    else:
+        keys = _keys(database, _where(database, split, source, version))
+        take = elements_of(order, len(keys))
+    return _batches(database, keys, names, take, batch_size)
+
+
+# -- which records ------------------------------------------------------------------------------
+
+
+def _split_of(index: DataIndex, split: str | None) -> str | None:
+    """Return the split that the rows of an index are counted in."""
+    if index.split is not None and split not in (None, index.split):
+        raise SamplerError(f"split={split!r}: the rows of the index count in {index.split!r}")
+    return split if index.split is None else index.split
 
 
 def _where(
     database: Database, split: str | None, source: str | None, version: int
 ) -> dict[str, Any]:
     """Return the parameters that choose records, if they are right."""
-    if split is not None and checked_split(split) and current_splits(database) is None:
-        raise SplitError(
-            f"split={split!r}: the corpus has no splits yet; call corpus.split(…), or run: "
-            f"duckplets split {database.path}"
-        )
-    sources = dict(database.run("recipes/store/sources", {"version": version}))
-    if source is not None and source not in sources:
+    if split is not None and checked_split(split):
+        need_splits(database, f"split={split!r}: ")
+    known = dict(database.run("recipes/store/sources", {"version": version}))
+    if source is not None and source not in known:
         raise SamplerError(
-            f"no source {source!r}{nearest(str(source), sources)}; there are: "
-            f"{', '.join(sources) or 'none'}"
+            f"no source {source!r}{nearest(str(source), known)}; there are: "
+            f"{', '.join(known) or 'none'}"
         )
-    return {"split": split, "source": source, "version": version}
+    sources = None if source is None else [source]
+    return {"split": split, "sources": sources, "version": version}
+
+
+def _keys(database: Database, where: dict[str, Any], *, by_source: bool = False) -> Integers:
+    """Return the keys of the records to read, in the order of their numbers."""
+    table = database.table("records/read/keys", where | {"by_source": by_source})
+    keys: Integers = table["record_key"].to_numpy()
+    return keys
+
+
+def _indexed(database: Database, index: DataIndex, where: dict[str, Any]) -> tuple[Integers, Take]:
+    """Return the records of the sources that an index names, end to end, and its entries."""
+    split, sources = where["split"], where["sources"]
+    known = database.run("records/controls/sources", {"split": split, "version": where["version"]})
+    sizes = {
+        name: records
+        for name, _, records, *_ in sorted(known, key=lambda row: row[1])
+        if sources is None or name in sources
+    }
+    take = indexed_elements(index, sizes, f"split {split!r}" if split else "the corpus")
+    named = [name for name in index.names if name in sizes]
+    return _keys(database, where | {"sources": named}, by_source=True), take
 
 
 def _checked_columns(columns: Sequence[str] | None) -> list[str]:
@@ -140,101 +165,62 @@ def _checked_columns(columns: Sequence[str] | None) -> list[str]:
 
 
 def _batches(
-    database: Database,
-    keys: Integers,
-    columns: list[str],
-    elements: Elements,
-    batch_size: int,
+    database: Database, keys: Integers, columns: list[str], take: Take, batch_size: int
 ) -> Generator[Batch, None, None]:
-    blocks = _Blocks(_Fetcher(database.cursor(), keys, columns), elements, batch_size)
-    position = 0
+    """Yield batches of blocks, each of which is read while the one before is used."""
+    fetcher = _Fetcher(database.cursor(), keys, columns)
+    thread = ThreadPoolExecutor(1, thread_name_prefix="duckplets-read")
+    pace = Pace(_LARGEST_BLOCK, _BLOCK_BYTES)
+    taken = position = 0
+
+    def ask() -> tuple[Future[pa.Table] | None, Exception | None, bool]:
+        """Have the next elements read; returns what comes of it, what after it, and if it ends."""
+        nonlocal taken
+        size = max(1, pace.rows // batch_size) * batch_size
+        part = take(taken, taken + size)
+        found = len(part.keys)
+        taken += found
+        # Before an error, only whole batches.
+        whole = found if part.error is None else found - found % batch_size
+        table = thread.submit(fetcher.fetch, part.first(whole)) if whole else None
+        return table, part.error, found < size
+
     try:
-        for table in blocks:
-            for start in range(0, table.num_rows, batch_size):
-                batch = Batch(table.slice(start, batch_size), position // batch_size, position)
-                position += len(batch)
-                yield batch
+        coming, is_last = ask(), False
+        while not is_last:
+            table, error, is_last = coming
+            if not is_last:
+                coming = ask()
+            if table is not None:
+                block = table.result()
+                pace.learn(block.num_rows, block.nbytes)
+                for start in range(0, block.num_rows, batch_size):
+                    batch = Batch(block.slice(start, batch_size), position // batch_size, position)
+                    position += len(batch)
+                    yield batch
+            if error is not None:
+                raise error
     finally:
-        blocks.close()
-
-
-class _Blocks:
-    """Blocks of whole batches, each read while the one before is used."""
-
-    def __init__(self, fetcher: _Fetcher, elements: Elements, batch_size: int) -> None:
-        self._fetcher = fetcher
-        self._elements = elements
-        self._batch_size = batch_size
-        self._records = _FIRST_BLOCK  # of the next block, about
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="duckplets-read")
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        coming: _Coming | None = self._ask()
-        while coming is not None:
-            here = coming
-            coming = None if here.last else self._ask()
-            if here.table is not None:
-                table = here.table.result()
-                self._learn(table)
-                yield table
-            if here.error is not None:
-                raise here.error
-
-    def close(self) -> None:
-        """Stop the block that is being read, and end the thread."""
-        self._fetcher.interrupt()
-        self._thread.shutdown(wait=True, cancel_futures=True)
-        self._fetcher.close()
-
-    def _ask(self) -> _Coming:
-        """Take a block of elements from the order and have its records read."""
-        size = max(1, self._records // self._batch_size) * self._batch_size
-        part = self._elements.take(size)
-        taken = len(part.keys)
-        if part.error is not None:  # only the batches before it are whole
-            taken -= taken % self._batch_size
-        table = self._thread.submit(self._fetcher.fetch, part.first(taken)) if taken else None
-        return _Coming(table, last=len(part.keys) < size, error=part.error)
-
-    def _learn(self, table: pa.Table) -> None:
-        """Let blocks grow, as far as their bytes allow."""
-        fitting = max(1, _BLOCK_BYTES // max(1, table.nbytes // table.num_rows))
-        self._records = min(self._records * _GROWTH, _LARGEST_BLOCK, fitting)
-
-
-@dataclass(frozen=True, slots=True)
-class _Coming:
-    """A block that is being read, if it has any records, and what comes after it."""
-
-    table: Future[pa.Table] | None
-    last: bool
-    error: Exception | None
+        fetcher.database.interrupt()  # what the thread waits for
+        thread.shutdown(wait=True, cancel_futures=True)
+        fetcher.database.close()
 
 
 class _Fetcher:
     """Reads the records of requests, on a connection of its own."""
 
     def __init__(self, database: Database, keys: Integers, columns: list[str]) -> None:
-        self._database = database
+        self.database = database
         self._keys = keys
         self._columns = columns
-
-    def interrupt(self) -> None:
-        """Stop a statement that another thread waits for."""
-        self._database.interrupt()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._database.close()
 
     def fetch(self, part: Part) -> pa.Table:
         """Return the columns of the records that elements name, in their order."""
         found = {"index": pa.array(part.indices), "record_key": pa.array(part.keys)}
-        places = part.keys if part.places is None else part.places
-        size = len(places)
+        size = len(part.keys)
         request = np.arange(size, dtype=np.int64)
-        requests = pa.table({"request": request, "record_key": self._keys[places]})
-        with self._database.registered(requests=requests):
+        requests = pa.table({"request": request, "record_key": self._keys[part.places]})
+        with self.database.registered(requests=requests):
             if self._wanted(_LABELS):
                 found |= self._rows("records/read/labels", size)
             if self._wanted(_DETAILS):
@@ -248,11 +234,11 @@ class _Fetcher:
 
     def _rows(self, statement: str, size: int) -> dict[str, pa.Array]:
         """Return columns with one row a request, in their order."""
-        table = self._database.table(statement).combine_chunks()
+        table = self.database.table(statement).combine_chunks()
         if table.num_rows != size:
             raise StateMismatchError(
                 f"{table.num_rows} of {size} records were found; check the corpus with: "
-                f"duckplets doctor {self._database.path}"
+                f"duckplets doctor {self.database.path}"
             )
         places = np.empty(size, dtype=np.int64)
         places[table["request"].to_numpy()] = np.arange(size, dtype=np.int64)
@@ -262,7 +248,7 @@ class _Fetcher:
     def _texts(self, size: int) -> dict[str, pa.Array]:
         wanted = self._wanted(_TEXTS)
         role = wanted[0] if len(wanted) == 1 and wanted[0] in _ROLES else None
-        table = self._database.table("records/read/texts", {"role": role})
+        table = self.database.table("records/read/texts", {"role": role})
         request = table["request"].to_numpy()
         order = np.lexsort((table["section_key"].to_numpy(), request))
         request = request[order]

@@ -61,7 +61,7 @@ def open_run(
     """Open a new run at its first position; see ``Corpus.sampler``."""
     arguments = _checked(kind, arguments)
     split = splits.checked_split(arguments["split"])
-    split_settings = splits.required_splits(database)
+    split_settings = splits.need_splits(database)
     version = records.current_version(database)
     chunking = chunking_of(database)
     mixed = mixture_of(mixture)

@@ -23,7 +23,7 @@ from duckplets.db.queries import query
 from duckplets.errors import SamplerError, nearest
 from duckplets.ingest.chunks import content_of
 from duckplets.ingest.records import current_version
-from duckplets.ingest.splits import checked_split, required_splits
+from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.search.build import Built, build
 from duckplets.search.terms import Terms
 from duckplets.search.vocabulary import Vocabulary
@@ -205,7 +205,7 @@ def check_scope(database: Database, source: str | None, split: str | None) -> No
             f"no source {source!r}{nearest(str(source), sources)}; there are: "
             f"{', '.join(sources) or 'none'}"
         )
-    required_splits(database)
+    need_splits(database)
 
 
 # -- terms

@@ -1,13 +1,42 @@
--- Which documents are relevant to which queries, as a table: the positives of their anchors.
+-- Which documents are relevant to which queries, as a table: the positives of their anchors, or
+-- NULL for an anchor without one. Anchors are those of pools (their windows are listed in
+-- pool_anchors; Arrow: chunk_key); those of one text and source are one query: the first of them.
 -- Parameters: $own (the positive is the anchor itself), $same (it may have the anchor's text).
 CREATE TEMP TABLE exported_judgements AS
-SELECT DISTINCT
-    exported_queries.source_id, exported_queries.query_key, exported_positives.section_key
-FROM exported_queries
-JOIN exported_positives ON exported_positives.record_key = exported_queries.record_key
-JOIN sections ON sections.section_key = exported_positives.section_key
-WHERE
-    CASE
-        WHEN $own THEN exported_positives.section_key = exported_queries.section_key
-        ELSE $same OR md5(sections.text) <> exported_queries.text_hash
+WITH found AS (
+    SELECT DISTINCT chunks.section_key
+    FROM pool_anchors
+    JOIN chunks ON chunks.chunk_key = pool_anchors.chunk_key
+),
+anchors AS (
+    SELECT
+        found.section_key,
+        sections.record_key,
+        records.source_id,
+        md5(sections.text) AS text_hash,
+        min(found.section_key) OVER (PARTITION BY records.source_id, md5(sections.text))
+            AS query_key
+    FROM found
+    JOIN sections ON sections.section_key = found.section_key
+    JOIN records ON records.record_key = sections.record_key
+),
+positives AS (
+    SELECT
+        exported_positives.record_key,
+        exported_positives.section_key,
+        md5(sections.text) AS text_hash
+    FROM exported_positives
+    JOIN sections ON sections.section_key = exported_positives.section_key
+)
+SELECT
+    anchors.source_id,
+    anchors.section_key AS anchor_key,
+    anchors.query_key,
+    positives.section_key
+FROM anchors
+LEFT JOIN positives
+    ON positives.record_key = anchors.record_key
+    AND CASE
+        WHEN $own THEN positives.section_key = anchors.section_key
+        ELSE $same OR positives.text_hash <> anchors.text_hash
     END

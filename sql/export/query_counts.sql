@@ -1,5 +1,6 @@
 -- How many anchors there are, how many different queries, and how many of these have a positive.
 SELECT
-    (SELECT count(*) FROM exported_queries) AS anchors,
-    (SELECT count(DISTINCT query_key) FROM exported_queries) AS queries,
-    (SELECT count(DISTINCT query_key) FROM exported_judgements) AS judged
+    count(DISTINCT anchor_key) AS anchors,
+    count(DISTINCT query_key) AS queries,
+    count(DISTINCT query_key) FILTER (section_key IS NOT NULL) AS judged
+FROM exported_judgements

@@ -24,7 +24,8 @@ from mined_by_hand import (
 )
 
 import duckplets as dp
-from duckplets.export import ExportReport, export, reader, sinks
+from duckplets.base import pace
+from duckplets.export import ExportReport, examples, export
 
 SHAPES = ["triplet", "n-tuple", "labeled-pair", "labeled-list"]
 ST = "sentence-transformers"
@@ -441,29 +442,29 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
         mine_by_hand(corpus)
         first = everything(corpus, tmp_path / "first")
     for threads, block, size in ((1, 2, 1), (4, 5, 1 << 30)):
-        monkeypatch.setattr(reader, "_FIRST_BLOCK", block)
-        monkeypatch.setattr(reader, "_LARGEST_BLOCK", block)
-        monkeypatch.setattr(reader, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(pace, "FIRST_ROWS", block)
+        monkeypatch.setattr(examples, "_LARGEST_BLOCK", block)
+        monkeypatch.setattr(examples, "_BLOCK_BYTES", size)
         with dp.Corpus(path, read_only=True, threads=threads) as corpus:
             assert everything(corpus, tmp_path / f"{threads}") == first
 
 
 def test_blocks_hold_few_texts(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    every = reader.Reader._documents
+    every = examples.Reader._documents
 
-    def counted(self: reader.Reader, keys: Any) -> Any:
+    def counted(self: examples.Reader, keys: Any) -> Any:
         sizes.append(len(keys))
         return every(self, keys)
 
-    monkeypatch.setattr(reader.Reader, "_documents", counted)
-    monkeypatch.setattr(reader, "_FIRST_BLOCK", 4)
-    monkeypatch.setattr(reader, "_LARGEST_BLOCK", 4)
+    monkeypatch.setattr(examples.Reader, "_documents", counted)
+    monkeypatch.setattr(pace, "FIRST_ROWS", 4)
+    monkeypatch.setattr(examples, "_LARGEST_BLOCK", 4)
     from duckplets.export.subject import mined
 
     subject = mined(corpus._database, RECIPE, source=None, split="train", stale=False)
-    with reader.Reader(corpus._database, subject) as opened:
-        found = opened.examples(opened.anchors())
+    with examples.Reader(corpus._database, subject) as opened:
+        found = opened.examples()
         next(found)
         assert len(sizes) == 1, "nothing is read before it is asked for"
         assert sum(1 for _ in found) == len(expected(corpus)) - 1
@@ -477,7 +478,7 @@ def test_row_groups_end_by_rows_and_by_characters(
     whole = pq.read_table(tmp_path / "one.parquet")
     for name, limit in (("_GROUP_ROWS", 7), ("_GROUP_CHARACTERS", 500)):
         with monkeypatch.context() as patch:
-            patch.setattr(sinks, name, limit)
+            patch.setattr(f"duckplets.export.files.{name}", limit)
             written(corpus, tmp_path / "more.parquet", format=ST, overwrite=True)
         found = pq.ParquetFile(tmp_path / "more.parquet")
         assert found.num_row_groups > 10

@@ -17,7 +17,7 @@ from commands import ROOT, error, lines, ok, usage
 from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
 
 import duckplets as dp
-from duckplets.export import ExportReport, export, form
+from duckplets.export import ExportReport, export, formats
 
 ST = "sentence-transformers"
 
@@ -91,7 +91,7 @@ def test_ctrl_c_leaves_nothing(
     files: list[str],
     after: int,
 ) -> None:
-    monkeypatch.setattr(form, "_TOLD", 1)
+    monkeypatch.setattr(formats, "_TOLD", 1)
     stop = Stop(KeyboardInterrupt(), after)
     with pytest.raises(KeyboardInterrupt):
         written(corpus, tmp_path / name, format=format, split="train", progress=stop)
@@ -157,8 +157,8 @@ def test_only_what_an_export_wrote_is_replaced(corpus: dp.Corpus, tmp_path: Path
 KILLED = """
 import os, signal, sys
 import duckplets as dp
-from duckplets.export import export, form
-form._TOLD = 1
+from duckplets.export import export, formats
+formats._TOLD = 1
 path, target, signal_ = sys.argv[1:]
 with dp.Corpus(path, read_only=True) as corpus:
     stop = lambda done, total: done > 3 and os.kill(os.getpid(), int(signal_))

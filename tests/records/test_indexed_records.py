@@ -13,7 +13,7 @@ from duckplets.errors import SamplerError
 from duckplets.records import controls as index_controls
 from duckplets.records import read as reading
 from duckplets.records.data_index import DataIndex
-from duckplets.records.indexed_records import indexed_elements
+from duckplets.records.elements import indexed_elements
 from duckplets.testing import toy_corpus
 
 
@@ -73,13 +73,12 @@ def test_an_index_of_what_is_not_there_is_refused_at_once(name: str, corpus: dp.
 def test_parts_of_any_size_make_up_the_whole() -> None:
     index = DataIndex({"a": 5, "b": 4})
     for size in (1, 4, 9, 20):
-        elements = indexed_elements(index, {"b": 4, "a": 5}, "the corpus")
+        take = indexed_elements(index, {"b": 4, "a": 5}, "the corpus")
         found: list[int] = []
-        while len(part := elements.take(size).indices):
+        while len(part := take(len(found), len(found) + size).indices):
             found += part.tolist()
         assert found == list(range(9))
-    part = indexed_elements(index, {"b": 4, "a": 5}, "the corpus").take(9)
-    assert part.places is not None
+    part = indexed_elements(index, {"b": 4, "a": 5}, "the corpus")(0, 9)
     assert part.places.tolist() == [4, 5, 6, 7, 8, 0, 1, 2, 3]
 
 

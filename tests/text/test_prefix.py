@@ -136,20 +136,25 @@ def set_source(corpus: Corpus, source: int, version: int, prefix: Prefix | None)
         prefix_store.set_source(corpus._database, source, version, prefix)
 
 
+def source_prefix(corpus: Corpus, source: int, version: int) -> Prefix | None:
+    found = {i: text for i, _, text in prefix_store.of_sources(corpus._database, version)}
+    return Prefix.from_dict(json.loads(found[source])) if source in found else None
+
+
 def test_the_last_version_counts(corpus: Corpus) -> None:
     one, two = Prefix.from_columns("source"), Prefix.from_columns("date")
     set_source(corpus, 1, 2, one)
     set_source(corpus, 1, 5, two)
     set_source(corpus, 1, 9, None)
-    found = [prefix_store.source_prefix(corpus._database, 1, v) for v in range(1, 11)]
+    found = [source_prefix(corpus, 1, v) for v in range(1, 11)]
     assert found == [None, one, one, one, two, two, two, two, None, None]
-    assert prefix_store.source_prefix(corpus._database, 2, 9) is None
+    assert source_prefix(corpus, 2, 9) is None
 
 
 def test_a_version_can_be_set_again(corpus: Corpus) -> None:
     set_source(corpus, 1, 2, Prefix.from_columns("source"))
     set_source(corpus, 1, 2, Prefix.from_columns("date"))
-    found = prefix_store.source_prefix(corpus._database, 1, 2)
+    found = source_prefix(corpus, 1, 2)
     assert found == Prefix.from_columns("date")
 
 

@@ -1,7 +1,7 @@
 """Prefixes at work: stored, resolved for records, drawn for samples, put before texts.
 
-    store ─catalog→ definitions as arrays ─draws→ lines ─fit→ line + newline + text
-                          values ─────────┘              (prefixing)
+    store ─definitions→ draws ─→ lines ─prefixing→ line + newline + text, in a window
+                        values ──┘
 
 What a user writes is in ``duckplets.text.prefix``.
 """

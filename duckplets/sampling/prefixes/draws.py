@@ -1,9 +1,11 @@
-"""Drawing prefixes: which line stands before a text, as a function of position and slot.
+"""Drawing prefixes: from definitions, position and slot, which line stands before a text.
 
+    definition ─variants→ variant ─fields→ field ─values→ text (or a column of the record)
     (position, slot) ─shown?→ variant ─presence, rendering, order of every field→ line
 
-Every choice is a hash of a key of its own with the position and the slot, for all texts of a
-block at once. Lines are put together by Arrow, place by place.
+Definitions are flat arrays, so that any number of them is drawn from by arithmetic. Every choice
+is a hash of a key of its own with the position and the slot, for all texts of a block at once.
+Lines are put together by Arrow, place by place.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +21,138 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.order.permute import below, hashed, key
-from duckplets.sampling.prefixes.catalog import Catalog, happens
 from duckplets.sampling.prefixes.values import Lists
 
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+
+_WHOLE = float(1 << 53)  # probabilities are compared as integers of so many parts
 _LAST = np.uint64((1 << 64) - 1)
 _HEAD = "meta: "
 _BETWEEN = " | "
+
+# -- definitions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Definitions of prefixes; each list is given by where it starts in the next array.
+
+    Attributes:
+        probabilities: Of every definition, in parts of 2^53.
+        variants: First variant of every definition, and the end of the last.
+        fields: First field of every variant, and the end of the last.
+        keys: Of every field, text.
+        presences: Of every field, in parts of 2^53.
+        columns: Of every field the index of its column in ``names``, or -1.
+        values: First value of every field, and the end of the last.
+        texts: The values.
+        names: Of columns.
+    """
+
+    probabilities: Words
+    variants: Integers
+    fields: Integers
+    keys: pa.Array
+    presences: Words
+    columns: Integers
+    values: Integers
+    texts: pa.Array
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    def __add__(self, other: Catalog) -> Catalog:
+        """Return the definitions of both, those of ``other`` after these."""
+        names = tuple(dict.fromkeys(self.names + other.names))
+        columns = [_renumbered(catalog, names) for catalog in (self, other)]
+        return Catalog(
+            np.concatenate([self.probabilities, other.probabilities]),
+            _chained(self.variants, other.variants),
+            _chained(self.fields, other.fields),
+            pa.concat_arrays([self.keys, other.keys]),
+            np.concatenate([self.presences, other.presences]),
+            np.concatenate(columns),
+            _chained(self.values, other.values),
+            pa.concat_arrays([self.texts, other.texts]),
+            names,
+        )
+
+    def declared(self, definition: int) -> list[tuple[str, list[str], str | None]]:
+        """Return key, values and column of all fields of a definition, in order."""
+        first, last = self.fields[self.variants[definition : definition + 2]].tolist()
+        found = []
+        for field in range(first, last):
+            low, high = self.values[field : field + 2].tolist()
+            column = int(self.columns[field])
+            texts = self.texts[low:high].to_pylist()
+            found.append(
+                (self.keys[field].as_py(), texts, None if column < 0 else self.names[column])
+            )
+        return found
+
+
+def catalog_of(database: Database, definitions: Sequence[str]) -> Catalog:
+    """Return definitions that are given as JSON, in order."""
+    number = np.arange(len(definitions))
+    rows = pa.table({"number": number, "definition": pa.array(definitions, pa.string())})
+    with database.registered(written=rows):
+        return _catalog(database.table("sampling/prefixes/parsed"))
+
+
+def own_catalog(database: Database, record_keys: Integers) -> Catalog:
+    """Return the definitions of records that have one of their own; their keys ascend."""
+    with database.registered(wanted=pa.table({"record_key": record_keys})):
+        return _catalog(database.table("sampling/prefixes/own"))
+
+
+def _catalog(rows: pa.Table) -> Catalog:
+    prefixes = rows["prefix"].combine_chunks()
+    variants, in_variants = _list(pc.struct_field(prefixes, "variants"))
+    fields, members = _list(in_variants)
+    values, texts = _list(pc.struct_field(members, "values"))
+    columns = pc.struct_field(members, "column").dictionary_encode()
+    return Catalog(
+        _parts(pc.struct_field(prefixes, "probability")),
+        variants,
+        fields,
+        pc.struct_field(members, "key"),
+        _parts(pc.struct_field(members, "presence")),
+        columns.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64),
+        values,
+        texts,
+        tuple(columns.dictionary.to_pylist()),
+    )
+
+
+def _parts(probabilities: pa.Array) -> Words:
+    """Return probabilities in parts of 2^53, which is exact."""
+    words: Words = (probabilities.to_numpy(zero_copy_only=False) * _WHOLE).astype(np.uint64)
+    return words
+
+
+def _happens(words: Words, parts: Words) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return whether hashes fall below probabilities: never for 0, always for 1."""
+    return (words >> np.uint64(11)) < parts
+
+
+def _list(lists: pa.Array) -> tuple[Integers, pa.Array]:
+    """Return where every list starts among all elements, and the elements."""
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), lists.flatten()
+
+
+def _chained(starts: Integers, more: Integers) -> Integers:
+    return np.concatenate([starts, more[1:] + starts[-1]])
+
+
+def _renumbered(catalog: Catalog, names: tuple[str, ...]) -> Integers:
+    numbers = np.array([*(names.index(name) for name in catalog.names), -1], np.int64)
+    return numbers[catalog.columns]
+
+
+# -- draws --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -50,7 +179,7 @@ class Draws:
             cells: A number for every position and slot.
         """
         words = hashed(self._keys["shown"], cells)
-        return np.flatnonzero(happens(words, catalog.probabilities[definitions]))
+        return np.flatnonzero(_happens(words, catalog.probabilities[definitions]))
 
     def lines(
         self,
@@ -95,7 +224,7 @@ class Draws:
         fields = np.where(there, fields, 0)
         start, count = _renderings(catalog, fields, columns)
         is_in = there & (count > 0)
-        is_in &= happens(hashed(self._keys["presence"], cells, number), catalog.presences[fields])
+        is_in &= _happens(hashed(self._keys["presence"], cells, number), catalog.presences[fields])
         drawn = below(hashed(self._keys["rendering"], cells, number), np.maximum(count, 1))
         order = hashed(self._keys["order"], cells, number)
         # A bit of the hash marks those that are out, so that they come last.

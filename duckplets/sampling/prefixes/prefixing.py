@@ -1,4 +1,4 @@
-"""Prefixing: the lines in front of the texts of a block.
+"""Prefixing: from the chunks of a block, the lines in front of their texts, which give way.
 
     chunk ─owners→ record ─holders→ definition ─Draws→ line ─fetch→ line + newline + text
 
@@ -10,8 +10,8 @@ them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,10 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers
 from duckplets.ingest import prefixes as store
 from duckplets.ingest.chunks import current_chunking
-from duckplets.sampling.prefixes.catalog import Catalog, catalog_of, own_catalog
-from duckplets.sampling.prefixes.draws import Draws
-from duckplets.sampling.prefixes.fit import fitted, may_exceed
+from duckplets.sampling.prefixes.draws import Catalog, Draws, catalog_of, own_catalog
 from duckplets.sampling.prefixes.values import Columns, Lists
 from duckplets.text.chunking import Chunking
+from duckplets.text.windows import windows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -63,7 +62,7 @@ class Prefixed:
         if len(at) == 0:
             return texts
         before = texts.take(pa.array(at))
-        after = fitted(before, self.chunking)
+        after = _fitted(before, self.chunking)
         if after.equals(before):
             return texts
         self._shorten(requests[at], after)
@@ -144,16 +143,13 @@ class Prefixes:
         drawn = self._draws.lines(catalog, definitions[shown], cells[shown], of_shown)
         texts = having[shown]
         there = texts[drawn.is_valid().to_numpy(zero_copy_only=False)]
-        exceeding = there[may_exceed(drawn.drop_null(), tokens[there], self._chunking)]
-        declared = _declared(catalog, definitions, records[having], columns) if meta else None
-        return Prefixed(
-            _spread(drawn, texts, len(rows)),
-            None
-            if declared is None
-            else _spread(declared, having, len(rows), pa.array([[]], META_TYPE)),
-            exceeding,
-            self._chunking,
-        )
+        exceeding = there[_may_exceed(drawn.drop_null(), tokens[there], self._chunking)]
+        declared = None
+        if meta:
+            found = _declared(catalog, definitions, records[having], columns)
+            declared = _spread(found, having, len(rows), pa.array([[]], META_TYPE))
+        lines = _spread(drawn, texts, len(rows))
+        return Prefixed(lines, declared, exceeding, self._chunking)
 
     def _own(
         self, database: Database, records: Integers, definitions: Integers
@@ -210,3 +206,67 @@ def _declared(
             known[pair] = [(k, list(dict.fromkeys(v))) for k, v in merged.items() if v]
         found.append(known[pair])
     return pa.array(found, META_TYPE)
+
+
+# -- what fits into a window ---------------------------------------------------------------------
+
+
+def _may_exceed(lines: pa.Array, tokens: Integers, chunking: Chunking) -> Integers:
+    """Return which lines may be too long together with texts of so many tokens.
+
+    With words that is exact. The tokens of a line and a text together are not those of each:
+    a tokenizer file may cut both anew where they meet, so whatever comes within a quarter of the
+    limit (and 16 tokens) is counted as it is served. A line has no more tokens than bytes.
+    """
+    size = pc.binary_length(lines).to_numpy(zero_copy_only=False)
+    if chunking.tokenizer is not None:
+        return np.flatnonzero(tokens * 5 // 4 + 16 + size > chunking.max_tokens)
+    near = np.flatnonzero(tokens + (size + 1) // 2 > chunking.max_tokens)  # a word and a blank
+    words = windows(lines.take(pa.array(near)), _single(chunking))[0] if len(near) else near
+    return near[words + tokens[near] > chunking.max_tokens]
+
+
+def _fitted(texts: pa.Array, chunking: Chunking) -> pa.Array:
+    """Cut what is too long after the last token that fits.
+
+    With a tokenizer file, what was cut is counted again, and cut further while it is too long.
+    """
+    over, cut = _beginnings(texts, chunking.max_tokens, chunking)
+    if len(over) == 0:
+        return texts
+    kept = texts.to_pylist()
+    _put(kept, over, cut)
+    for limit in range(chunking.max_tokens - 1, -1, -1):
+        over = over[_too_long(kept, over, chunking)]
+        if len(over) == 0:
+            break
+        part = texts.take(pa.array(over))
+        _put(kept, over, _beginnings(part, limit, chunking)[1] if limit else [""] * len(over))
+    return pa.array(kept, texts.type)
+
+
+def _too_long(texts: list[str], rows: Integers, chunking: Chunking) -> np.ndarray[Any, Any]:
+    """Return which of some texts are still too long: of words none, for they stay what they are."""
+    if chunking.tokenizer is None:
+        return np.zeros(len(rows), dtype=bool)
+    again = pa.array([texts[row] for row in rows.tolist()], pa.string())
+    return windows(again, _single(chunking))[0] > chunking.max_tokens
+
+
+def _put(kept: list[str], rows: Integers, texts: list[str]) -> None:
+    for row, text in zip(rows.tolist(), texts, strict=True):
+        kept[row] = text
+
+
+def _beginnings(texts: pa.Array, tokens: int, chunking: Chunking) -> tuple[Integers, list[str]]:
+    """Return which texts have more than so many tokens, and the first of each of them."""
+    counts, found = windows(texts, replace(_single(chunking), max_tokens=tokens))
+    long = np.flatnonzero(counts > tokens)
+    first = np.searchsorted(found.section, long)
+    ends = (found.start[first] + found.length[first]).tolist()
+    whole = texts.take(pa.array(long)).to_pylist()
+    return long, [text[:end] for text, end in zip(whole, ends, strict=True)]
+
+
+def _single(chunking: Chunking) -> Chunking:
+    return replace(chunking, overlap=(0,), summary_tokens=0)

@@ -1,10 +1,11 @@
-"""What the columns of records are to a prefix: for every record a list of renderings."""
+"""Values of prefixes: from the columns of records, a list of renderings for each of them."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,45 +50,6 @@ class Lists:
         return [texts[low:high] for low, high in zip(self.starts.tolist(), ends, strict=True)]
 
 
-@dataclass
-class Dates:
-    """Renderings of the dates met so far: making them takes longer than all the rest."""
-
-    _days: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    _starts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    _counts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    _texts: list[str] = field(default_factory=list)
-    _array: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
-
-    def lists(self, dates: pa.Array) -> Lists:
-        """Return the renderings of every date, none for null."""
-        days = dates.cast(pa.int32()).fill_null(_NO_DAY).to_numpy().astype(np.int64)
-        self._learn(np.setdiff1d(days, self._days))
-        at = np.searchsorted(self._days, days)
-        return Lists(self._starts[at], self._counts[at], self._array)
-
-    def _learn(self, days: Integers) -> None:
-        if len(days) == 0:
-            return
-        found = [_renderings(day) for day in days.tolist()]
-        counts = np.array([len(texts) for texts in found], np.int64)
-        starts = len(self._texts) + np.cumsum(counts) - counts
-        self._texts += [text for texts in found for text in texts]
-        self._array = pa.array(self._texts, pa.string())
-        days = np.concatenate([self._days, days])
-        order = np.argsort(days)
-        self._days = days[order]
-        self._starts = np.concatenate([self._starts, starts])[order]
-        self._counts = np.concatenate([self._counts, counts])[order]
-
-
-def _renderings(day: int) -> list[str]:
-    try:
-        return date_renderings(_EPOCH + datetime.timedelta(days=day))
-    except OverflowError:  # null, or a year that Python has no date for
-        return []
-
-
 @dataclass(frozen=True, slots=True)
 class _Coded:
     """A column with few different values, kept for all records: 4 bytes a record.
@@ -117,7 +79,6 @@ class Columns:
     """
 
     def __init__(self, database: Database, names: Sequence[str]) -> None:
-        self._dates = Dates()
         self._coded = {name: self._encoded(database, name) for name in names}
 
     def of(self, database: Database, records: Integers, names: Sequence[str]) -> list[Lists]:
@@ -141,13 +102,8 @@ class Columns:
                 values = pc.map_lookup(meta["meta"].combine_chunks(), key, "first")
             else:
                 values = found[name].combine_chunks()
-            lists.append(self._lists(name, values).part(rows))
+            lists.append(_lists(name, values).part(rows))
         return lists
-
-    def _lists(self, name: str, values: pa.Array) -> Lists:
-        if name == "date":
-            return self._dates.lists(values)
-        return _levels(values) if name == "taxonomy" else _single(values)
 
     def _encoded(self, database: Database, name: str) -> _Coded | None:
         """Read a column of all records; None if it has too many values for that."""
@@ -169,7 +125,31 @@ class Columns:
         values = pa.concat_arrays([seen, pa.nulls(1, pa.string())])
         if name == "date":
             values = values.cast(pa.date32())
-        return _Coded(codes, self._lists(name, values))
+        return _Coded(codes, _lists(name, values))
+
+
+def _lists(name: str, values: pa.Array) -> Lists:
+    """Return the renderings of a column's values."""
+    if name == "date":
+        return _dates(values)
+    return _levels(values) if name == "taxonomy" else _single(values)
+
+
+def _dates(dates: pa.Array) -> Lists:
+    days = dates.cast(pa.int32()).fill_null(_NO_DAY).to_numpy()
+    different, rows = np.unique(days, return_inverse=True)
+    found = [_renderings(day) for day in different.tolist()]
+    counts = np.array([len(texts) for texts in found], np.int64)
+    texts = pa.array([text for texts in found for text in texts], pa.string())
+    return Lists(np.cumsum(counts) - counts, counts, texts).part(rows)
+
+
+@lru_cache(maxsize=_MOST_VALUES)  # making them takes longer than all the rest
+def _renderings(day: int) -> list[str]:
+    try:
+        return date_renderings(_EPOCH + datetime.timedelta(days=day))
+    except OverflowError:  # null, or a year that Python has no date for
+        return []
 
 
 def _single(texts: pa.Array) -> Lists:

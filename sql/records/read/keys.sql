@@ -1,6 +1,8 @@
--- The records of a version that can be read by number: the k-th of them is record k.
--- Parameters: $version, $source (NULL for all), $split (NULL for all).
--- Rows: by record_key, the order of arrival, so what is added later comes last.
+-- The records of a version that can be read by number: the k-th of them, or of a source, is record
+-- k.
+-- Parameters: $version, $sources (names, NULL for all), $split (NULL for all), $by_source.
+-- Rows: by record_key, the order of arrival, so what is added later comes last; before that by
+-- source_id if $by_source.
 SELECT records.record_key
 FROM records
 JOIN sources ON sources.source_id = records.source_id
@@ -8,6 +10,6 @@ LEFT JOIN splits ON splits.record_key = records.record_key
 WHERE
     records.added_version <= $version
     AND coalesce(records.removed_version > $version, TRUE)
-    AND ($source IS NULL OR sources.name = $source)
+    AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
     AND ($split IS NULL OR splits.split = $split)
-ORDER BY records.record_key
+ORDER BY CASE WHEN $by_source THEN records.source_id END, records.record_key

@@ -1,18 +1,85 @@
-"""Files and folders that have their name only when they are whole."""
+"""Files of an export: rows become JSON lines or Parquet, under their name only when whole."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from duckplets.errors import SamplerError
 
+Row = Mapping[str, Any]
+Write = Callable[[Row], None]
+
+# Row groups end after so many rows or characters, whichever comes first: where they end depends
+# on the rows alone, and what is held in memory is bounded whatever the length of texts.
+_GROUP_ROWS = 16_384
+_GROUP_CHARACTERS = 16 << 20
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+# JSON leaves these as they are, and some readers take them for ends of lines.
+_SEPARATORS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 _FILE_SUFFIXES = (".parquet", ".jsonl", ".json", ".tsv", ".csv")
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def json_lines(path: Path) -> Iterator[Write]:
+    """Open a file of JSON lines, in UTF-8; yields what writes a row as an object a line."""
+    # Half of a surrogate pair cannot be written as UTF-8; this writes it as JSON's own escape.
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+
+        def write(row: Row) -> None:
+            line = _ENCODER.encode(row)
+            stream.write((line if line.isascii() else line.translate(_SEPARATORS)) + "\n")
+
+        yield write
+
+
+@contextmanager
+def parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    """Open a Parquet file of a schema; yields what writes a row."""
+    import pyarrow.parquet as pq
+
+    rows: list[Row] = []
+    characters = 0
+
+    def write(row: Row) -> None:
+        nonlocal characters
+        rows.append(row)
+        characters += sum(map(_characters, row.values()))
+        if len(rows) >= _GROUP_ROWS or characters >= _GROUP_CHARACTERS:
+            flush()
+
+    def flush() -> None:
+        nonlocal characters
+        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+        rows.clear()
+        characters = 0
+
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        yield write
+        if rows:
+            flush()
+
+
+def _characters(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    return sum(map(_characters, value)) if isinstance(value, list) else 0
+
+
+# -- places -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,9 +123,9 @@ def _refuse_foreign(path: Path, files: Sequence[str]) -> None:
     """Refuse to replace a folder that has anything else in it."""
     if path.is_symlink() or not path.is_dir():
         raise SamplerError(f"path={str(path)!r} is no folder, so it is not replaced")
+    parents = {str(Path(pattern).parent) for pattern in files}
     for found in sorted(path.rglob("*")):
         inside = found.relative_to(path)
-        parents = {str(Path(pattern).parent) for pattern in files}
         known = found.is_file() and any(fnmatch(inside.as_posix(), pattern) for pattern in files)
         if not (known or (found.is_dir() and str(inside) in parents)):
             raise SamplerError(

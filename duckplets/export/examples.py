@@ -1,0 +1,269 @@
+"""Examples: mined anchors with positives and negatives, read block by block from a subject.
+
+    minings ─anchors→ keys ─a block→ positives, negatives ─texts→ Example ─fit→ Example or None
+
+The pools' lists become temporary tables of positives and documents; anchors are a list of keys.
+Each block takes a few thousand of them, or as many as their texts allow, and reads every text it
+needs once, so a million anchors with 32 negatives pass through in the memory of one block.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.arrays import Integers
+from duckplets.base.pace import Pace
+from duckplets.db.database import Database
+from duckplets.errors import StateMismatchError
+from duckplets.export.subject import Subject
+from duckplets.pools.compile import Part
+
+_LARGEST_BLOCK = 16_384
+_BLOCK_BYTES = 96 << 20  # of the texts of a block, in Arrow; as Python's strings they take as many
+
+
+class Document(NamedTuple):
+    """A section that is a positive or a negative.
+
+    Attributes:
+        id: That of its record, with ``#`` and the position where the record has several documents.
+        text: The whole section.
+    """
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One anchor with what goes with it.
+
+    Attributes:
+        id: That of its record, with ``#`` and the position. Never that of another document:
+            evaluators of BEIR drop a hit that has the id of its query.
+        text: The whole section.
+        outcome: What became of it in mining, as in table ``mined_anchors``.
+        positives: By section.
+        negatives: By rank, the hardest first.
+        positive_score: The lowest score of its positives, or None.
+        scores: Of the negatives; None for one that was drawn at random.
+    """
+
+    id: str
+    text: str
+    outcome: str
+    positives: list[Document]
+    negatives: list[Document]
+    positive_score: float | None
+    scores: Sequence[float | None]
+
+
+# -- reading them -------------------------------------------------------------------------------
+
+
+class Reader:
+    """Reads one subject on a connection of its own, as of one moment.
+
+    Args:
+        database: The corpus.
+        subject: What is exported.
+
+    Attributes:
+        anchors: Keys of the anchors of all minings, in order, and how many negatives each has.
+    """
+
+    anchors: pa.Table
+
+    def __init__(self, database: Database, subject: Subject) -> None:
+        self.database = database.cursor()
+        self.subject = subject
+        self._open = ExitStack()
+
+    def __enter__(self) -> Reader:
+        minings = {"minings": self.subject.minings}
+        with self._open:  # closed here unless all goes well
+            self._open.callback(self.database.close)
+            self._open.enter_context(self.database.transaction())
+            self.run_with("export/positives", "positives", ["record_key", "chunk_key"])
+            self.run_with("export/documents", "negatives", ["chunk_key"], minings)
+            self.anchors = self.database.table("export/anchors", minings)
+            self._open = self._open.pop_all()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._open.__exit__(*raised)
+
+    def run_with(
+        self,
+        statement: str,
+        part: Part,
+        columns: list[str],
+        parameters: dict[str, Any] | None = None,
+    ) -> None:
+        """Run a statement that sees columns of a part of all pools, as ``pool_PART``."""
+        found = [
+            self.database.arrow(pool.sql(part), pool.parameters_of(part)).select(columns)
+            for pool in self.subject.pools
+        ]
+        with self.database.registered(**{f"pool_{part}": pa.concat_tables(found)}):
+            self.database.run(statement, parameters)
+
+    def most_negatives(self) -> int:
+        """Return how many negatives the fullest anchor has, of the source where that has fewest."""
+        fullest = self.anchors.group_by("mining_key").aggregate([("candidates", "max")])
+        return int(pc.min(fullest["candidates_max"]).as_py() or 0)
+
+    def examples(self, negatives: int | None = None) -> Iterator[Example]:
+        """Yield the examples of all anchors, with so many negatives at most, in their order."""
+        pace, start = Pace(_LARGEST_BLOCK, _BLOCK_BYTES), 0
+        while start < self.anchors.num_rows:
+            block = self.anchors.slice(start, pace.rows)
+            yield from self._block(block, negatives, pace)
+            start += block.num_rows
+
+    def _block(self, keys: pa.Table, negatives: int | None, pace: Pace) -> Iterator[Example]:
+        places = pa.array(np.arange(keys.num_rows, dtype=np.int64))
+        with self.database.registered(requests=keys.append_column("place", places)):
+            anchors = self.database.table("export/anchors_of")
+            positives = self.database.table("export/positives_of")
+            mined = self.database.table("export/negatives_of", {"negatives": negatives})
+        if anchors.num_rows != keys.num_rows:
+            raise self._damaged()
+        wanted = [rows["section_key"].to_numpy() for rows in (positives, mined)]
+        documents = self._documents(np.union1d(*wanted))
+        pace.learn(keys.num_rows, documents.nbytes + anchors.nbytes)
+        by_key = _by_key(documents)
+        own = keys["section_key"].to_pylist()
+        of_positives = _by_place(positives["section_key"], positives, len(own))
+        of_negatives = _by_place(mined["section_key"], mined, len(own))
+        scores = _by_place(mined["score"], mined, len(own))
+        for place, row in enumerate(anchors.to_pylist()):
+            found = [(key, by_key[key]) for key in of_positives[place]]
+            yield Example(
+                id=f"{row['record_id']}#{row['position']}",
+                text=row["text"],
+                outcome=row["outcome"],
+                positives=self._usable(own[place], row["text"], found),
+                negatives=[by_key[key] for key in of_negatives[place]],
+                positive_score=row["positive_score"],
+                scores=scores[place],
+            )
+
+    def _usable(self, own: int, text: str, found: list[tuple[int, Document]]) -> list[Document]:
+        """Return the positives of an anchor: those of another text, or itself if it is its own."""
+        of_itself = self.subject.pools[0].own_positive
+        same_text = self.subject.recipe.allow_same_anchor_positive
+        return [
+            document
+            for key, document in found
+            if (key == own or not of_itself) and (same_text or document.text != text)
+        ]
+
+    def documents(self) -> Iterator[Document]:
+        """Yield every document, in order."""
+        keys = self.database.table("export/document_keys")["section_key"].to_numpy()
+        pace, start = Pace(_LARGEST_BLOCK, _BLOCK_BYTES), 0
+        while start < len(keys):
+            block = keys[start : start + pace.rows]
+            rows = self._documents(block)
+            pace.learn(len(block), rows.nbytes)
+            by_key = _by_key(rows)
+            yield from (by_key[key] for key in block.tolist())
+            start += len(block)
+
+    def _documents(self, keys: Integers) -> pa.Table:
+        with self.database.registered(wanted=pa.table({"section_key": keys})):
+            rows = self.database.table("export/texts")
+        if rows.num_rows != len(keys):
+            raise self._damaged()
+        return rows
+
+    def _damaged(self) -> StateMismatchError:
+        return StateMismatchError(
+            f"some of what was mined is not in {self.database.path} any more; check it with: "
+            f"duckplets doctor {self.database.path}"
+        )
+
+
+def _by_place(values: pa.ChunkedArray, rows: pa.Table, places: int) -> list[list[Any]]:
+    """Return the values of rows that are sorted by place, as a list for each place."""
+    starts = np.searchsorted(rows["place"].to_numpy(), np.arange(places + 1)).tolist()
+    flat = values.to_pylist()
+    return [flat[low:high] for low, high in pairwise(starts)]
+
+
+def _by_key(rows: pa.Table) -> dict[int, Document]:
+    keys, ids, texts = (rows[name].to_pylist() for name in ("section_key", "id", "text"))
+    return dict(zip(keys, map(Document, ids, texts), strict=True))
+
+
+# -- what is wanted of them ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What a file is to hold.
+
+    Attributes:
+        shape: Of its rows, where the format has several.
+        negatives: How many an anchor has at most; None for all.
+        exactly: Whether it must have so many.
+        scores: Whether scores are written.
+        instruction: That of the recipe.
+    """
+
+    shape: str = ""
+    negatives: int | None = None
+    exactly: bool = False
+    scores: bool = False
+    instruction: str | None = None
+
+
+@dataclass
+class Tally:
+    """Counts of what was written: rows of the main file, anchors, and negatives of these.
+
+    Anchors that were left out are counted by reason.
+    """
+
+    rows: int = 0
+    anchors: int = 0
+    negatives: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def fit(example: Example, wanted: Wanted, tally: Tally) -> Example | None:
+    """Return an example with what is wanted of it, or None, counted, if it is left out."""
+    if wanted.scores and None in example.scores:
+        pairs = zip(example.negatives, example.scores, strict=True)
+        kept = [(document, score) for document, score in pairs if score is not None]
+        tally.left_out["negatives without a score"] += len(example.scores) - len(kept)
+        negatives, scores = [d for d, _ in kept], [s for _, s in kept]
+        example = replace(example, negatives=negatives, scores=scores)
+    if reason := _reason(example, wanted):
+        tally.left_out[reason] += 1
+        return None
+    tally.anchors += 1
+    tally.negatives += len(example.negatives)
+    return example
+
+
+def _reason(example: Example, wanted: Wanted) -> str:
+    if example.outcome == "dropped":
+        return "dropped when mining"
+    if not example.positives:
+        return "no positive"
+    if not example.negatives:
+        return "no negative"
+    if wanted.exactly and len(example.negatives) != wanted.negatives:
+        return "too few negatives"
+    return "no score of its positive" if wanted.scores and example.positive_score is None else ""

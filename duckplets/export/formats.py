@@ -1,0 +1,276 @@
+"""Formats: how each trainer's files are written from examples, and BEIR's evaluation set.
+
+- ``sentence-transformers``: exactly the columns a loss takes, in their order. Shapes and columns
+  are those of ``output_format`` and ``output_scores`` of its ``mine_hard_negatives``, where the
+  first two columns are the dataset's own. With several positives, all but labeled pairs repeat
+  the negatives for each of them.
+- ``flagembedding``: a query a line. With scores it fits ``--knowledge_distillation``. The recipe's
+  instruction is the ``prompt``, read where ``--query_instruction_for_retrieval`` is given.
+- ``tevatron``: ids with a corpus beside them, or passages in every row. The texts of
+  ``corpus.jsonl`` are called ``text``, which is what its code reads; so does that of version 1 the
+  passages. A passage has no title of its own: it is empty.
+- ``beir``: documents, queries, and which are relevant to which; no mining is needed. Queries are
+  the recipe's anchors in a held-out split, documents what its negatives could be, and its
+  positives. Anchors of one text are one query, to which the positives of all of them are relevant.
+"""
+
+from __future__ import annotations
+
+import csv
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from duckplets.db.queries import query
+from duckplets.errors import SamplerError
+from duckplets.export.examples import Document, Example, Reader, Tally, Wanted, fit
+from duckplets.export.files import Place, Row, json_lines, parquet
+
+Progress = Callable[[int, int | None], None]
+Rows = Iterator[Row]
+
+_TOLD = 1000  # anchors between two calls of a progress
+_TRAIN, _CORPUS, _QUERIES = "train.jsonl", "corpus.jsonl", "queries.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Form:
+    """A format.
+
+    Attributes:
+        places: What every shape makes; the first is the default. ``""`` is the only shape of a
+            format that has no choice.
+        scored: Shapes that have a place for scores.
+        mined: Whether it is made of mined negatives.
+        write: Writes a shape to a path, a folder that exists or a file that does not.
+    """
+
+    places: dict[str, Place]
+    scored: tuple[str, ...] = ()
+    mined: bool = True
+    write: Callable[[Reader, Wanted, Path, Progress | None], Tally]
+
+
+def _write_rows(
+    rows: Callable[[Example, Wanted], Rows],
+    reader: Reader,
+    wanted: Wanted,
+    path: Path,
+    progress: Progress | None,
+) -> Tally:
+    """Write the rows of every example; returns what was written and what was not."""
+    tally, anchors = Tally(), reader.anchors.num_rows
+    is_parquet = path.suffix.lower() == ".parquet"
+    with parquet(path, _schema(wanted)) if is_parquet else json_lines(path) as write:
+        for done, example in enumerate(reader.examples(wanted.negatives), 1):
+            fitted = fit(example, wanted, tally)
+            for row in () if fitted is None else rows(fitted, wanted):
+                write(row)
+                tally.rows += 1
+            if progress and (done % _TOLD == 0 or done == anchors):
+                progress(done, anchors)
+    return tally
+
+
+# -- sentence-transformers ----------------------------------------------------------------------
+
+
+def _sentence_transformers(
+    reader: Reader, wanted: Wanted, path: Path, progress: Progress | None
+) -> Tally:
+    """Write a dataset, as Parquet or JSON lines by the suffix of the path."""
+    if wanted.shape == "n-tuple":
+        negatives = wanted.negatives or reader.most_negatives()
+        wanted = replace(wanted, negatives=negatives, exactly=True)
+    return _write_rows(_named, reader, wanted, path, progress)
+
+
+@lru_cache(maxsize=1)
+def _schema(wanted: Wanted) -> pa.Schema:
+    """Return the columns of a shape."""
+    text, scores = pa.string(), pa.list_(pa.float64())
+    if wanted.shape == "labeled-pair":
+        last = ("score", pa.float64()) if wanted.scores else ("label", pa.int64())
+        return pa.schema([("anchor", text), ("document", text), last])
+    if wanted.shape == "labeled-list":
+        last = ("scores", scores) if wanted.scores else ("labels", pa.list_(pa.int64()))
+        return pa.schema([("anchor", text), ("documents", pa.list_(text)), last])
+    names = ["negative"]
+    if wanted.shape == "n-tuple":
+        names = [f"negative_{n}" for n in range(1, (wanted.negatives or 0) + 1)]
+    columns = [("anchor", text), ("positive", text), *((name, text) for name in names)]
+    return pa.schema([*columns, ("scores", scores)] if wanted.scores else columns)
+
+
+def _named(example: Example, wanted: Wanted) -> Rows:
+    """Yield the rows of an example: values by the shape, named by its schema."""
+    names = _schema(wanted).names
+    for values in _VALUES[wanted.shape](example, wanted.scores):
+        yield dict(zip(names, values, strict=True))
+
+
+def _triplets(example: Example, scores: bool) -> Iterator[list[Any]]:
+    for positive in example.positives:
+        for negative, score in zip(example.negatives, example.scores, strict=True):
+            last = [[example.positive_score, score]] if scores else []
+            yield [example.text, positive.text, negative.text, *last]
+
+
+def _tuples(example: Example, scores: bool) -> Iterator[list[Any]]:
+    last = [[example.positive_score, *example.scores]] if scores else []
+    for positive in example.positives:
+        yield [example.text, positive.text, *(n.text for n in example.negatives), *last]
+
+
+def _pairs(example: Example, scores: bool) -> Iterator[list[Any]]:
+    for positive in example.positives:
+        yield [example.text, positive.text, example.positive_score if scores else 1]
+    for negative, score in zip(example.negatives, example.scores, strict=True):
+        yield [example.text, negative.text, score if scores else 0]
+
+
+def _lists(example: Example, scores: bool) -> Iterator[list[Any]]:
+    last = [example.positive_score, *example.scores] if scores else [1, *[0] * len(example.scores)]
+    for positive in example.positives:
+        yield [example.text, [positive.text, *(n.text for n in example.negatives)], last]
+
+
+_VALUES = {
+    "triplet": _triplets,
+    "n-tuple": _tuples,
+    "labeled-pair": _pairs,
+    "labeled-list": _lists,
+}
+
+# -- FlagEmbedding ------------------------------------------------------------------------------
+
+
+def _flagembedding(reader: Reader, wanted: Wanted, path: Path, progress: Progress | None) -> Tally:
+    """Write a file of JSON lines."""
+    return _write_rows(_query_lines, reader, wanted, path, progress)
+
+
+def _query_lines(example: Example, wanted: Wanted) -> Rows:
+    row: dict[str, Any] = {
+        "query": example.text,
+        "pos": [document.text for document in example.positives],
+        "neg": [document.text for document in example.negatives],
+    }
+    if wanted.scores:
+        row["pos_scores"] = [example.positive_score] * len(example.positives)
+        row["neg_scores"] = example.scores
+    if wanted.instruction is not None:
+        row["prompt"] = wanted.instruction
+    yield row
+
+
+# -- Tevatron -----------------------------------------------------------------------------------
+
+
+def _tevatron(reader: Reader, wanted: Wanted, path: Path, progress: Progress | None) -> Tally:
+    """Write a folder of ids and documents, or a file with passages."""
+    if wanted.shape == "passages":
+        return _write_rows(_passages, reader, wanted, path, progress)
+    tally = _write_rows(_document_ids, reader, wanted, path / _TRAIN, progress)
+    with json_lines(path / _CORPUS) as write:
+        for document in reader.documents():
+            write({"docid": document.id, "text": document.text})
+    return tally
+
+
+def _document_ids(example: Example, wanted: Wanted) -> Rows:
+    yield {
+        "query_id": example.id,
+        "query_text": example.text,
+        "positive_document_ids": [document.id for document in example.positives],
+        "negative_document_ids": [document.id for document in example.negatives],
+    }
+
+
+def _passages(example: Example, wanted: Wanted) -> Rows:
+    def passage(document: Document, score: float | None) -> dict[str, Any]:
+        plain = {"docid": document.id, "title": "", "text": document.text}
+        return {**plain, "score": score} if wanted.scores else plain
+
+    own = [example.positive_score] * len(example.positives)
+    yield {
+        "query_id": example.id,
+        "query": example.text,
+        "positive_passages": list(map(passage, example.positives, own)),
+        "negative_passages": list(map(passage, example.negatives, example.scores)),
+    }
+
+
+# -- BEIR ---------------------------------------------------------------------------------------
+
+
+def _beir(reader: Reader, wanted: Wanted, path: Path, progress: Progress | None) -> Tally:
+    """Write a folder with documents, queries, and ``qrels`` named by the split."""
+    recipe, own = reader.subject.recipe, reader.subject.pools[0].own_positive
+    same = {"own": own, "same": recipe.allow_same_anchor_positive}
+    reader.run_with("export/judgements", "anchors", ["chunk_key"], same)
+    anchors, queries, judged = reader.database.run("export/query_counts")[0]
+    tally = Tally(anchors=judged)
+    tally.left_out.update({"no positive": queries - judged, "repeated question": anchors - queries})
+    with json_lines(path / _CORPUS) as write:
+        for document in reader.documents():
+            write({"_id": _beir_id(document.id), "title": "", "text": document.text})
+    judgements = path / "qrels" / f"{reader.subject.split}.tsv"
+    judgements.parent.mkdir()
+    with (
+        json_lines(path / _QUERIES) as write,
+        judgements.open("w", encoding="utf-8", newline="") as stream,
+    ):
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        writer.writerow(("query-id", "corpus-id", "score"))
+        for done, row in enumerate(_judged_queries(reader), 1):
+            query_id = _beir_id(f"{row['record_id']}#{row['position']}")
+            write({"_id": query_id, "text": row["text"]})
+            writer.writerows((query_id, _beir_id(relevant), 1) for relevant in row["relevant"])
+            tally.rows += len(row["relevant"])
+            if progress:
+                progress(done, judged)
+    return tally
+
+
+def _judged_queries(reader: Reader) -> Iterator[dict[str, Any]]:
+    for batch in reader.database.stream(query("export/judged_queries"), rows=4096):
+        yield from batch.to_pylist()
+
+
+def _beir_id(name: str) -> str:
+    """Return an id if it fits into a line of tab-separated values."""
+    if any(unicodedata.category(character) == "Cc" for character in name):
+        raise SamplerError(
+            f"record {name!r}: format='beir' keeps ids in tab-separated files, so they can have "
+            f"no control characters; give this record another id"
+        )
+    return name
+
+
+FORMS: dict[str, Form] = {
+    "sentence-transformers": Form(
+        places=dict.fromkeys(_VALUES, Place(suffixes=(".parquet", ".jsonl"))),
+        scored=tuple(_VALUES),
+        write=_sentence_transformers,
+    ),
+    "flagembedding": Form(
+        places={"": Place(suffixes=(".jsonl", ".json"))}, scored=("",), write=_flagembedding
+    ),
+    "tevatron": Form(
+        places={
+            "documents": Place(files=(_TRAIN, _CORPUS)),
+            "passages": Place(suffixes=(".jsonl",)),
+        },
+        scored=("passages",),
+        write=_tevatron,
+    ),
+    "beir": Form(
+        places={"": Place(files=(_CORPUS, _QUERIES, "qrels/*.tsv"))}, mined=False, write=_beir
+    ),
+}
