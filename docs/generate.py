@@ -57,7 +57,7 @@ TYPES = {
     "progress": ("Progress",),
     "storing": ("OnConflict",),
     "run_settings": ("Kind", "Remainder"),
-    "sources.mapping": ("Columns",),
+    "sources.base": ("Columns",),
     "sources.paths": ("Paths",),
     "recipes": ("Role", "Strategy", "StrategyName", "Per"),
 }
@@ -68,7 +68,7 @@ MODULES = {
         "__init__ corpus reopen sampler batch recipes chunking errors testing demo cli"
     ),
     "Text in": (
-        "text_in sources hub converters ingest storing pending conversations records splits "
+        "text_in sources hub ingest storing pending conversations records splits "
         "sections chunks windows bits data_sets data_set_files"
     ),
     "Clean texts": "preprocessing preprocessors denoiser noise waves characters",
@@ -86,7 +86,7 @@ MODULES = {
     "Mixing": "mixture mixture_files weights schedule ramp",
     "Order to batches": (
         "order draw candidates random_negatives mined_negatives own_negatives negative_columns "
-        "streams plan distinct ejection portions chunk_index fetch columns blocks prefetch reader "
+        "streams plan distinct ejection portions chunk_index fetch columns blocks reader "
         "run_settings runs state"
     ),
     "Prefixes and messages": ("prefix prefixes messages message_fetch"),
@@ -96,7 +96,7 @@ MODULES = {
         "entries copies"
     ),
     "For trainers": "torch huggingface",
-    "Below and around": "database queries migrate status doctor progress arguments lists ahead",
+    "Below and around": "database queries migrate status doctor progress arguments lists lookahead",
 }
 FOLDERS = {
     "sql": "One statement a file, whose path is its name; a header says what it takes and yields.",

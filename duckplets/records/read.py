@@ -11,9 +11,8 @@ wrong surfaces after the batches that come before it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.checks import integer
+from duckplets.base.lookahead import Lookahead
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, SplitError, StateMismatchError, nearest
 from duckplets.ingest.splits import checked_split, current_splits
@@ -166,49 +166,37 @@ class _Blocks:
         self._elements = elements
         self._batch_size = batch_size
         self._records = _FIRST_BLOCK  # of the next block, about
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="duckplets-read")
+        self._coming = Lookahead(self._calls(), "duckplets-read", stop=fetcher.interrupt)
 
     def __iter__(self) -> Iterator[pa.Table]:
-        coming: _Coming | None = self._ask()
-        while coming is not None:
-            here = coming
-            coming = None if here.last else self._ask()
-            if here.table is not None:
-                table = here.table.result()
-                self._learn(table)
-                yield table
-            if here.error is not None:
-                raise here.error
+        for table in self._coming:
+            self._learn(table)
+            yield table
 
     def close(self) -> None:
         """Stop the block that is being read, and end the thread."""
-        self._fetcher.interrupt()
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._coming.close()
         self._fetcher.close()
 
-    def _ask(self) -> _Coming:
-        """Take a block of elements from the order and have its records read."""
-        size = max(1, self._records // self._batch_size) * self._batch_size
-        part = self._elements.take(size)
-        taken = len(part.keys)
-        if part.error is not None:  # only the batches before it are whole
-            taken -= taken % self._batch_size
-        table = self._thread.submit(self._fetcher.fetch, part.first(taken)) if taken else None
-        return _Coming(table, last=len(part.keys) < size, error=part.error)
+    def _calls(self) -> Iterator[Callable[[], pa.Table]]:
+        """Take blocks of elements from the order, and yield what reads their records."""
+        is_last = False
+        while not is_last:
+            size = max(1, self._records // self._batch_size) * self._batch_size
+            part = self._elements.take(size)
+            taken = len(part.keys)
+            is_last = taken < size
+            if part.error is not None:  # only the batches before it are whole
+                taken -= taken % self._batch_size
+            if taken:
+                yield partial(self._fetcher.fetch, part.first(taken))
+            if part.error is not None:
+                raise part.error
 
     def _learn(self, table: pa.Table) -> None:
         """Let blocks grow, as far as their bytes allow."""
         fitting = max(1, _BLOCK_BYTES // max(1, table.nbytes // table.num_rows))
         self._records = min(self._records * _GROWTH, _LARGEST_BLOCK, fitting)
-
-
-@dataclass(frozen=True, slots=True)
-class _Coming:
-    """A block that is being read, if it has any records, and what comes after it."""
-
-    table: Future[pa.Table] | None
-    last: bool
-    error: Exception | None
 
 
 class _Fetcher:

@@ -9,12 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from duckplets.converters import converter_names, register_converter
 
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import CsvSource, JsonSource, MemorySource, ParquetSource, Source, SqlSource
-from duckplets.sources.converters import registry
+from duckplets.sources.converters import converter_names, register_converter, registry
 
 _each = pytest.mark.parametrize
 

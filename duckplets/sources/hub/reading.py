@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
+from duckplets.sources.base import Mapped, Mark, require_texts
 from duckplets.sources.feed import gather, run, table_bytes
 from duckplets.sources.hub.arrivals import arrivals
 from duckplets.sources.hub.cache import Held, ShardCache
@@ -24,8 +25,6 @@ from duckplets.sources.hub.layout import form_of
 from duckplets.sources.hub.shards import LINES, Shard
 from duckplets.sources.labels import Labels, named
 from duckplets.sources.lines import Keys, judged
-from duckplets.sources.mapping import Mapped, require_texts
-from duckplets.sources.rows import Mark
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from duckplets.errors import SourceError
 from duckplets.sources import arrow_file, csv_file, json_file, parquet_file
+from duckplets.sources.base import Mapped, require_texts, resolve
 from duckplets.sources.feed import pick
 from duckplets.sources.hub.other_forms import OtherForm
 from duckplets.sources.labels import Labels, named, of_schema
-from duckplets.sources.mapping import Mapped, require_texts, resolve
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
