@@ -57,7 +57,7 @@ TYPES = {
     "base.progress": ("Progress",),
     "ingest.store": ("OnConflict",),
     "sampling.settings": ("Kind", "Remainder"),
-    "sources.mapping": ("Columns",),
+    "sources.base": ("Columns",),
     "sources.paths": ("Paths",),
     "recipes.recipes": ("Role", "Strategy", "StrategyName", "Per"),
 }

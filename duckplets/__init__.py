@@ -89,41 +89,41 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
 __version__ = "0.1.0"
 
 _HOMES = {
-    "batch": "Batch",
-    "chunking": "Chunking",
-    "converters": "converter_names register_converter",
     "corpus": "Corpus",
-    "data_index": "DataIndex",
-    "data_sets": "DataSet load_data_sets",
-    "denoiser": "Denoiser",
     "errors": (
         "ChunkingError CorpusLockedError DuckpletsError EmptyPoolError ExtensionError "
         "MigrationError MixtureError QueryError RecipeError SamplerError SourceError "
         "SplitError StateMismatchError"
     ),
     "export": "ExportReport",
-    "given": "GivenReport",
-    "hub": "HubSource read_hub_list",
-    "index": "IndexReport",
-    "index_controls": "IndexControls",
-    "index_order": "IndexOrder IndexSampler RecordMetadata SequentialSampler ShardOptions",
-    "knobs": "Bm25 bm25",
-    "metrics": "lexical_similarity source_skew",
-    "mining_report": "MiningReport PairReport",
-    "mixture": "Anneal Mixture Phase",
-    "prefix": "Field Prefix",
-    "preprocessors": "Preprocessor register_preprocessor",
-    "recipe_files": "load_recipes",
-    "recipes": "TextRecipe TripletRecipe any_section near_date position role sql",
-    "records": "IngestReport",
+    "ingest.records": "IngestReport",
+    "mining.external": "GivenReport",
+    "mining.report": "MiningReport PairReport",
+    "order.mixture": "Anneal Mixture Phase",
+    "recipes.bm25": "Bm25 bm25",
+    "recipes.files": "load_recipes",
+    "recipes.recipes": "TextRecipe TripletRecipe any_section near_date position role sql",
+    "records.controls": "IndexControls",
+    "records.data_index": "DataIndex",
+    "records.data_sets": "DataSet load_data_sets",
+    "records.order": "IndexOrder IndexSampler RecordMetadata SequentialSampler ShardOptions",
     "reopen": "resume",
-    "sampler": "Sampler",
+    "sampling.batch": "Batch",
+    "sampling.metrics": "lexical_similarity source_skew",
+    "sampling.sampler": "Sampler",
+    "search.index": "IndexReport",
+    "search.terms": "Terms",
     "sources": (
         "ArrowSource CsvSource CustomSource DatasetSource IndexedSource JsonSource "
         "MemorySource PagedSource ParquetSource Resumable SqlSource TextFileSource "
         "TextLinesSource"
     ),
-    "terms": "Terms",
+    "sources.converters": "converter_names register_converter",
+    "sources.hub": "HubSource read_hub_list",
+    "text.chunking": "Chunking",
+    "text.denoiser": "Denoiser",
+    "text.prefix": "Field Prefix",
+    "text.preprocessors": "Preprocessor register_preprocessor",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

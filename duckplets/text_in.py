@@ -13,7 +13,7 @@ from duckplets.db.database import Database
 from duckplets.ingest import chunks, ingest, records, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
-from duckplets.sources.custom import adapted
+from duckplets.sources.user.custom import adapted
 from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:

@@ -1,35 +1,280 @@
-"""One step ahead: the next item of an iterator is made in a thread while this one is used."""
+"""Looking ahead: background threads make the next items of an iterator while one is used.
+
+    calls ─drawn by whoever iterates→ waiting for a thread → being made → made ─in order→ taken
+
+What waits is bounded by number and by bytes, and comes in the order of the calls, whichever thread
+made it. An error surfaces where its item would have come, and ends the items. Closing tells the
+call that is being made to stop, if it can be told, and waits for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+import atexit
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import repeat
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+Call = Callable[[], T]
 
-def one_ahead(items: Iterator[T]) -> Generator[T, None, None]:
-    """Yield the items in order, making each while the one before is used.
 
-    Errors surface where the item would have come. Closing waits for the item being made, after
-    telling the iterator to ``stop()`` if it can be told.
+class StoppedError(Exception):
+    """The items were closed while somebody waited for one."""
+
+
+class Lookahead(Iterator[T]):
+    """Iterates over the results of calls, in their order, making the next ones in threads.
+
+    The calls themselves are drawn in the thread that iterates. One that raises StopIteration ends
+    the items as any error does, at its place.
+
+    Args:
+        calls: What makes the items.
+        name: Of the threads.
+        most: How many items are being made or wait, besides the one asked for; with 0 each is
+            made when it is asked for, by who asks.
+        threads: How many make them.
+        most_bytes: No further item is begun while so much waits.
+        weigh: Returns the bytes of an item.
+        stop: Makes a call that waits for something else come to its end.
+        finish: Called once after the last call, in the thread that made it.
+        patience: Seconds to wait for a thread that does not come to its end, or None for as long
+            as it takes: no thread can be killed.
     """
-    end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="duckplets-ahead") as thread:
+
+    def __init__(
+        self,
+        calls: Iterable[Call[T]],
+        name: str,
+        *,
+        most: int = 1,
+        threads: int = 1,
+        most_bytes: int = 1,
+        weigh: Callable[[T], int] = lambda _: 0,
+        stop: Callable[[], None] = lambda: None,
+        finish: Callable[[], None] = lambda: None,
+        patience: float | None = None,
+    ) -> None:
+        self._calls = iter(calls)
+        self._most = most
+        self._work = _Work(most_bytes, weigh, stop, finish, patience)
+        self._names = [name] * threads if most else []  # of the threads that are still to begin
+        self._last: Exception | None = None  # what ended the calls
+        self._ended = False
+        # The threads know the work only, so whoever drops the items ends them.
+        weakref.finalize(self, self._work.stop).atexit = False
+
+    def __next__(self) -> T:
+        if self._ended:
+            raise StopIteration
+        if self._work.stopped:
+            raise StoppedError
+        if not self._most:
+            return self._made_now()
+        while self._last is None and len(self._work.items) <= self._most:
+            self._draw()
+        error: BaseException | None = self._last
+        if self._work.items:
+            item = self._work.take()
+            if item.error is None:
+                return item.result  # type: ignore[return-value]
+            error, item.error = item.error, None
+        self._end()
         try:
-            coming = thread.submit(next, items, end)
-            while True:
-                item = coming.result()
-                if item is end:
-                    return
-                coming = thread.submit(next, items, end)
-                yield item  # type: ignore[misc]
+            raise error or StopIteration
         finally:
-            # What is being made may wait for a thread of its own, and that one for a server.
-            stop(items)
+            del error  # else it and this frame keep each other alive, and the thread's too
+
+    def _made_now(self) -> T:
+        try:
+            return next(self._calls)()
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        self._ended, self._last = True, None
+        self.close()
+
+    def _draw(self) -> None:
+        try:
+            call = next(self._calls)
+        except Exception as error:  # StopIteration too: it comes after the items before it
+            # This frame, and so whoever iterates, is not to be held by what waits here.
+            inner = error.__traceback__ and error.__traceback__.tb_next
+            self._last = error.with_traceback(inner)
+            return
+        self._work.add(call)
+        if self._names:
+            self._work.begin_thread(self._names.pop())
+
+    def close(self) -> None:
+        """End the threads, also while another one waits for an item; not made is what was not."""
+        self._work.stop()
+        self._work.join()
 
 
-def stop(items: Iterator[Any]) -> None:
-    """Tell an iterator that nothing more will be asked of it, if it can be told."""
-    getattr(items, "stop", lambda: None)()
+def ahead(items: Iterator[T], name: str = "duckplets-ahead", **bounds: Any) -> Lookahead[T]:
+    """Return the items of an iterator, each made in one thread while those before it are used.
+
+    Closing tells the iterator to ``stop()``, or else closes it in that thread, if it can.
+
+    Args:
+        items: All of them are made in that thread.
+        name: Of the thread.
+        bounds: As ``Lookahead`` takes them: one item ahead if nothing is said.
+    """
+    stop = getattr(items, "stop", lambda: None)
+    finish = items.close if isinstance(items, Generator) else lambda: None
+    calls = repeat(partial(next, items))
+    return Lookahead(calls, name, stop=stop, finish=finish, **bounds)
+
+
+class _Item(Generic[T]):
+    """One item: what makes it, and what became of that."""
+
+    __slots__ = ("call", "error", "made", "result", "size")
+
+    def __init__(self, call: Call[T]) -> None:
+        self.call: Call[T] | None = call
+        self.result: T | None = None
+        self.error: BaseException | None = None
+        self.made = False
+        self.size = 0
+
+
+class _Work(Generic[T]):
+    """The items between the threads that make them and the one that takes them."""
+
+    def __init__(
+        self,
+        most_bytes: int,
+        weigh: Callable[[T], int],
+        stop: Callable[[], None],
+        finish: Callable[[], None],
+        patience: float | None,
+    ) -> None:
+        self.items: deque[_Item[T]] = deque()  # drawn and not taken, in order
+        self.stopped = False
+        self._left: deque[_Item[T]] = deque()  # those among them that no thread has begun
+        self._most_bytes, self._weigh = most_bytes, weigh
+        self._stop, self._finish, self._patience = stop, finish, patience
+        self._bytes = self._running = 0
+        self._failed = False
+        self._threads: list[threading.Thread] = []
+        lock = threading.RLock()  # whoever holds it may be the one that drops the items
+        self._made, self._wanted = threading.Condition(lock), threading.Condition(lock)
+
+    # -- on the side of who takes
+
+    def add(self, call: Call[T]) -> None:
+        """Have an item made."""
+        with self._wanted:
+            self.items.append(_Item(call))
+            self._left.append(self.items[-1])
+            self._wanted.notify()
+
+    def begin_thread(self, name: str) -> None:
+        """Begin a thread that makes items."""
+        thread = threading.Thread(target=self._make_items, name=name, daemon=True)
+        with self._wanted:
+            if not self.stopped:
+                _AT_WORK.add(self)
+                self._threads.append(thread)
+                self._running += 1
+                thread.start()
+
+    def take(self) -> _Item[T]:
+        """Wait for the next item to be made, and return it.
+
+        Raises:
+            StoppedError: Somebody else has ended the work.
+        """
+        with self._made:
+            self._made.wait_for(lambda: self.stopped or self.items[0].made)
+            if self.stopped:
+                raise StoppedError
+            item = self.items.popleft()
+            self._bytes -= item.size
+            if item.size:
+                self._wanted.notify_all()
+            return item
+
+    def stop(self) -> None:
+        """Say that no item is wanted any more; from any thread, and without waiting."""
+        with self._made:
+            if self.stopped:
+                return
+            self.stopped = True
+            self._made.notify_all()
+            self._wanted.notify_all()
+        self._stop()
+        if not self._threads:
+            self._finish()
+
+    def join(self) -> None:
+        """Wait for the threads to end."""
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(self._patience)
+        _AT_WORK.discard(self)
+
+    # -- in the threads
+
+    def _make_items(self) -> None:
+        while (item := self._begun()) is not None:
+            try:
+                item.result = item.call()  # type: ignore[misc]
+                item.size = self._weigh(item.result)
+            except BaseException as error:
+                item.error = error
+            self._end(item)
+            del item  # it would be held until the next one is wanted
+        with self._wanted:
+            self._running -= 1
+            is_last = not self._running
+        if is_last:
+            with suppress(Exception):
+                self._finish()
+
+    def _begun(self) -> _Item[T] | None:
+        """Wait for an item to make; None if there are no more."""
+
+        def is_ready() -> bool:
+            has_room = self._bytes < self._most_bytes
+            return self.stopped or self._failed or bool(self._left and has_room)
+
+        with self._wanted:
+            self._wanted.wait_for(is_ready)
+            return None if self.stopped or self._failed else self._left.popleft()
+
+    def _end(self, item: _Item[T]) -> None:
+        with self._made:
+            item.call, item.made = None, True
+            self._bytes += item.size
+            if item.error is not None:
+                self._failed = True  # nothing is begun behind an error
+                self._wanted.notify_all()
+            self._made.notify_all()
+
+
+_AT_WORK: weakref.WeakSet[_Work[Any]] = weakref.WeakSet()
+
+
+if hasattr(os, "register_at_fork"):  # threads stay behind, perhaps with a lock in their hands
+    os.register_at_fork(after_in_child=_AT_WORK.clear)
+
+
+@atexit.register
+def _end_all() -> None:
+    """End the threads before Python does: one that is inside DuckDB then would crash."""
+    for work in list(_AT_WORK):
+        work.stop()
+        work.join()

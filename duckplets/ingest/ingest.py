@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
-from duckplets.base.lookahead import one_ahead, stop
+from duckplets.base.lookahead import ahead
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
@@ -72,9 +72,9 @@ def ingest(
             rows = source.open_at(reader, found.cursor if found else None)
             return _InPieces(database, request, rows, settings, found).run(started, progress)
         rows = source.open(reader)
-        with database.transaction():
+        with closing(ahead(rows.batches)) as items, database.transaction():
             under_way = Storing(database, request, rows, current_version(database) + 1)
-            under_way.store_all(one_ahead(rows.batches), progress)
+            under_way.store_all(items, progress)
             return under_way.finish(started)
 
 
@@ -98,17 +98,15 @@ class _InPieces:
     def run(self, started: float, progress: Progress | None) -> IngestReport:
         """Store everything up to the end of the source; return the report of the whole ingest."""
         try:
-            with self.database.transaction():
-                under_way = self._begin()
-            with closing(one_ahead(self.rows.batches)) as items:
+            with closing(ahead(self.rows.batches)) as items:
+                with self.database.transaction():
+                    under_way = self._begin()
                 return self._store(under_way, items, started, progress)
         except BaseException:  # Ctrl-C too
             found = unfinished.find(self.database, self.request.name)
             if found is not None and not found.counts.get("added"):  # nothing to go on with
                 unfinished.discard(self.database, found)
             raise
-        finally:
-            stop(self.rows.batches)
 
     def _store(
         self,

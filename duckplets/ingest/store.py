@@ -29,7 +29,7 @@ from duckplets.ingest.records import IngestReport, commit_version, current_versi
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.sources import Mark, Rows, Source
-from duckplets.sources.rows import UNREADABLE
+from duckplets.sources.base import UNREADABLE
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from duckplets.errors import DuckpletsError, SourceError, nearest
 from duckplets.records.controls import IndexControls
 from duckplets.sources import ArrowSource, CsvSource, JsonSource, ParquetSource, paths
-from duckplets.sources.mapping import TEXTS, Mapped
+from duckplets.sources.base import TEXTS, Mapped
 from duckplets.sources.resumable import Resumable, Whole
-from duckplets.sources.text_lines import TextLinesSource
+from duckplets.sources.text_file import TextLinesSource
 
 if TYPE_CHECKING:
     import yaml

@@ -11,8 +11,8 @@ wrong surfaces after the batches that come before it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
+from duckplets.base.lookahead import Lookahead
 from duckplets.base.pace import Pace
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError, nearest
@@ -169,41 +170,39 @@ def _batches(
 ) -> Generator[Batch, None, None]:
     """Yield batches of blocks, each of which is read while the one before is used."""
     fetcher = _Fetcher(database.cursor(), keys, columns)
-    thread = ThreadPoolExecutor(1, thread_name_prefix="duckplets-read")
     pace = Pace(_LARGEST_BLOCK, _BLOCK_BYTES)
-    taken = position = 0
+    calls = _calls(fetcher, take, pace, batch_size)
+    blocks = Lookahead(calls, "duckplets-read", stop=fetcher.database.interrupt)
+    position = 0
+    try:
+        for block in blocks:
+            pace.learn(block.num_rows, block.nbytes)
+            for start in range(0, block.num_rows, batch_size):
+                batch = Batch(block.slice(start, batch_size), position // batch_size, position)
+                position += len(batch)
+                yield batch
+    finally:
+        blocks.close()
+        fetcher.database.close()
 
-    def ask() -> tuple[Future[pa.Table] | None, Exception | None, bool]:
-        """Have the next elements read; returns what comes of it, what after it, and if it ends."""
-        nonlocal taken
+
+def _calls(
+    fetcher: _Fetcher, take: Take, pace: Pace, batch_size: int
+) -> Iterator[Callable[[], pa.Table]]:
+    """Take blocks of whole batches from the order, and yield what reads their records."""
+    taken, is_last = 0, False
+    while not is_last:
         size = max(1, pace.rows // batch_size) * batch_size
         part = take(taken, taken + size)
         found = len(part.keys)
         taken += found
+        is_last = found < size
         # Before an error, only whole batches.
         whole = found if part.error is None else found - found % batch_size
-        table = thread.submit(fetcher.fetch, part.first(whole)) if whole else None
-        return table, part.error, found < size
-
-    try:
-        coming, is_last = ask(), False
-        while not is_last:
-            table, error, is_last = coming
-            if not is_last:
-                coming = ask()
-            if table is not None:
-                block = table.result()
-                pace.learn(block.num_rows, block.nbytes)
-                for start in range(0, block.num_rows, batch_size):
-                    batch = Batch(block.slice(start, batch_size), position // batch_size, position)
-                    position += len(batch)
-                    yield batch
-            if error is not None:
-                raise error
-    finally:
-        fetcher.database.interrupt()  # what the thread waits for
-        thread.shutdown(wait=True, cancel_futures=True)
-        fetcher.database.close()
+        if whole:
+            yield partial(fetcher.fetch, part.first(whole))
+        if part.error is not None:
+            raise part.error
 
 
 class _Fetcher:

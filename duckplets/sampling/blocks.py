@@ -1,4 +1,4 @@
-"""Blocks to come: how large they are, and how one is prepared.
+"""Blocks to come: how large they are, how one is prepared, and the next ones ahead of their use.
 
 Blocks start small, so that the first batch comes soon, and grow to what the memory allows. What
 prepares them holds no reference to the sampler, so that a sampler nobody holds is let go.
@@ -6,10 +6,13 @@ prepares them holds no reference to the sampler, so that a sampler nobody holds 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
+from duckplets.base.lookahead import Lookahead
 from duckplets.order.ranks import Portion
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.fetch import Fetcher
@@ -89,3 +92,55 @@ def _within(positions: np.ndarray, low: int, high: int) -> np.ndarray:
     """Return those of the sorted positions from ``low`` to ``high``, counted from ``low``."""
     first, last = np.searchsorted(positions, [low, high])
     return positions[first:last] - low
+
+
+Prepare = Callable[[int, int], Block]
+Follow = Callable[[int], tuple[int, int] | None]
+
+
+class BlocksAhead:
+    """Hands out consecutive blocks, some of them prepared in a thread before they are asked for.
+
+    Blocks nobody took are neither lost nor counted: only taking a batch moves a cursor.
+
+    Args:
+        prepare: Makes the block of positions ``start … stop-1``.
+        follow: Names the block that begins at a position, or None at the end of the run.
+        most: How many blocks to prepare ahead; 0 prepares each when it is asked for.
+    """
+
+    def __init__(self, prepare: Prepare, follow: Follow, most: int) -> None:
+        self._prepare, self._follow, self._most = prepare, follow, most
+        self._coming: Lookahead[tuple[int, Block]] | None = None
+        self._next: int | None = None  # the position at which the next of them begins
+
+    def take(self, position: int) -> Block | None:
+        """Return the block that begins at a position; None at the end of the run."""
+        if self._coming is None or self._next != position:  # the cursor has jumped
+            self.close()
+            calls = _preparations(self._prepare, self._follow, position)
+            self._coming = Lookahead(calls, "duckplets-prefetch", most=self._most)
+        self._next = None  # Ctrl-C may come before the block does
+        found = next(self._coming, None)
+        if found is None:
+            return None
+        self._next, block = found
+        return block
+
+    def close(self) -> None:
+        """Forget what was prepared, and end the thread, after the block it is at."""
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.close()
+
+
+def _preparations(
+    prepare: Prepare, follow: Follow, position: int
+) -> Iterator[Callable[[], tuple[int, Block]]]:
+    while span := follow(position):
+        yield partial(_prepared, prepare, *span)
+        position = span[1]
+
+
+def _prepared(prepare: Prepare, start: int, stop: int) -> tuple[int, Block]:
+    return stop, prepare(start, stop)

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from duckplets.base.prefetch import Prefetcher
 from duckplets.order.ranks import Portion
 from duckplets.sampling.batch import Batch, Block
-from duckplets.sampling.blocks import BlockSizes, Preparation
+from duckplets.sampling.blocks import BlocksAhead, BlockSizes, Preparation
 from duckplets.sampling.fetch import Fetcher
 from duckplets.sampling.metrics import Counters
 from duckplets.sampling.plan import Planner
@@ -54,15 +53,15 @@ class Reader:
         self.counters = Counters(planner.schedule.sources)
         self._prefetch = prefetch
         self._block: Block | None = None
-        self._ahead = self._prefetcher()
+        self._ahead = self._blocks()
         # Dropping a reader ends its thread and its connection, as closing it does.
         self._dropped = weakref.finalize(self, _let_go, self._ahead, fetcher)
         self._dropped.atexit = False
 
-    def _prefetcher(self) -> Prefetcher:
+    def _blocks(self) -> BlocksAhead:
         sizes = BlockSizes(self.portion, self.end)
         prepare = Preparation(self.planner, self.fetcher, self.portion, sizes)
-        return Prefetcher(prepare, sizes.follow, self._prefetch)
+        return BlocksAhead(prepare, sizes.follow, self._prefetch)
 
     def take(self, start: int) -> Batch:
         """Return the batch that begins at a position, and count it."""
@@ -114,13 +113,13 @@ class Reader:
         self.portion = replace(self.portion, workers=workers)
         self._dropped.detach()
         self._ahead.close()
-        self._block, self._ahead = None, self._prefetcher()
+        self._block, self._ahead = None, self._blocks()
         self._dropped = weakref.finalize(self, _let_go, self._ahead, self.fetcher)
         self._dropped.atexit = False
 
     def forget(self) -> None:
         """Drop what is prepared: the position has jumped, or other weights are in force."""
-        self._ahead.clear()
+        self._ahead.close()
         self._block = None
 
     def close(self) -> None:
@@ -129,6 +128,6 @@ class Reader:
         self._dropped()
 
 
-def _let_go(ahead: Prefetcher, fetcher: Fetcher) -> Any:
+def _let_go(ahead: BlocksAhead, fetcher: Fetcher) -> Any:
     ahead.close()
     fetcher.close()

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duckplets.base.lookahead import one_ahead
+from duckplets.base.lookahead import ahead
 from duckplets.db.database import Database
 from duckplets.search.terms import Terms
 from duckplets.search.vocabulary import Vocabulary, Words, stretches
@@ -73,7 +73,7 @@ def build(
     covered = database.table("search/index/sections", {"source": source, "split": split})
     with closing(Vocabulary(terms)) as vocabulary, closing(database.cursor()) as reader:
         counted = _Counted(database, index, covered.num_rows)
-        pieces = one_ahead(_read(reader, vocabulary, _slices(covered)))
+        pieces = ahead(_read(reader, vocabulary, _slices(covered)))
         # Closed before the vocabulary is: its thread is splitting texts.
         with closing(pieces):
             for part, words in pieces:

@@ -1,4 +1,4 @@
-"""Where records come from: one small file per kind, all of one shape.
+"""From files, statements, data sets and users' own code to rows for ingest, a file a kind.
 
 A source says what it is and opens into ``Rows``: Arrow batches of ``ROW_SCHEMA``, each row a
 record or the reason why it cannot be one. Ingest knows nothing else about it.
@@ -9,18 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from duckplets.sources.arrow_file import ArrowSource
+from duckplets.sources.base import ROW_SCHEMA, Mark, Rows
 from duckplets.sources.csv_file import CsvSource
-from duckplets.sources.custom import CustomSource, PagedSource
 from duckplets.sources.dataset import DatasetSource
-from duckplets.sources.indexed import IndexedSource
 from duckplets.sources.json_file import JsonSource
 from duckplets.sources.memory import MemorySource
 from duckplets.sources.parquet_file import ParquetSource
 from duckplets.sources.resumable import Resumable
-from duckplets.sources.rows import ROW_SCHEMA, Mark, Rows
 from duckplets.sources.sql_query import SqlSource
-from duckplets.sources.text_folder import TextFileSource
-from duckplets.sources.text_lines import TextLinesSource
+from duckplets.sources.text_file import TextFileSource, TextLinesSource
+from duckplets.sources.user.custom import CustomSource, PagedSource
+from duckplets.sources.user.indexed import IndexedSource
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -1,4 +1,4 @@
-"""Arrow IPC files and streams, Feather files among them."""
+"""Reads Arrow IPC files and streams, Feather files among them, batch by batch into rows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.feed import pick, rows_of
-from duckplets.sources.mapping import Mapped, require_texts, resolve
-from duckplets.sources.rows import Rows
+from duckplets.sources.base import Rows
+from duckplets.sources.feed import pick
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowSource(Mapped):
+class ArrowSource(paths.Files):
     """Arrow IPC files or streams, and Feather (version 2) files."""
 
     path: paths.Paths
@@ -28,29 +27,11 @@ class ArrowSource(Mapped):
 
     kind: ClassVar[str] = "arrow"
 
-    @property
-    def uri(self) -> str | None:
-        """Where it reads from."""
-        return paths.uri(self.path)
-
-    def default_name(self) -> str:
-        """Return the file's stem."""
-        return paths.default_name(self.path)
-
     def open(self, reader: Database) -> Rows:
         """Check the columns of every file, then read them in turn."""
-        files = paths.files(self.path)
-        chosen = []
-        for file in files:
-            schema = next(schema_and_batches(file))
-            require_texts(self, schema.names, str(file), type(self).__name__)
-            chosen.append(resolve(self, schema.names, str(file)))
-        pieces = (
-            piece
-            for file, places in zip(files, chosen, strict=True)
-            for piece in pieces_of(file, places)
-        )
-        return Rows(rows_of(reader, self, pieces, self.uri or ""), self.defaults())
+        chosen = self.placed(lambda file: next(schema_and_batches(file)).names)
+        pieces = (piece for file, _, places in chosen for piece in pieces_of(file, places))
+        return self.rows(reader, pieces)
 
 
 def pieces_of(file: Path, places: list[int]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""CSV and TSV files.
+"""Reads CSV and TSV files, slice by slice, into rows.
 
 They are read with Python's ``csv`` module, a C reader, in slices of rows that become Arrow columns
 at once (a million rows of 764 MB take it 3 s; DuckDB's reader takes 1 s). DuckDB's reader
@@ -21,9 +21,8 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.feed import piece, rows_of
-from duckplets.sources.mapping import Mapped, require_texts, resolve
-from duckplets.sources.rows import MAX_BYTES, Rows
+from duckplets.sources.base import MAX_BYTES, Mapped, Rows
+from duckplets.sources.feed import piece
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -34,7 +33,7 @@ _MOST_ROWS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class CsvSource(Mapped):
+class CsvSource(paths.Files):
     """CSV and TSV files, in UTF-8, whose first row names the columns."""
 
     path: paths.Paths
@@ -53,29 +52,10 @@ class CsvSource(Mapped):
             if value is not None and (len(value) != 1 or value in "\r\n"):
                 raise SourceError(f"{name}={value!r}: give one character")
 
-    @property
-    def uri(self) -> str | None:
-        """Where it reads from."""
-        return paths.uri(self.path)
-
-    def default_name(self) -> str:
-        """Return the file's stem."""
-        return paths.default_name(self.path)
-
     def open(self, reader: Database) -> Rows:
         """Check the header of every file, then read them in turn."""
-        files = paths.files(self.path)
-        chosen = []
-        for file in files:
-            names = self._header(file)
-            require_texts(self, names, str(file), type(self).__name__)
-            chosen.append((names, resolve(self, names, str(file))))
-        pieces = (
-            part
-            for file, (names, places) in zip(files, chosen, strict=True)
-            for part in self._pieces(file, names, places)
-        )
-        return Rows(rows_of(reader, self, pieces, self.uri or ""), self.defaults())
+        pieces = (part for chosen in self.placed(self._header) for part in self._pieces(*chosen))
+        return self.rows(reader, pieces)
 
     def _header(self, file: Path) -> list[str]:
         with _text(file) as text:

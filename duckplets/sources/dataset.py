@@ -1,4 +1,4 @@
-"""Data sets of the ``datasets`` library, as they are in memory or as they stream.
+"""Reads data sets of the ``datasets`` library, in memory or streaming, into rows and marks.
 
     Dataset          rows by number: an ingest goes on at the row it stopped at
     IterableDataset  rows in their order: it goes on from the data set's own state_dict
@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
+from duckplets.sources.base import (
+    MAX_BYTES,
+    Columns,
+    Mapped,
+    Mark,
+    OnError,
+    Rows,
+    require_texts,
+    resolve,
+)
 from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.labels import Labels, named, of_features
-from duckplets.sources.mapping import Columns, Mapped, OnError, require_texts, resolve
-from duckplets.sources.rows import MAX_BYTES, Mark, Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

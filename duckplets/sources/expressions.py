@@ -1,4 +1,4 @@
-"""The pieces of SQL that the statements of sources are put together from."""
+"""Makes the pieces of SQL that the statements of sources are put together from."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ def each(value: exp.Expr, values: exp.Expr, condition: exp.Expr | None = None) -
     return exp.Array(expressions=[loop])
 
 
+def having(field: str, structs: exp.Expr) -> exp.Expr:
+    """Return those of a list of structs that have a field."""
+    there = exp.column(field, table="x").is_(exp.null()).not_()
+    return each(exp.column("x"), structs, there)
+
+
 def section(role: str, heading: exp.Expr, text: exp.Expr) -> exp.Expr:
     """Return one section."""
     return struct(role=exp.Literal.string(role), heading=heading, text=text)
@@ -69,3 +75,11 @@ def call(function: str, *arguments: exp.Expr) -> exp.Expr:
 def statement(name: str) -> exp.Select:
     """Return the named statement, parsed."""
     return parse_one(query(name), into=exp.Select, dialect="duckdb")
+
+
+def filled_in(select: exp.Select, name: str, source: exp.Select) -> exp.Select:
+    """Return a SELECT with another in the place of the table of a name."""
+    for table in list(select.find_all(exp.Table)):
+        if table.name == name:
+            table.replace(source.subquery(name))
+    return select

@@ -1,4 +1,4 @@
-"""From pieces of input to rows: gather them into tables of bounded size, run the statement.
+"""Makes rows of pieces of input: gathers tables of bounded size and runs the statement on each.
 
 One statement runs per table of at most 40,000 rows or 40 MB, not one over the whole input: what
 DuckDB and Arrow hold at a time then does not depend on the sizes of texts (a thousand texts of a
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.mapping import NAME, Mapped
-from duckplets.sources.rows import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, ROW_SCHEMA
+from duckplets.sources.base import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, NAME, ROW_SCHEMA, Mapped
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -54,7 +53,7 @@ def run(
             ``fault`` has a text, that text is the reason to skip the row.
         where: The input's name, for messages.
     """
-    from duckplets.sources.conversion import Conversion
+    from duckplets.sources.converters.conversion import Conversion
     from duckplets.sources.statement import Cells, rows_statement
 
     conversion = Conversion(mapping, where) if mapping.converter is not None else None
@@ -74,6 +73,8 @@ def run(
 
 def in_shape(rows: pa.Table) -> pa.Table:
     """Return rows with the types of ``ROW_SCHEMA``; what they hold besides stays."""
+    if "prefix" in rows.schema.names and rows["prefix"].null_count == rows.num_rows:
+        rows = rows.drop_columns(["prefix"])  # as a rule records have none of their own
     names = [name for name in EXTRA_COLUMNS if name in rows.schema.names]
     extra = [pa.field(name, EXTRA_COLUMNS[name]) for name in names]
     schema = pa.schema([*ROW_SCHEMA, *extra])

@@ -1,4 +1,4 @@
-"""JSON files: an array or objects (.json), or one object a line (.jsonl, .ndjson, stdin).
+"""Reads JSON files into rows: an array or objects (.json), or one object a line (.jsonl, stdin).
 
 Lines are cut here and judged by ``json_valid`` and ``json_type``: DuckDB's own reader turns a bad
 line into a row of NULLs, and a byte order mark makes the first record NULL.
@@ -19,9 +19,8 @@ import pyarrow as pa
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
+from duckplets.sources.base import Rows
 from duckplets.sources.lines import json_rows, line_batch, line_pieces
-from duckplets.sources.mapping import Mapped
-from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -32,7 +31,7 @@ _VALUE_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSource(Mapped):
+class JsonSource(paths.Files):
     """JSON files; whatever is not ``.json`` has one object a line.
 
     Keys may differ from object to object, and are matched over all the files. A bad line is
@@ -43,11 +42,6 @@ class JsonSource(Mapped):
     """File (also .gz and .zst), glob, or list of them; ``-`` reads lines from standard input."""
 
     kind: ClassVar[str] = "json"
-
-    @property
-    def uri(self) -> str | None:
-        """Where it reads from."""
-        return paths.uri(self.path)
 
     def default_name(self) -> str:
         """Return the file's stem."""

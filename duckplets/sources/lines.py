@@ -1,4 +1,4 @@
-"""Rows that are JSON: which of their keys play which part, and lines cut from a stream."""
+"""Makes rows of lines of JSON: cuts lines from a stream, judges them, finds the keys of parts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.errors import SourceError
+from duckplets.sources.base import PARTS, TEXTS, Mapped, match, require_texts, unknown
 from duckplets.sources.feed import gather, result_of, run, table_bytes
-from duckplets.sources.mapping import PARTS, TEXTS, Mapped, match, require_texts, unknown
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

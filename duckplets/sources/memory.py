@@ -1,4 +1,4 @@
-"""Records that are in memory already."""
+"""Makes rows of records that are in memory already, dictionaries or Arrow data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
+from duckplets.sources.base import Mapped, Rows, require_texts, resolve
 from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.lines import json_rows, line_batch
-from duckplets.sources.mapping import Mapped, require_texts, resolve
-from duckplets.sources.rows import Rows
 from duckplets.text.prefix import Prefix
 
 if TYPE_CHECKING:

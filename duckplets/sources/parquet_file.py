@@ -1,4 +1,4 @@
-"""Parquet files."""
+"""Reads Parquet files, a few megabytes of a row group at a time, into rows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from duckplets.sources import paths
-from duckplets.sources.feed import pick, rows_of
-from duckplets.sources.mapping import Mapped, require_texts, resolve
-from duckplets.sources.rows import MAX_BYTES, Rows
+from duckplets.sources.base import MAX_BYTES, Rows
+from duckplets.sources.feed import pick
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetSource(Mapped):
+class ParquetSource(paths.Files):
     """Parquet files, a row group's columns decoded a few megabytes at a time."""
 
     path: paths.Paths
@@ -28,33 +27,19 @@ class ParquetSource(Mapped):
 
     kind: ClassVar[str] = "parquet"
 
-    @property
-    def uri(self) -> str | None:
-        """Where it reads from."""
-        return paths.uri(self.path)
-
-    def default_name(self) -> str:
-        """Return the file's stem."""
-        return paths.default_name(self.path)
-
     def open(self, reader: Database) -> Rows:
         """Check the columns of every file, then read them in turn."""
-        files = paths.files(self.path)
         total = 0
-        chosen = []
-        for file in files:
+
+        def names_of(file: Path) -> list[str]:
+            nonlocal total
             with opened(file) as parquet:
-                names = parquet.schema_arrow.names
                 total += parquet.metadata.num_rows
-            require_texts(self, names, str(file), type(self).__name__)
-            chosen.append(resolve(self, names, str(file)))
-        pieces = (
-            piece
-            for file, places in zip(files, chosen, strict=True)
-            for piece in pieces_of(file, places)
-        )
-        where = self.uri or ""
-        return Rows(rows_of(reader, self, pieces, where), self.defaults(), total)
+                return list(parquet.schema_arrow.names)
+
+        chosen = self.placed(names_of)
+        pieces = (piece for file, _, places in chosen for piece in pieces_of(file, places))
+        return self.rows(reader, pieces, total)
 
 
 def opened(file: Path) -> pq.ParquetFile:

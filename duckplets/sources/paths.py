@@ -1,20 +1,64 @@
-"""Paths, globs and compressed files."""
+"""From paths and globs, of compressed files too, to files, streams of bytes and their columns."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 
 from duckplets.errors import SourceError
+from duckplets.sources.base import Mapped, Rows, require_texts, resolve
+from duckplets.sources.feed import rows_of
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+
+
+@dataclass(frozen=True, slots=True)
+class Files(Mapped):
+    """The arguments common to sources of files with columns, and how they are opened in turn."""
+
+    path: Paths
+    """File (also .gz and .zst), glob, or list of them."""
+
+    @property
+    def uri(self) -> str | None:
+        """Where it reads from."""
+        return uri(self.path)
+
+    def default_name(self) -> str:
+        """Return the file's stem."""
+        return default_name(self.path)
+
+    def placed(
+        self, names_of: Callable[[Path], list[str]]
+    ) -> list[tuple[Path, list[str], list[int]]]:
+        """Return every file with its columns, and the places of those that the mapping names.
+
+        Raises:
+            SourceError: A file cannot be read, or a column is not there.
+        """
+        found = []
+        for file in files(self.path):
+            names = names_of(file)
+            require_texts(self, names, str(file), type(self).__name__)
+            found.append((file, names, resolve(self, names, str(file))))
+        return found
+
+    def rows(
+        self, reader: Database, pieces: Iterable[pa.RecordBatch], total: int | None = None
+    ) -> Rows:
+        """Return the rows of pieces of the files."""
+        return Rows(rows_of(reader, self, pieces, self.uri or ""), self.defaults(), total)
 
 
 def files(paths: Paths) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Sources of files that are read in pieces, each of them stored for good as it comes.
+"""Makes sources of files ones that go on at a row, each piece stored for good as it comes.
 
 A place is a number of rows. To go on there the rows before it are read again and passed over, which
 takes about as long as reading without storing; so files must not have changed meanwhile.
@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.mapping import Mapped
-from duckplets.sources.rows import Mark, Rows
-from duckplets.sources.text_folder import TextFileSource
+from duckplets.sources.base import Mapped, Mark, Rows
+from duckplets.sources.text_file import TextFileSource
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -29,27 +28,10 @@ _PLACES = ("path", "folder")
 
 
 @dataclass(frozen=True, slots=True)
-class Resumable:
-    """A source of files whose ingest, if it stops half-way, goes on at the row it stopped at.
-
-    Attributes:
-        source: A source of files or of a folder of texts.
-
-    Raises:
-        SourceError: It is none of these: what has no files that can be told to be the same cannot
-            be read again from a row on.
-    """
+class _Wrapped:
+    """What is said of a source holds of what wraps it, too."""
 
     source: Source
-
-    def __post_init__(self) -> None:
-        given = self.source
-        if not isinstance(given, Mapped | TextFileSource) or not _place(given):
-            raise SourceError(
-                f"{type(given).__name__} does not read files, so it cannot go on at a row"
-            )
-        if str(_place(given)) == "-":
-            raise SourceError("standard input cannot be read again, so it cannot go on at a row")
 
     @property
     def kind(self) -> str:
@@ -69,6 +51,28 @@ class Resumable:
     def default_name(self) -> str:
         """Return the name it goes by when the user gives none."""
         return self.source.default_name()
+
+
+@dataclass(frozen=True, slots=True)
+class Resumable(_Wrapped):
+    """A source of files whose ingest, if it stops half-way, goes on at the row it stopped at.
+
+    Attributes:
+        source: A source of files or of a folder of texts.
+
+    Raises:
+        SourceError: It is none of these: what has no files that can be told to be the same cannot
+            be read again from a row on.
+    """
+
+    def __post_init__(self) -> None:
+        given = self.source
+        if not isinstance(given, Mapped | TextFileSource) or not _place(given):
+            raise SourceError(
+                f"{type(given).__name__} does not read files, so it cannot go on at a row"
+            )
+        if str(_place(given)) == "-":
+            raise SourceError("standard input cannot be read again, so it cannot go on at a row")
 
     def settings(self) -> dict[str, Any]:
         """Return how the files are read, with a digest of their paths, sizes and times of change.
@@ -109,33 +113,12 @@ class Resumable:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(_Wrapped):
     """A resumable source whose records are stored in one piece, or not at all.
 
     Attributes:
         source: What it reads.
     """
-
-    source: Source
-
-    @property
-    def kind(self) -> str:
-        """What sort of source it is."""
-        return self.source.kind
-
-    @property
-    def uri(self) -> str | None:
-        """Where it reads from."""
-        return self.source.uri
-
-    @property
-    def trust(self) -> float | str | None:
-        """Trust in the source, from 0 to 1, or the column that says it per row."""
-        return self.source.trust
-
-    def default_name(self) -> str:
-        """Return the name it goes by when the user gives none."""
-        return self.source.default_name()
 
     def open(self, reader: Database) -> Rows:
         """Open it, without the places at which it could go on."""

@@ -1,4 +1,4 @@
-"""Rows of an SQL statement."""
+"""Streams what one SELECT of the user's gives into rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
+from duckplets.sources.base import Mapped, Rows, require_texts, resolve
 from duckplets.sources.feed import pick, rows_of
-from duckplets.sources.mapping import Mapped, require_texts, resolve
-from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -13,12 +13,15 @@ from functools import lru_cache
 
 from sqlglot import exp
 
+from duckplets.sources.base import GIVEN
 from duckplets.sources.expressions import (
     Parts,
     as_text,
     call,
     each,
     filled,
+    filled_in,
+    having,
     kept,
     names_of,
     section,
@@ -101,20 +104,20 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     lists = {i for i in places["context"] if cells.may_be_list(i)}
     select = _mapped(places, names, lists, made)
     lists.update(places["taxonomy"])
-    select = select.from_(_cells(cells, len(names), lists, made).subquery("cells"))
-    tree = statement("sources/rows")
-    for table in list(tree.find_all(exp.Table)):
-        if table.name == "mapped":
-            table.replace(select.subquery("mapped"))
+    carried = ("meta",) if GIVEN in columns else ()
+    select = select.from_(_cells(cells, len(names), lists, made, carried).subquery("cells"))
+    tree = filled_in(statement("sources/rows"), "mapped", select)
     extra = [*(made.extra if made else ()), *(["prefix"] if places["prefix"] else ())]
     tree = tree.select(*(exp.column(name) for name in extra))
     return tree.sql(dialect="duckdb", comments=False)
 
 
-def _cells(cells: Cells, count: int, lists: set[int], made: Made | None) -> exp.Select:
+def _cells(
+    cells: Cells, count: int, lists: set[int], made: Made | None, carried: tuple[str, ...]
+) -> exp.Select:
     """Return t0, t1, … (NULL where blank), and of ``lists`` l0, … without their blanks."""
     raw, whole = kept(), kept()
-    for name in made.columns if made else ():
+    for name in (*(made.columns if made else ()), *carried):
         raw, whole = raw.select(exp.column(name)), whole.select(exp.column(name))
     for place in range(count):
         name = f"t{place}"
@@ -140,7 +143,7 @@ def _mapped(
         "date_text": call("trim", _first(parts["date"])),
         "group_text": _first(parts["group"]),
         "taxonomy": call("list_concat", none, *(_list(place) for place in parts["taxonomy"])),
-        "meta": _meta(parts["meta"], names),
+        "meta": _own_meta() if GIVEN in parts else _meta(parts["meta"], names),
         "trust_text": call("trim", _first(parts["trust"])),
         "lack": _lack(parts, names, lists, made),
         "prefix": _object(parts["prefix"]),
@@ -159,13 +162,14 @@ def _sections(parts: dict[str, list[int]], names: tuple[str, ...], lists: set[in
             role = "anchor" if part == "anchor" else "context"
             heading = exp.case()
             for place in places:
-                heading = heading.when(_is_there(place), exp.Literal.string(names[place]))
+                there = _text_of(place).is_(exp.null()).not_()
+                heading = heading.when(there, exp.Literal.string(names[place]))
             found.append(section(role, heading, _first(places)))
     for place in parts["context"]:
         text = exp.column("x") if place in lists else _text_of(place)
         shown = section("context", exp.Literal.string(names[place]), text)
         found.append(each(shown, _list(place)) if place in lists else shown)
-    return _joined(found)
+    return having("text", _joined(found)) if GIVEN in parts else _joined(found)
 
 
 def _meta(places: list[int], names: tuple[str, ...]) -> exp.Expr:
@@ -174,9 +178,16 @@ def _meta(places: list[int], names: tuple[str, ...]) -> exp.Expr:
         struct(key=exp.Literal.string(names[place]), value=_text_of(place))
         for place in sorted(set(places), key=lambda place: names[place])
     ]
-    there = exp.column("value", table="x").is_(exp.null()).not_()
-    array = exp.cast(exp.Array(expressions=pairs), _PAIRS, dialect="duckdb")
-    return each(exp.column("x"), array, there)
+    return having("value", exp.cast(exp.Array(expressions=pairs), _PAIRS, dialect="duckdb"))
+
+
+def _own_meta() -> exp.Expr:
+    """Return the pairs of the column ``meta`` that are not blank, in its order."""
+    # Each value is read by itself: the whole as a JSON object takes many times its size.
+    value = call("json_extract_string", exp.column("value", table="x"), exp.Literal.string("$"))
+    members = call("map_entries", exp.column("meta"))
+    pairs = each(struct(key=exp.column("key", table="x"), value=value), members)
+    return each(exp.column("x"), pairs, filled(exp.column("value", table="x")))
 
 
 def _lack(
@@ -186,12 +197,25 @@ def _lack(
     for part in ("id", "anchor", "positive", "text"):
         if parts[part]:
             missing = _first(parts[part]).is_(exp.null())
-            case = case.when(missing, exp.Literal.string(f"no {part}"))
+            case = case.when(_is_required(missing, part, parts), exp.Literal.string(f"no {part}"))
     for place in parts["context"]:
         empty = call("len", _list(place)).eq(exp.Literal.number(0))
         blank = empty if place in lists else _text_of(place).is_(exp.null())
-        case = case.when(blank, exp.Literal.string(f"no context: {names[place]}"))
+        reason = exp.Literal.string(f"no context: {names[place]}")
+        case = case.when(_is_required(blank, "context", parts), reason)
+    if GIVEN in parts:
+        given = _first(parts[GIVEN])
+        nothing = exp.or_(given.is_(exp.null()), given.copy().eq(exp.Literal.string("id")))
+        case = case.when(nothing, exp.Literal.string("no text"))
     return case.when(made.lack.is_(exp.null()).not_(), made.lack.copy()) if made else case
+
+
+def _is_required(missing: exp.Expr, part: str, parts: dict[str, list[int]]) -> exp.Expr:
+    """Return whether a part is missing that the row has; a mapping's parts all rows have."""
+    if GIVEN not in parts:
+        return missing
+    given = call("string_split", _first(parts[GIVEN]), exp.Literal.string(" "))
+    return exp.and_(missing, call("list_contains", given, exp.Literal.string(part)))
 
 
 def _first(places: list[int]) -> exp.Expr:
@@ -209,10 +233,6 @@ def _object(places: list[int]) -> exp.Expr:
     is_object = call("json_type", text).eq(exp.Literal.string("OBJECT"))
     checked = exp.case().when(is_object, as_text(call("json", text.copy())))
     return exp.case().when(call("json_valid", text.copy()), checked)
-
-
-def _is_there(place: int) -> exp.Expr:
-    return _text_of(place).is_(exp.null()).not_()
 
 
 def _text_of(place: int) -> exp.Expr:

@@ -21,8 +21,8 @@ import pytest
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
-from duckplets.sources import marked_rows, produced, record_feed
-from duckplets.sources.custom import CustomSource, adapted
+from duckplets.sources.user import marked_rows, record_feed
+from duckplets.sources.user.custom import CustomSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
 ROOT = Path(__file__).parent.parent.parent
@@ -299,7 +299,7 @@ def test_an_ingest_that_fails_may_be_begun_anew(tmp_path, many_marks):
 def test_production_is_a_bounded_number_of_rows_ahead(reader, monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 64)
     monkeypatch.setattr(record_feed, "_PIECE_ROWS", 16)
-    monkeypatch.setattr(produced.Channel.__init__, "__defaults__", (128, 1 << 30))
+    monkeypatch.setattr(marked_rows, "_BYTES_WAITING", 128 << 10)  # 128 rows
     made = 0
 
     def batches(_: Any) -> Iterator[Any]:
@@ -325,7 +325,7 @@ def test_production_is_a_bounded_number_of_rows_ahead(reader, monkeypatch):
 def test_production_is_bounded_in_bytes(reader, monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_BYTES", 1 << 20)
     monkeypatch.setattr(record_feed, "_PIECE_BYTES", 1 << 19)
-    monkeypatch.setattr(produced.Channel.__init__, "__defaults__", (10**9, 1 << 20))
+    monkeypatch.setattr(marked_rows, "_BYTES_WAITING", 1 << 20)
     made = 0
 
     def batches(_: Any) -> Iterator[Any]:
@@ -382,7 +382,7 @@ def test_rows_that_nobody_reads_end_their_thread(reader):
 
 
 def test_a_source_that_does_not_answer_does_not_hold_up_a_stop(reader, monkeypatch):
-    monkeypatch.setattr(produced, "_PATIENCE", 0.05)
+    monkeypatch.setattr(marked_rows, "_PATIENCE", 0.05)
     going_on, waiting = threading.Event(), threading.Event()
 
     def batches(_: Any) -> Iterator[Any]:
@@ -434,7 +434,7 @@ def test_ctrl_c_ends_the_thread_and_comes_through(tmp_path):
 
 
 def test_ctrl_c_does_not_wait_for_a_source_that_does_not_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(produced, "_PATIENCE", 0.05)
+    monkeypatch.setattr(marked_rows, "_PATIENCE", 0.05)
     going_on = threading.Event()
     gave_up: list[bool] = []
 
@@ -455,6 +455,8 @@ import time
 import duckplets as dp
 from duckplets.ingest import ingest
 from duckplets.sources import marked_rows, record_feed
+from duckplets import ingest
+from duckplets.sources.user import marked_rows, record_feed
 
 marked_rows._MARK_ROWS = ingest._ROWS_A_COMMIT = 1
 record_feed._PIECE_SECONDS = -1.0

@@ -20,7 +20,7 @@ from duckplets.records.controls import IndexControls
 from duckplets.records.data_sets import DataSet, load_data_sets
 from duckplets.sources.hub import HubSource
 from duckplets.sources.resumable import Resumable, Whole
-from duckplets.sources.text_lines import TextLinesSource
+from duckplets.sources.text_file import TextLinesSource
 
 ALPACA = [
     {"instruction": f"Do {i}.", "input": "" if i % 2 else f" With {i}.", "output": f"Done {i}."}

@@ -19,7 +19,7 @@ import duckplets as dp
 from duckplets.pools.compile import compile_pool
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import default_recipes, derived_text_recipes
-from duckplets.sources.rows import ROW_SCHEMA, Rows
+from duckplets.sources.base import ROW_SCHEMA, Rows
 
 ANCHOR, CONTEXT, REJECTED = (dp.role(role) for role in ("anchor", "context", "rejected"))
 CHOSEN = dp.TripletRecipe("chosen_rejected", ANCHOR, CONTEXT, REJECTED, strategy="same_record")

@@ -14,7 +14,7 @@ import pytest
 from corpora import odd_corpus
 
 import duckplets as dp
-from duckplets.base.prefetch import Prefetcher
+from duckplets.sampling.blocks import BlocksAhead
 from duckplets.testing import toy_corpus
 
 
@@ -51,7 +51,7 @@ def until(true: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("depth", [0, 1, 2, 5])
 def test_blocks_come_in_order_and_end(depth: int) -> None:
     record = Recorder(end=95)
-    ahead = Prefetcher(record.prepare, record.follow, depth)
+    ahead = BlocksAhead(record.prepare, record.follow, depth)
     taken: list[Any] = []
     while (block := ahead.take(taken[-1][1] if taken else 0)) is not None:
         taken.append(block)
@@ -64,7 +64,7 @@ def test_blocks_come_in_order_and_end(depth: int) -> None:
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_no_more_than_depth_blocks_are_ahead(depth: int) -> None:
     record = Recorder()
-    ahead = Prefetcher(record.prepare, record.follow, depth)
+    ahead = BlocksAhead(record.prepare, record.follow, depth)
     for i in range(5):
         assert ahead.take(i * 10) == (i * 10, i * 10 + 10)
         until(lambda i=i: len(record.prepared) == i + 1 + depth)
@@ -75,18 +75,21 @@ def test_no_more_than_depth_blocks_are_ahead(depth: int) -> None:
 
 def test_an_error_surfaces_where_its_block_is_asked_for() -> None:
     record = Recorder(fail_at=20)
-    ahead = Prefetcher(record.prepare, record.follow, 3)
+    ahead = BlocksAhead(record.prepare, record.follow, 3)
     assert ahead.take(0) == (0, 10)
-    until(lambda: len(record.prepared) >= 4)
+    until(lambda: len(record.prepared) >= 3)
     assert ahead.take(10) == (10, 20)
-    with pytest.raises(dp.StateMismatchError, match="nothing at 20"):
-        ahead.take(20)
+    for _ in range(2):  # asked for again, it is prepared again
+        with pytest.raises(dp.StateMismatchError, match="nothing at 20"):
+            ahead.take(20)
+    assert record.prepared[3:] == [(20, 30)], "nothing is begun behind an error"
+    assert ahead.take(30) == (30, 40)
     ahead.close()
 
 
 def test_a_jump_drops_what_was_prepared() -> None:
     record = Recorder()
-    ahead = Prefetcher(record.prepare, record.follow, 2)
+    ahead = BlocksAhead(record.prepare, record.follow, 2)
     assert ahead.take(0) == (0, 10)
     assert ahead.take(500) == (500, 510)
     assert ahead.take(510) == (510, 520)
@@ -95,7 +98,7 @@ def test_a_jump_drops_what_was_prepared() -> None:
 
 def test_closing_waits_for_the_block_at_hand_only() -> None:
     record = Recorder()
-    ahead = Prefetcher(record.prepare, record.follow, 5)
+    ahead = BlocksAhead(record.prepare, record.follow, 5)
     ahead.take(0)
     record.gate.clear()
     prepared = len(record.prepared)

@@ -13,8 +13,7 @@ import pytest
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import CsvSource, JsonSource, MemorySource, ParquetSource, Source, SqlSource
-from duckplets.sources.converters import registry
-from duckplets.sources.converters.registry import converter_names, register_converter
+from duckplets.sources.converters import converter_names, register_converter, registry
 
 _each = pytest.mark.parametrize
 

@@ -19,9 +19,10 @@ import pytest
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, MemorySource, marked_rows, record_feed
-from duckplets.sources.custom import CustomSource, PagedSource, adapted
-from duckplets.sources.indexed import IndexedSource
+from duckplets.sources import Mark, MemorySource
+from duckplets.sources.user import marked_rows, record_feed
+from duckplets.sources.user.custom import CustomSource, PagedSource, adapted
+from duckplets.sources.user.indexed import IndexedSource
 from duckplets.text.prefix import Field, Prefix
 
 Record = dict[str, Any]

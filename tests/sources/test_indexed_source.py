@@ -11,8 +11,9 @@ import pytest
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, MemorySource, marked_rows, record_feed
-from duckplets.sources.indexed import IndexedSource
+from duckplets.sources import Mark, MemorySource
+from duckplets.sources.user import marked_rows, record_feed
+from duckplets.sources.user.indexed import IndexedSource
 
 RECORDS_STORED = "SELECT * EXCLUDE (created_at, updated_at) FROM records ORDER BY record_key"
 RECORDS = [{"id": f"r{i}", "text": f"text {i}"} for i in range(50)]

@@ -1,4 +1,4 @@
-"""From instruction data to messages: the built-in converters and the user's own.
+"""Converts instruction data to messages, by the built-in converters or the user's own.
 
     fields of a row ─NAME.sql→ said ─turns.sql→ turns ─conversation.sql→ prompt, reply, messages
 

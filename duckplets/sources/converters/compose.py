@@ -15,7 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from duckplets.sources.converters.registry import Converter
-from duckplets.sources.expressions import FILLED, as_text, call, statement, struct
+from duckplets.sources.expressions import FILLED, as_text, call, filled_in, statement, struct
 
 # What the statements for the one side of a pair call what belongs to the other.
 _REJECTED = {
@@ -72,15 +72,15 @@ def conversion(converter: Converter, given: Sequence[Given], *, faulty: bool) ->
         faulty: Whether the input has ``reason`` and ``detail`` of what went wrong before.
     """
     fields = _fields(converter, given, faulty)
-    select = _filled_in(statement(converter.statement), "fields", fields)
+    select = filled_in(statement(converter.statement), "fields", fields)
     if converter.ready:
         return select
     sides = [{}, _REJECTED] if converter.rejected else [{}]
     for names in sides:
-        select = _filled_in(_renamed(statement("sources/converters/turns"), names), "told", select)
+        select = filled_in(_renamed(statement("sources/converters/turns"), names), "told", select)
     for names in sides:
         step = _renamed(statement("sources/converters/conversation"), names)
-        select = _filled_in(step, "spoken", select)
+        select = filled_in(step, "spoken", select)
     return select
 
 
@@ -197,14 +197,6 @@ def _fault(name: str, reason: str, detail: exp.Expr) -> exp.Expr:
 
 def _problem(reason: exp.Expr, detail: exp.Expr) -> exp.Expr:
     return struct(reason=reason, detail=detail)
-
-
-def _filled_in(select: exp.Select, name: str, source: exp.Select) -> exp.Select:
-    """Return a SELECT with another in the place of a table."""
-    for table in list(select.find_all(exp.Table)):
-        if table.name == name:
-            table.replace(source.subquery(name))
-    return select
 
 
 def _renamed(select: exp.Select, names: dict[str, str]) -> exp.Select:

@@ -1,4 +1,4 @@
-"""The converters by name: the fields that the built-in ones read, and the user's functions."""
+"""Holds the converters by name: the fields that the built-in ones read, the user's functions."""
 
 from __future__ import annotations
 

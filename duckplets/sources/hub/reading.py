@@ -18,14 +18,13 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import arrow_file, csv_file, json_file, parquet_file
+from duckplets.sources.base import Mapped, Mark, require_texts, resolve
 from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.hub.cache import Held, ShardCache, arrivals
 from duckplets.sources.hub.download import Hub, HubFile, imported
 from duckplets.sources.hub.layout import form_of
 from duckplets.sources.labels import Labels, named, of_features, of_schema
 from duckplets.sources.lines import Keys, judged
-from duckplets.sources.mapping import Mapped, require_texts, resolve
-from duckplets.sources.rows import Mark
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

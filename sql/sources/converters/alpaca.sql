@@ -1,6 +1,6 @@
 -- Prompt, reply and messages of Alpaca rows: system, instruction and input joined as they are,
 -- output. Not by way of turns: that takes three times as long.
--- `fields` is put in its place by duckplets/converters/compose.py.
+-- `fields` is put in its place by duckplets/sources/converters/compose.py.
 -- Parameters: $filled (what a text that is not blank matches).
 -- Rows: in the order of the input.
 WITH joined AS (

@@ -1,7 +1,7 @@
 -- Prompt, reply and messages of turns. The reply is the assistant's last turn; the prompt all that
 -- users, assistants and tools said before it, apart by blank lines. The identity is an MD5, which
 -- takes half the time of a SHA-256: it is hashed once more with the rest, to 64 bits.
--- `spoken` is put in its place by duckplets/converters/compose.py; for the rejected side of a pair
+-- `spoken` is put in its place by duckplets/sources/converters/compose.py; for the rejected side of a pair
 -- the columns turns, prompt, reply, messages and identity and the parameter field stand for others.
 -- Parameters: $field (of the conversation), $filled (what a text that is not blank matches).
 -- Rows: in the order of the input.

@@ -1,5 +1,5 @@
 -- What is said in rows of OpenAI's messages.
--- `fields` is put in its place by duckplets/converters/compose.py.
+-- `fields` is put in its place by duckplets/sources/converters/compose.py.
 -- Rows: in the order of the input.
 SELECT
     * EXCLUDE ("messages"),

@@ -1,6 +1,6 @@
 -- What is said in preference pairs: the prompt, then the chosen or the rejected turns. A list that
 -- does not begin with the assistant has a prompt of its own.
--- `fields` is put in its place by duckplets/converters/compose.py.
+-- `fields` is put in its place by duckplets/sources/converters/compose.py.
 -- Parameters: $filled (what a text that is not blank matches).
 -- Rows: in the order of the input.
 WITH asked AS (

@@ -1,5 +1,5 @@
 -- Turns of what is said: roles for tags, texts, weights; and the first fault among them.
--- `told` is put in its place by duckplets/converters/compose.py; for the rejected side of a pair
+-- `told` is put in its place by duckplets/sources/converters/compose.py; for the rejected side of a pair
 -- the columns said and turns stand for others.
 -- Parameters: $tags, $known (the same in words), $roles (of each tag), $tag_key, $value_key (the keys of a turn), $blocks
 -- (whether a text may be a list of blocks), $filled (what a text that is not blank matches).

@@ -1,6 +1,6 @@
-"""From the thread of a user's source to rows and marks.
+"""Makes rows and marks of what comes from the thread of a user's source.
 
-    batches() ─RecordFeed→ pieces and places ─Channel→ rows and marks
+    batches() ─RecordFeed→ pieces and places ─Lookahead→ rows and marks
     (source's thread)                                  (ingest's thread)
 
 All of one reading runs in one thread of its own, a bounded amount ahead: what is opened there
@@ -10,19 +10,17 @@ All of one reading runs in one thread of its own, a bounded amount ahead: what i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from duckplets.base.lookahead import Lookahead, StoppedError, ahead
 from duckplets.errors import SourceError
-from duckplets.sources.mapping import Mapped
-from duckplets.sources.named_keys import Form, NamedKeys
-from duckplets.sources.own_keys import OwnKeys
-from duckplets.sources.produced import Production, Stoppable, StoppedError
-from duckplets.sources.record_feed import Batches, Piece, Place, RecordFeed, weight
-from duckplets.sources.rows import Mark, Rows
+from duckplets.sources.base import Mapped, Mark, Rows
+from duckplets.sources.user.record_feed import Batches, Piece, Place, RecordFeed, weight
+from duckplets.sources.user.record_keys import RecordKeys
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -32,6 +30,10 @@ if TYPE_CHECKING:
 _MARK_ROWS = 16_384
 _MARK_BYTES = 16 << 20
 _MARK_SECONDS = 1.0
+# What may wait between the two threads: about as much as one statement takes.
+_MOST_WAITING = 32
+_BYTES_WAITING = 16 << 20
+_PATIENCE = 5.0  # seconds for the user's code to come to an end
 
 
 def opened(
@@ -57,21 +59,46 @@ def opened(
     """
     where = f"source {name!r}"
     place = cursor or {"cursor": None, "row": 0, "state": None}
-    form: Form
-    if mapping.names() or mapping.converter is not None:
-        form = NamedKeys(reader, mapping, where, place["state"])
-    else:
-        form = OwnKeys(reader, where, place["state"])
+    form = RecordKeys(reader, mapping, where, place["state"])
     feed = RecordFeed(where, form, place["row"])
     items = feed.items(batches, place["cursor"])
-    production = Production(items, weight, f"duckplets-source-{name}")
+    coming = ahead(
+        items,
+        f"duckplets-source-{name}",
+        most=_MOST_WAITING,
+        most_bytes=_BYTES_WAITING,
+        weigh=weight,
+        patience=_PATIENCE,
+    )
+    reading = _Reading(where, form, coming, place["row"], place["row"])
     try:
-        reading = _Reading(where, form, production.take, place["row"], place["row"])
         reading.begin()
     except BaseException:
-        production.stop()
+        coming.close()
         raise
-    return Rows(Stoppable(production, reading.rows()), form.defaults or "text", total)
+    return Rows(_Stoppable(coming, reading.rows()), form.defaults or "text", total)
+
+
+class _Stoppable(Iterator[pa.RecordBatch | Mark]):
+    """The rows of a reading, whose thread ends with them.
+
+    Args:
+        coming: Closed at the end, at an error, and by ``stop``.
+        rows: Made of what comes.
+    """
+
+    def __init__(
+        self, coming: Lookahead[Piece | Place], rows: Iterator[pa.RecordBatch | Mark]
+    ) -> None:
+        self._rows = rows
+        self.stop = coming.close  # from any thread, also while another one waits for an item
+
+    def __next__(self) -> pa.RecordBatch | Mark:
+        try:
+            return next(self._rows)
+        except BaseException:
+            self.stop()
+            raise
 
 
 @dataclass(slots=True)
@@ -79,8 +106,8 @@ class _Reading:
     """Turns what comes from a source's thread into rows and marks."""
 
     where: str
-    form: Form
-    take: Callable[[], Piece | Place | None]
+    form: RecordKeys
+    coming: Iterator[Piece | Place]
     row: int  # of the last piece that came
     row_marked: int
     first: list[Piece | Place] = field(default_factory=list)
@@ -93,7 +120,7 @@ class _Reading:
 
     def begin(self) -> None:
         """Wait for the first records: a source that cannot be read fails here."""
-        while (item := self.take()) is not None:
+        for item in self.coming:
             self.first.append(item)
             if isinstance(item, Piece) and self.form.defaults is not None:
                 break
@@ -117,7 +144,7 @@ class _Reading:
         if self.first:
             return self.first.pop(0)
         try:
-            return self.take()
+            return next(self.coming, None)
         except StoppedError:
             raise SourceError(f"{self.where}: reading was stopped") from None
         except SourceError:

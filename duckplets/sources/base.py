@@ -1,14 +1,105 @@
-"""Which column plays which part: the arguments all columnar sources share."""
+"""Defines what all sources share: the rows that they open into, the mapping of their columns.
+
+A source opens into ``Rows``: Arrow batches of one schema, each row a record or a reason why not.
+Those that have columns say with the arguments of ``Mapped`` what becomes of each.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
 
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.converters.registry import Converter, converter_of
+
+# -- rows -----------------------------------------------------------------------------------------
+
+# A batch holds at most this much. 40 MB of text keeps reading a file of any size, hashing
+# included, within a reader of 1 GB.
+MAX_ROWS = 40_000
+MAX_BYTES = 40 << 20
+
+ROW_SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),  # from 1, counted over all the files of the source
+        ("key", pa.string()),  # the id column, else 16 hex digits of the content's SHA-256
+        ("content_hash", pa.uint64()),  # the first 64 bits of the content's SHA-256
+        (
+            "sections",
+            pa.list_(
+                pa.struct([("role", pa.string()), ("heading", pa.string()), ("text", pa.string())])
+            ),
+        ),
+        ("date", pa.date32()),
+        ("group_key", pa.string()),
+        ("taxonomy", pa.list_(pa.string())),
+        ("meta", pa.map_(pa.string(), pa.string())),
+        ("trust", pa.float64()),  # of a column or a folder; null where the source's own holds
+        ("created_at", pa.timestamp("us")),
+        ("updated_at", pa.timestamp("us")),
+        ("skip", pa.string()),  # why this row cannot be a record
+    ]
+)
+
+# What a batch may hold besides, all texts.
+EXTRA_COLUMNS = {
+    "messages": pa.string(),  # JSON list of messages; of a preference pair the chosen ones
+    "rejected_messages": pa.string(),  # JSON list of messages
+    "prefix": pa.string(),  # JSON definition of the record's own metadata prefix
+    "quarantined": pa.string(),  # of a row with a skip: the row as JSON, to be set aside
+    "complaint": pa.string(),  # of such a row: what is wrong, in more words than the skip has
+}
+
+# The reasons for a skip that mean the input could not be read, rather than not be used.
+UNREADABLE = frozenset(
+    {
+        *("ragged row", "bad quoting", "invalid UTF-8"),
+        *("invalid JSON", "not an object", "empty file", "unreadable file"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place between batches that reading can go on from.
+
+    Attributes:
+        cursor: Plain JSON values; given back to ``open_at`` it yields what comes after.
+    """
+
+    cursor: Any
+
+
+def _nothing() -> dict[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of an opened source.
+
+    Attributes:
+        batches: Batches of ``ROW_SCHEMA``, perhaps with some of ``EXTRA_COLUMNS``, in the order
+            of the input; read once. A resumable source puts a ``Mark`` wherever it could go on:
+            what came before is then stored for good.
+        defaults: Which default recipes suit them: ``roles``, ``text``, ``dated`` or
+            ``pairs``.
+        total: How many rows there are, where that is cheap to know.
+        rejected: After the last batch, counts by reason of input that never became a row. The
+            built-in sources give every bad line or file a row with a ``skip``, so theirs is empty.
+    """
+
+    batches: Iterator[pa.RecordBatch | Mark]
+    defaults: str
+    total: int | None = None
+    rejected: Callable[[], dict[str, int]] = field(default=_nothing)
+
+
+# -- mapping --------------------------------------------------------------------------------------
 
 Columns = str | Sequence[str] | None
 OnError = Literal["raise", "skip", "quarantine"]
@@ -113,6 +204,8 @@ class Mapped:
 
 TEXTS = ("anchor", "positive", "context", "text")
 PARTS = (*TEXTS, "id", "date", "group", "taxonomy", "meta", "trust", "prefix")
+GIVEN = "given"
+"""Part of records with keys of their own: which of their parts must not be blank, in one text."""
 
 NAME = b"name"
 """Key of a column's name in the input, among the metadata of a piece's field."""

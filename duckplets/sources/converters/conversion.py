@@ -1,4 +1,4 @@
-"""Rows of instruction data: from a table of fields to records with messages.
+"""Converts tables of instruction data to rows with messages.
 
 Tables are as in ``feed``; behind the columns of the mapping stand the converter's fields, as
 ``f0, f1, …`` with their kinds where the input is JSON (and the whole as ``document``), else as
@@ -7,7 +7,8 @@ columns of their own types, or all the columns of the input where whole rows are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,11 +16,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from duckplets.errors import SourceError
-from duckplets.sources.converters.call import called
+from duckplets.sources.base import NAME, Mapped, match
 from duckplets.sources.converters.compose import Given, conversion, document, parameters
 from duckplets.sources.converters.registry import Converter, converter_of
-from duckplets.sources.expressions import Parts, call, each, section
-from duckplets.sources.mapping import NAME, Mapped, match
+from duckplets.sources.expressions import Parts, call, having, section
 from duckplets.sources.statement import Cells, Made, composed
 
 Ask = Callable[[str, pa.Table, Mapping[str, Any]], pa.Table]
@@ -154,8 +154,7 @@ def _sections(converter: Converter) -> exp.Expr:
         return exp.Array(expressions=sections)
     heading = exp.Literal.string(converter.rejected)
     sections.append(section("rejected", heading, exp.column("rejected")))
-    there = exp.column("text", table="x").is_(exp.null()).not_()
-    return each(exp.column("x"), exp.Array(expressions=sections), there)
+    return having("text", exp.Array(expressions=sections))
 
 
 def _identity(converter: Converter) -> exp.Expr:
@@ -208,3 +207,75 @@ def _shape(kind: pa.DataType) -> str:
     if types.is_integer(kind) or types.is_decimal(kind):
         return "number"
     return "text" if types.is_string(kind) or types.is_large_string(kind) else "other"
+
+
+# -- the user's own converters --------------------------------------------------------------------
+
+_SHOWN = 200  # characters of an exception's text in a message
+
+
+class _Refused(Exception):  # noqa: N818 - carries a reason to the row that it is about
+    """What a function returned is not what it is to return."""
+
+
+def called(converter: Converter, documents: pa.ChunkedArray) -> dict[str, pa.Array]:
+    """Return what a function makes of rows.
+
+    Args:
+        converter: With a function.
+        documents: The rows as JSON objects; null for a row that is none.
+
+    Returns:
+        For the i-th of the converter's fields a column ``f{i}`` of JSON and ``f{i}_kind``; and
+        ``reason`` and ``detail`` of what went wrong in the row.
+    """
+    rows = [_called_row(converter, text) for text in documents.to_pylist()]
+    columns: dict[str, pa.Array] = {}
+    for i in range(len(converter.fields)):
+        columns[f"f{i}"] = pa.array([row[0][i][0] for row in rows], pa.string())
+        columns[f"f{i}_kind"] = pa.array([row[0][i][1] for row in rows], pa.string())
+    columns["reason"] = pa.array([row[1] for row in rows], pa.string())
+    columns["detail"] = pa.array([row[2] for row in rows], pa.string())
+    return columns
+
+
+_Field = tuple[str | None, str | None]
+_CalledRow = tuple[list[_Field], str | None, str | None]
+
+
+def _called_row(converter: Converter, text: str | None) -> _CalledRow:
+    nothing: list[_Field] = [(None, None)] * len(converter.fields)
+    if text is None or converter.function is None:
+        return nothing, None, None
+    row = {key: value for key, value in json.loads(text).items() if value is not None}
+    try:
+        made = converter.function(row)
+    except Exception as error:
+        said = " ".join(str(error).split())[:_SHOWN]
+        name = type(error).__name__
+        return nothing, name, f"converter {converter.name!r}: {name}: {said}"
+    try:
+        return _checked(converter, made), None, None
+    except _Refused as refused:
+        return nothing, str(refused), f"converter {converter.name!r}: {refused}"
+
+
+def _checked(converter: Converter, made: Any) -> list[_Field]:
+    if not isinstance(made, Mapping):
+        raise _Refused(f"returned {type(made).__name__}, not a dictionary")
+    if made.get("messages") is None and made.get("chosen_messages") is None:
+        raise _Refused("returned neither 'messages' nor 'chosen_messages'")
+    return [_field(name, made.get(name)) for name in converter.fields]
+
+
+def _field(name: str, value: Any) -> _Field:
+    if value is None:
+        return None, None
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise _Refused(f"returned {type(value).__name__} for {name!r}, not a list")
+    try:
+        text = json.dumps(list(value), ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _Refused(f"returned {name!r} that are no JSON") from error
+    return text, "ARRAY"

@@ -1,4 +1,4 @@
-"""A user's own source: any object with a name and ``batches(cursor)``."""
+"""Makes a source for ingest of a user's own: any object with a name and ``batches(cursor)``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.mapping import Mapped
-from duckplets.sources.marked_rows import opened
-from duckplets.sources.record_feed import not_plain
-from duckplets.sources.rows import Rows
+from duckplets.sources.base import Mapped, Rows
+from duckplets.sources.user.marked_rows import opened
+from duckplets.sources.user.record_feed import not_plain
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -1,25 +1,25 @@
-"""Records that are fetched one by one, by their numbers: in a shuffled order, by several threads.
+"""Fetches records one by one, by number, in a shuffled order and by several threads, for ingest.
 
-ranks(seed) ─→ numbers in order ─Crew→ get(i), get(j), … ─in order→ as any custom source
+ranks(seed) ─→ numbers in order ─Lookahead→ get(i), get(j), … ─in order→ as any custom source
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from duckplets.base.lookahead import Lookahead
 from duckplets.errors import SourceError
 from duckplets.order.permute import key, ranks
-from duckplets.sources.custom import settings_of
-from duckplets.sources.mapping import Mapped
-from duckplets.sources.marked_rows import opened
-from duckplets.sources.named_keys import RefusedError
-from duckplets.sources.rows import Rows
+from duckplets.sources.base import Mapped, Rows
+from duckplets.sources.user.custom import settings_of
+from duckplets.sources.user.marked_rows import opened
+from duckplets.sources.user.record_keys import RefusedError
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -145,15 +145,16 @@ class IndexedSource(Mapped):
 
         def batches(cursor: Any) -> Iterator[tuple[list[Any], Any]]:
             done = cursor["done"] if cursor else 0
-            crew = _Crew(getter, self.threads)
-            try:
-                for records, error in crew.fetched(_numbers(stream, done, size)):
-                    done += len(records)
-                    yield records, {"done": done, "size": size}
-                    if error is not None:
-                        raise error
-            finally:
-                crew.close()
+            portions = _Portions(getter, _numbers(stream, done, size))
+            most = 2 * self.threads - 1
+            fetched = Lookahead(portions, "duckplets-get", most=most, threads=self.threads)
+            with closing(fetched):
+                for found in fetched:
+                    portions.learn(found)
+                    done += len(found.records)
+                    yield found.records, {"done": done, "size": size}
+                    if found.error is not None:
+                        raise found.error
 
         return batches
 
@@ -176,36 +177,24 @@ class _Fetched:
     seconds: float
 
 
-class _Crew:
-    """Threads that fetch records, a bounded number ahead; they come in order."""
+class _Portions:
+    """Calls that fetch records by their numbers, several at a time; iterate once."""
 
-    def __init__(self, get: Any, threads: int) -> None:
+    def __init__(self, get: Any, numbers: Iterator[int]) -> None:
         self._get = get
-        self._most = 2 * threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="duckplets-get")
-        self._portion = 1
+        self._numbers = numbers
+        self._size = 1
 
-    def fetched(self, numbers: Iterator[int]) -> Iterator[tuple[list[Any], Exception | None]]:
-        """Yield records by the numbers, in portions; the error that ended the last one, if any."""
-        waiting: deque[Future[_Fetched]] = deque()
-        while True:
-            while len(waiting) < self._most and (some := list(islice(numbers, self._portion))):
-                waiting.append(self._pool.submit(_fetch, self._get, some))
-            if not waiting:
-                return
-            found = waiting.popleft().result()
-            self._portion = self._next_portion(found)
-            yield found.records, found.error
+    def __iter__(self) -> Iterator[Callable[[], _Fetched]]:
+        while some := list(islice(self._numbers, self._size)):
+            yield partial(_fetch, self._get, some)
 
-    def close(self) -> None:
-        """Wait for the threads to end."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def _next_portion(self, found: _Fetched) -> int:
+    def learn(self, found: _Fetched) -> None:
+        """Let portions grow, as far as time and memory of the last one allow."""
         count = max(len(found.records), 1)
         by_time = count * _SECONDS / max(found.seconds, 1e-6)
         by_size = count * _BYTES / max(sum(map(_size_of, found.records)), 1)
-        return max(1, int(min(2 * self._portion, by_time, by_size, _MOST_NUMBERS)))
+        self._size = max(1, int(min(2 * self._size, by_time, by_size, _MOST_NUMBERS)))
 
 
 def _fetch(get: Callable[[int], Any], numbers: Sequence[int]) -> _Fetched:

@@ -1,4 +1,4 @@
-"""What a user's source yields, made into pieces of input and places to go on from."""
+"""Makes pieces of input, and places to go on from, of what a user's source yields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.sources.named_keys import Form, Line, RefusedError
+from duckplets.sources.user.record_keys import Line, RecordKeys, RefusedError
 
 _PIECE_ROWS = 1_024
 _PIECE_BYTES = 4 << 20
@@ -42,11 +42,11 @@ class Place:
     row: int
 
 
-def weight(item: Piece | Place) -> tuple[int, int]:
-    """Return the rows and bytes of an item that waits."""
+def weight(item: Piece | Place) -> int:
+    """Return how many bytes an item counts for that waits; a row counts for one KiB at least."""
     if isinstance(item, Place):
-        return 1, 64
-    return item.batch.num_rows, item.batch.nbytes
+        return 64
+    return max(int(item.batch.nbytes), int(item.batch.num_rows) << 10)
 
 
 class RecordFeed:
@@ -58,7 +58,7 @@ class RecordFeed:
         row: Rows that were read before.
     """
 
-    def __init__(self, where: str, form: Form, row: int) -> None:
+    def __init__(self, where: str, form: RecordKeys, row: int) -> None:
         self._where = where
         self._form = form
         self._row = row

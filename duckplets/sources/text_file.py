@@ -1,25 +1,68 @@
-"""A folder of text files: the name is the anchor, the text its context."""
+"""Reads text files into rows, a record in each line, or a record in each file of a folder."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.errors import SourceError
-from duckplets.sources.dated_path import path_date
-from duckplets.sources.feed import rows_of
-from duckplets.sources.mapping import Mapped, check_trust
-from duckplets.sources.rows import MAX_BYTES, Rows
+from duckplets.sources import paths
+from duckplets.sources.base import MAX_BYTES, Mapped, Rows, check_trust
+from duckplets.sources.feed import piece, rows_of
+from duckplets.sources.lines import line_pieces
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
+
+# -- lines ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TextLinesSource(paths.Files):
+    r"""Text files in UTF-8, each line of which is a record of one text; blank ones are counted.
+
+    Lines end with ``\n`` or ``\r\n``. For folders of whole texts there is ``TextFileSource``.
+    """
+
+    path: paths.Paths
+    """File (also .gz and .zst), glob, or list of them."""
+    text: str = field(default="line", init=False)
+
+    kind: ClassVar[str] = "lines"
+
+    def __post_init__(self) -> None:
+        Mapped.__post_init__(self)
+        for part in ("context", "id", "date", "group", "taxonomy", "meta", "prefix", "converter"):
+            if getattr(self, part) is not None:
+                raise SourceError(f"{part}={getattr(self, part)!r}: lines of text have no columns")
+        if isinstance(self.trust, str):
+            raise SourceError(f"trust={self.trust!r}: lines of text have no columns; give a number")
+
+    def open(self, reader: Database) -> Rows:
+        """Read the files in turn."""
+        pieces = (lines for file in paths.files(self.path) for lines in _lines(file))
+        return self.rows(reader, pieces)
+
+
+def _lines(file: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        with paths.open_bytes(file) as stream:
+            for lines in line_pieces(stream):
+                yield piece([pc.ascii_rtrim(lines.column("line"), characters="\r\n")], ["line"])
+    except (pa.ArrowException, OSError) as error:
+        raise paths.unreadable(file, error) from error
+
+
+# -- folders --------------------------------------------------------------------------------------
 
 _MOST_FILES = 1_024
 _MAPPING = Mapped(
@@ -146,3 +189,35 @@ def _read(file: Path) -> tuple[str | None, datetime | None, str | None]:
     except UnicodeDecodeError:
         return None, changed, "invalid UTF-8"
     return text, changed, None if text.strip() else "empty file"
+
+
+# -- dates in the names of files and folders ------------------------------------------------------
+
+_YEAR_FIRST = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
+_YEAR_LAST = re.compile(r"(?P<month>\d\d)-(?P<day>\d\d)-(?P<year>\d{4})")
+_IN_YEAR = re.compile(r"(?P<year>\d{4})/(?P<month>\d\d)-(?P<day>\d\d)")
+
+
+def path_date(path: PurePath) -> date | None:
+    """Return the date that the innermost dated part of a path spells.
+
+    A part is dated when the whole of it, up to ``--``, is YYYY-MM-DD or MM-DD-YYYY, or MM-DD
+    under a folder YYYY; ``_`` counts as ``-``. The last part is taken without its suffix.
+    """
+    parts = [_undecorated(part) for part in (*path.parts[:-1], path.stem)]
+    for place in reversed(range(len(parts))):
+        part = parts[place]
+        pair = "/".join(parts[max(place - 1, 0) : place + 1])
+        found = (
+            _YEAR_FIRST.fullmatch(part) or _YEAR_LAST.fullmatch(part) or _IN_YEAR.fullmatch(pair)
+        )
+        if found:
+            try:
+                return date(int(found["year"]), int(found["month"]), int(found["day"]))
+            except ValueError:
+                continue  # a thirteenth month: a number of another kind
+    return None
+
+
+def _undecorated(part: str) -> str:
+    return part.split("--", 1)[0].replace("_", "-")

@@ -1,0 +1,207 @@
+"""Items made ahead of their use: order, bounds, errors, and the end of the threads."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+
+from duckplets.base.lookahead import Lookahead, StoppedError, ahead
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "of this test"]
+
+
+def squares(begun: list[int], *, fail_at: int = -1, seconds: float = 0.0) -> Iterator[Any]:
+    def square(i: int) -> int:
+        begun.append(i)
+        time.sleep(seconds * (i % 3))
+        if i == fail_at:
+            raise ValueError(f"no square of {i}")
+        return i * i
+
+    return (partial(square, i) for i in range(50))
+
+
+@pytest.mark.parametrize("most", [0, 1, 4, 100])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_items_come_in_order_whoever_makes_them(most: int, workers: int) -> None:
+    begun: list[int] = []
+    items = Lookahead(squares(begun, seconds=0.001), "of this test", most=most, threads=workers)
+    assert list(items) == [i * i for i in range(50)]
+    assert list(items) == []
+    assert sorted(begun) == list(range(50))
+    assert not threads()
+
+
+@pytest.mark.parametrize("most", [0, 1, 4])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_error_comes_at_its_place_and_ends_the_items(most: int, workers: int) -> None:
+    begun: list[int] = []
+    items = Lookahead(squares(begun, fail_at=7), "of this test", most=most, threads=workers)
+    assert [next(items) for _ in range(7)] == [i * i for i in range(7)]
+    with pytest.raises(ValueError, match="no square of 7"):
+        next(items)
+    assert list(items) == []
+    if workers == 1:
+        assert max(begun) == 7, "nothing is begun behind an error"
+    assert not threads()
+
+
+def test_an_error_in_drawing_the_calls_comes_at_its_place() -> None:
+    def calls() -> Iterator[Callable[[], int]]:
+        yield lambda: 1
+        yield lambda: 2
+        raise OSError("no more calls")
+
+    items = Lookahead(calls(), "of this test", most=8)
+    assert [next(items), next(items)] == [1, 2]
+    with pytest.raises(OSError, match="no more calls"):
+        next(items)
+    assert not threads()
+
+
+@pytest.mark.parametrize(("bounds", "most"), [({}, 1), ({"most": 3}, 3)])
+def test_no_more_items_than_asked_for_are_ahead(bounds: dict[str, int], most: int) -> None:
+    begun: list[int] = []
+    items = Lookahead(squares(begun), "of this test", **bounds)  # type: ignore[arg-type]
+    for i in range(5):
+        next(items)
+        until(lambda i=i: len(begun) == i + 1 + most)  # type: ignore[misc]
+    time.sleep(0.02)
+    assert len(begun) == 5 + most
+    items.close()
+
+
+def test_nothing_is_begun_while_enough_bytes_wait() -> None:
+    begun: list[int] = []
+    items = Lookahead(
+        squares(begun), "of this test", most=40, most_bytes=100, weigh=lambda item: item
+    )
+    assert next(items) == 0
+    until(lambda: sum(i * i for i in begun) >= 100)
+    time.sleep(0.02)
+    assert begun == list(range(8)), "1 + 4 + … + 36 are below 100, with 49 they are above"
+    assert list(items) == [i * i for i in range(1, 50)], "one larger than the bound comes too"
+
+
+def test_an_iterator_runs_in_one_thread_and_is_closed_there() -> None:
+    ran: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            for i in count():
+                ran.append(threading.get_ident())
+                yield i
+        finally:
+            ran.append(threading.get_ident())
+
+    items = ahead(numbers(), "of this test", most=3)
+    assert [next(items) for _ in range(10)] == list(range(10))
+    items.close()
+    assert not threads()
+    assert len(set(ran)) == 1
+    assert threading.get_ident() not in ran
+    assert ran[10:], "the end of the iterator was in that thread too"
+    with pytest.raises(StoppedError):
+        next(items)
+
+
+def test_closing_ends_an_iterator_that_waits_and_whoever_waits_for_it() -> None:
+    class Waiting(Iterator[int]):
+        def __init__(self) -> None:
+            self.stopped = threading.Event()
+            self.stop = self.stopped.set
+
+        def __next__(self) -> int:
+            assert self.stopped.wait(20)
+            raise StopIteration
+
+    items = ahead(Waiting(), "of this test")
+    told: list[type] = []
+
+    def take() -> None:
+        try:
+            next(items)
+        except StoppedError as error:
+            told.append(type(error))
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    until(lambda: bool(threads()))
+    items.close()
+    taker.join(20)
+    assert told == [StoppedError]
+    assert not threads()
+
+
+def test_items_that_nobody_holds_end_their_thread() -> None:
+    items = ahead(iter(range(1000)), "of this test")
+    next(items)
+    assert threads()
+    del items
+    gc.collect()
+    until(lambda: not threads())
+
+
+def test_ctrl_c_loses_no_item() -> None:
+    slow = threading.Event()
+
+    def numbers() -> Iterator[int]:
+        yield 0
+        slow.wait(20)
+        yield from range(1, 5)
+
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        items = ahead(numbers(), "of this test")
+        assert next(items) == 0
+        threading.Timer(0.05, interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            next(items)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    slow.set()
+    assert list(items) == [1, 2, 3, 4]
+
+
+def test_a_thread_that_does_not_end_is_left_after_a_while() -> None:
+    going_on = threading.Event()
+    items = Lookahead([lambda: 1, going_on.wait], "of this test", patience=0.05)
+    assert next(items) == 1
+    items.close()
+    assert threads()
+    going_on.set()
+    until(lambda: not threads())
+
+
+def test_python_ends_after_the_item_that_is_being_made() -> None:
+    code = (
+        "import time; from duckplets.base.lookahead import Lookahead\n"
+        "def slow(): time.sleep(0.2); print('made', flush=True)\n"
+        "items = Lookahead([lambda: 1, slow, slow, slow], 'x', most=3); next(items)\n"
+        "time.sleep(0.05)"
+    )
+    run = [sys.executable, "-c", code]
+    assert subprocess.run(run, capture_output=True, check=True, timeout=60).stdout == b"made\n"
