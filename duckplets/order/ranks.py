@@ -1,4 +1,4 @@
-"""Portions: which samples of every global batch one reader takes, a rank or a worker of it.
+"""Work out a rank's part: which samples of every global batch one rank, or worker of it, takes.
 
 The batch at position p is ``p … p+G-1``, G being the batch size of all ranks together. Rank r of
 w takes the r-th of w contiguous slices, so the ranks' slices laid end to end are the batch,
@@ -18,8 +18,8 @@ from duckplets.order.permute import Integers
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """What one reader takes.
+class RankPart:
+    """What one reader, a rank or a worker of it, takes of every global batch.
 
     Attributes:
         batch_size: Samples a batch of a rank.

@@ -32,13 +32,11 @@ from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.sampling import messages, state
-from duckplets.sampling.chunk_facts import ChunkIndex, Index
+from duckplets.sampling.blocks import Reader
 from duckplets.sampling.columns import checked_columns
-from duckplets.sampling.fetch import Fetcher
-from duckplets.sampling.message_fetch import ConversationIndex, MessageFetcher
+from duckplets.sampling.fetch import Facts, Fetcher, chunk_facts
 from duckplets.sampling.plan import SINGLE, Planner, samples_per_draw
 from duckplets.sampling.prefixes.prefixing import Prefixes
-from duckplets.sampling.reader import Reader
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import Kind, Remainder, RunSettings
 from duckplets.sampling.stream import Stream
@@ -166,7 +164,7 @@ def open_settings(
         events: Weights that were set during the run.
     """
     with ThreadPoolExecutor(1) as beside:
-        index = beside.submit(_index, database.cursor(), settings)
+        facts = beside.submit(_facts, database.cursor(), settings)
         schedule = _schedule(settings, events)
         streams = _streams(database, settings, sorted(schedule.drawn))
     planner = Planner(
@@ -177,21 +175,20 @@ def open_settings(
         swap=settings.swap,
         distinct_batch=settings.global_batch if settings.no_duplicates else 0,
     )
-    fetcher = (MessageFetcher if settings.kind == "messages" else Fetcher)(
+    fetcher = (messages.MessageFetcher if settings.kind == "messages" else Fetcher)(
         database,
         planner.streams,
         kind=settings.kind,
         negatives=settings.negatives,
         columns=settings.columns,
-        index=index.result(),
+        facts=facts.result(),
         prefixes=_prefixes(database, settings),
     )
     # What lies beyond a number of steps may be mixed in: so they change no batch before.
     planner.end = replace(settings, steps=None).end(planner.epoch_length)
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
-    portion, prefetch = settings.portion(), settings.prefetch
-    end = settings.end(planner.epoch_length)
-    reader = Reader(planner, fetcher, portion, end=end, prefetch=prefetch)
+    end, prefetch = settings.end(planner.epoch_length), settings.prefetch
+    reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
         return _streams(database, settings, [name])
@@ -204,9 +201,9 @@ def _streams(database: Database, settings: RunSettings, sources: Sequence[str]) 
     return opened(database, settings, sources)
 
 
-def _index(database: Database, settings: RunSettings) -> Index:
-    indexed = ConversationIndex if settings.kind == "messages" else ChunkIndex
-    return indexed(database, settings.chunking)
+def _facts(database: Database, settings: RunSettings) -> Facts:
+    read = messages.conversation_facts if settings.kind == "messages" else chunk_facts
+    return read(database, settings.chunking)
 
 
 def _prefixes(database: Database, settings: RunSettings) -> Prefixes | None:

@@ -16,8 +16,8 @@ from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.sampling import state
 from duckplets.sampling.batch import Batch
+from duckplets.sampling.blocks import Reader
 from duckplets.sampling.metrics import PhaseLog
-from duckplets.sampling.reader import Reader
 from duckplets.sampling.served import ServedLog
 from duckplets.sampling.settings import RunSettings
 from duckplets.sampling.views import Views
@@ -65,7 +65,7 @@ class Sampler(Views):
         if stop <= start:
             raise StopIteration
         batch = self._reader.take(start)
-        self._position = self._reader.bounded(start + self._reader.portion.stride)
+        self._position = self._reader.bounded(start + self._reader.part.stride)
         self._taken = batch.step
         self._phases.take(batch.step)
         if self._log is not None:
@@ -141,7 +141,7 @@ class Sampler(Views):
 
     def peek(self, steps: int) -> Iterator[Batch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
-        stop = self._position + integer("steps", steps, 0) * self._reader.portion.stride
+        stop = self._position + integer("steps", steps, 0) * self._reader.part.stride
         return self._reader.between(self._position, stop)
 
     def move(self, position: int) -> None:

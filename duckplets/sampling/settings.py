@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from duckplets.order.permute import ORDER_VERSION
-from duckplets.order.ranks import Portion
+from duckplets.order.ranks import RankPart
 from duckplets.sampling import state
 
 Kind = Literal["triplets", "pairs", "texts", "messages"]
@@ -115,9 +115,9 @@ class RunSettings:
         """Samples of a batch of all ranks."""
         return self.batch_size * self.world_size
 
-    def portion(self) -> Portion:
+    def rank_part(self) -> RankPart:
         """Return what this rank takes."""
-        return Portion(self.batch_size, self.rank, self.world_size)
+        return RankPart(self.batch_size, self.rank, self.world_size)
 
     def padded_from(self, epoch_length: int) -> int | None:
         """Return the position from which samples only fill up the last batch."""

@@ -20,7 +20,7 @@ from duckplets.pools.read import PoolReader
 from duckplets.recipes.files import from_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.sampling import candidates
-from duckplets.sampling.negative_columns import needs_scores
+from duckplets.sampling.columns import needs_scores
 from duckplets.sampling.settings import RunSettings
 from duckplets.sampling.stream import Stream
 

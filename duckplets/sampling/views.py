@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.sampling.batch import Batch
+    from duckplets.sampling.blocks import Reader
     from duckplets.sampling.plan import Plan
-    from duckplets.sampling.reader import Reader
     from duckplets.sampling.settings import RunSettings
 
 
@@ -50,7 +50,7 @@ class Views:
 
     @property
     def _batch(self) -> int:
-        return self._reader.portion.batch
+        return self._reader.part.batch
 
     # -- what it serves -----------------------------------------------------------------------
 

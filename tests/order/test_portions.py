@@ -1,4 +1,4 @@
-"""Portions: what ranks and workers take, and that all rows are taken as often as they are due.
+"""RankParts: what ranks and workers take, and that all rows are taken as often as they are due.
 
 No database here: streams over hand-made pools, dealt and planned as in a run.
 """
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.order.permute import key, mix
-from duckplets.order.ranks import Portion, batch_size_of
+from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.order.schedule import Schedule
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import Anchors, Pool
@@ -28,8 +28,8 @@ from duckplets.sampling.stream import Stream
 WORLDS = range(1, 10)
 
 
-def portions(batch_size: int, world_size: int, workers: int = 1) -> list[Portion]:
-    return [Portion(batch_size, rank, world_size, workers) for rank in range(world_size)]
+def portions(batch_size: int, world_size: int, workers: int = 1) -> list[RankPart]:
+    return [RankPart(batch_size, rank, world_size, workers) for rank in range(world_size)]
 
 
 # -- slices -----------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def served(planner: Planner, run: RunSettings) -> list[list[list[tuple[str, int,
     ]
     found = []
     for rank in range(run.world_size):
-        portion = dataclasses.replace(run, rank=rank).portion()
+        portion = dataclasses.replace(run, rank=rank).rank_part()
         spans = [
             portion.slice(at, min(at + portion.batch, end)) for at in range(0, end, portion.batch)
         ]
