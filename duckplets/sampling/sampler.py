@@ -7,7 +7,7 @@ the way; all else follows from its configuration. What was taken is counted as w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -311,7 +311,7 @@ class Sampler(Views):
             kind=self._settings.kind,
             corpus_version=self._settings.corpus_version,
             order_version=ORDER_VERSION,
-            settings=asdict(replace(self._settings, rank=0)),
+            settings=replace(self._settings, rank=0).to_dict(),
             fingerprint=self._settings.fingerprint(),
             events=self._planner.schedule.events,
         )

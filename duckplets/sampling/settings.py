@@ -1,16 +1,24 @@
-"""Run settings: everything a run's order and batches follow from, as plain values.
+"""Check the arguments of a sampler and keep what its order and batches follow from.
 
-A saved run keeps them, so that resuming resolves nothing anew.
+A saved run keeps its settings, so that resuming resolves nothing anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
 
+from duckplets.base.checks import integer
+from duckplets.errors import SamplerError, nearest
+from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart
+from duckplets.recipes import files as recipe_files
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.sampling import state
+from duckplets.sampling.plan import SINGLE
 
 Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
@@ -18,15 +26,15 @@ Remainder = Literal["keep", "drop", "pad"]
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Everything a run's order and batches follow from, as plain values.
+    """Everything a run's order and batches follow from.
 
     Attributes:
         kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
         split: Every text of the run is of this split.
-        recipes: Definitions of the recipes of every source.
+        recipes: Those of every source.
         optional: Names of those of them, by source, that are left out if they find no anchor.
         sources: Names of all sources of the pinned version.
-        mixture: Weights of the sources and how they change; see ``Mixture.to_dict``.
+        mixture: Weights of the sources and how they change.
         batch_size: Samples a batch of each rank.
         seed: Another seed gives another order.
         steps: Number of batches, or None.
@@ -36,7 +44,7 @@ class RunSettings:
         negatives: How many a triplet has.
         swap: Whether anchor and positive change places half of the time.
         columns: Columns of a batch.
-        prefetch: Blocks to prepare ahead.
+        prefetch: Blocks to prepare in the background.
         rank: Which of the ranks this is, from 0.
         world_size: Number of ranks.
         log: Folder to write the ids of what is served to, or None.
@@ -54,10 +62,10 @@ class RunSettings:
 
     kind: Kind
     split: str
-    recipes: dict[str, list[dict[str, Any]]]
+    recipes: dict[str, Sequence[TripletRecipe | TextRecipe]]
     optional: dict[str, list[str]]
     sources: list[str]
-    mixture: dict[str, Any]
+    mixture: Mixture
     batch_size: int
     seed: int
     steps: int | None
@@ -80,20 +88,47 @@ class RunSettings:
     prefixes: bool = True
     declared_prefixes: dict[str, Any] = field(default_factory=dict)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as a state file keeps them."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        recipes = {
+            source: [recipe_files.to_dict(recipe) for recipe in found]
+            for source, found in self.recipes.items()
+        }
+        return plain | {"recipes": recipes, "mixture": self.mixture.to_dict()}
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> RunSettings:
+        """Return the settings of a dict that ``to_dict`` made.
+
+        Raises:
+            TypeError: It has other fields.
+        """
+        values = dict(d)
+        if "recipes" in d:
+            values["recipes"] = {
+                source: [recipe_files.from_dict(recipe) for recipe in found]
+                for source, found in d["recipes"].items()
+            }
+        if "mixture" in d:
+            values["mixture"] = Mixture.from_dict(d["mixture"])
+        return cls(**values)
+
     def fingerprint(self) -> state.Fingerprint:
         """Return what must agree for a position to mean the same sample.
 
         ``batch_size`` is that of all ranks together: so many ranks may share it as divide it.
         """
+        plain = self.to_dict()
         same = ("kind", "split", "seed", "negatives", "swap", "no_duplicates")
-        found: dict[str, Any] = {name: getattr(self, name) for name in same}
+        found = {name: plain[name] for name in same}
         found["batch_size"] = self.global_batch
         if self.no_duplicates:  # the stretch that the last epoch ends in is arranged up to there
             found["bounds"] = [self.epochs, self.remainder]
         found["corpus_version"] = self.corpus_version
         found["order_version"] = ORDER_VERSION
         for name in ("recipes", "mixture", "records", "splits", "chunking"):
-            found[name] = state.digest(getattr(self, name))
+            found[name] = state.digest(plain[name])
         if self.candidates:
             found["candidates"] = state.digest(
                 {
@@ -137,3 +172,48 @@ class RunSettings:
                 end = -(-end // self.global_batch) * self.global_batch
             ends.append(end)
         return min(ends, default=None)
+
+
+def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a sampler with plain integers, if all of them are right.
+
+    Raises:
+        SamplerError: One is not.
+    """
+    if kind not in get_args(Kind):
+        raise SamplerError(
+            f"kind={kind!r}{nearest(str(kind), get_args(Kind))}: give one of "
+            f"{', '.join(get_args(Kind))}"
+        )
+    least = {"batch_size": 1, "negatives": 1, "prefetch": 0, "steps": 0, "epochs": 0, "seed": None}
+    plain = {
+        name: integer(name, arguments[name], low)
+        for name, low in least.items()
+        if arguments[name] is not None or name not in ("steps", "epochs")
+    }
+    plain |= checked_ranks(arguments["rank"], arguments["world_size"])
+    if arguments["remainder"] not in get_args(Remainder):
+        raise SamplerError(
+            f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
+        )
+    if kind in SINGLE and arguments["negatives"] != 1:
+        raise SamplerError(f"negatives: {kind} have none; leave it at 1")
+    if not isinstance(arguments.get("prefixes", True), bool):
+        raise SamplerError(f"prefixes={arguments['prefixes']!r}: give True or False")
+    run = arguments["run"]
+    if not isinstance(run, str) or not run.strip() or not run.isprintable():
+        raise SamplerError(f"run={run!r}: give a printable name")
+    log = arguments["log"]
+    if log is not None and not (isinstance(log, str | Path) and str(log)):
+        raise SamplerError(f"log={log!r}: give the path of a folder")
+    return dict(arguments) | plain | {"log": None if log is None else str(log)}
+
+
+def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
+    """Return the two as plain integers, if there is such a rank."""
+    world_size, rank = integer("world_size", world_size, 1), integer("rank", rank, 0)
+    if rank >= world_size:
+        raise SamplerError(
+            f"rank={rank}: with world_size={world_size} give one from 0 to {world_size - 1}"
+        )
+    return {"rank": rank, "world_size": world_size}
