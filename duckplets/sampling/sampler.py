@@ -18,9 +18,8 @@ from duckplets.sampling import state
 from duckplets.sampling.batch import Batch
 from duckplets.sampling.blocks import Reader
 from duckplets.sampling.metrics import PhaseLog
-from duckplets.sampling.served import ServedLog
+from duckplets.sampling.served import ServedLog, Views
 from duckplets.sampling.settings import RunSettings
-from duckplets.sampling.views import Views
 
 if TYPE_CHECKING:
     from types import TracebackType
