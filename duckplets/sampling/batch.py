@@ -1,4 +1,4 @@
-"""Batches: slices of a fetched block, handed out as lists, Arrow or rows."""
+"""Slice a fetched block into batches, and hand out a batch as lists, Arrow or rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: which windows the samples at a run of positions are made of. Ids only, no text.
+"""Plan which windows the samples at consecutive positions are made of: ids only, no text.
 
     positions ─apportion→ source ─apportion→ recipe ─Stream.draw→ windows ─swap, rearrange→ plan
 
@@ -80,7 +80,7 @@ class Plan:
 
 
 class Planner:
-    """Plans the positions of one run.
+    """Plan the positions of one run.
 
     Args:
         streams: All of them, grouped by source.

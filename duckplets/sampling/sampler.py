@@ -1,4 +1,4 @@
-"""The sampler: a run's batches, one after the other or any of them by number.
+"""Serve a run's batches, one after the other or any of them by number, and save where it stands.
 
 Where a run stands is the position of its next batch, together with the weights that were set on
 the way; all else follows from its configuration. What was taken is counted as well, by source.

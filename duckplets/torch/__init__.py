@@ -1,4 +1,4 @@
-"""Batches for PyTorch: a dataset that any number of workers and ranks can read.
+"""Serve a run's batches to PyTorch, as a dataset that any number of workers and ranks can read.
 
     dataset = SamplerDataset("faq.duckdb", batch_size=64, seed=7)
     for batch in DataLoader(dataset, batch_size=None, num_workers=4):
