@@ -5,7 +5,7 @@ A saved run keeps its settings, so that resuming resolves nothing anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -62,7 +62,7 @@ class RunSettings:
 
     kind: Kind
     split: str
-    recipes: dict[str, Sequence[TripletRecipe | TextRecipe]]
+    recipes: dict[str, tuple[TripletRecipe | TextRecipe, ...]]
     optional: dict[str, list[str]]
     sources: list[str]
     mixture: Mixture
@@ -107,7 +107,7 @@ class RunSettings:
         values = dict(d)
         if "recipes" in d:
             values["recipes"] = {
-                source: [recipe_files.from_dict(recipe) for recipe in found]
+                source: tuple(recipe_files.from_dict(recipe) for recipe in found)
                 for source, found in d["recipes"].items()
             }
         if "mixture" in d:
