@@ -40,10 +40,7 @@ class Reader:
         prefetch: Blocks to prepare in the background.
 
     Attributes:
-        planner: Of the run.
-        fetcher: Of the run.
-        part: What this reader takes.
-        end: The position a bounded run ends at, or None.
+        part: What this reader takes, maybe one of several workers of the rank.
         counters: Of the batches taken.
     """
 

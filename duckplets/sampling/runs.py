@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -154,10 +155,10 @@ def _opened(
     database: Database, settings: RunSettings, schedule: Schedule, state_path: Path
 ) -> Sampler:
     """Open a run of given settings at its first position, to be saved at ``state_path``."""
-    spoken = settings.kind == "messages"
-    read_facts = messages.conversation_facts if spoken else chunk_facts
-    with ThreadPoolExecutor(1) as beside:
-        facts = beside.submit(read_facts, database.cursor(), settings.chunking)
+    whole = settings.kind == "messages"  # conversations, not chunks
+    read_facts = messages.conversation_facts if whole else chunk_facts
+    with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
+        facts = beside.submit(read_facts, reading, settings.chunking)
         streams = open_streams(database, settings, sorted(schedule.drawn))
     planner = Planner(
         streams,
@@ -167,18 +168,17 @@ def _opened(
         swap=settings.swap,
         distinct_batch=settings.global_batch if settings.no_duplicates else 0,
     )
-    fetcher = (messages.MessageFetcher if spoken else Fetcher)(
+    prefixes = None
+    if settings.prefixed:
+        prefixes = Prefixes(database, settings.corpus_version, settings.seed)
+    fetcher = (messages.MessageFetcher if whole else Fetcher)(
         database,
         planner.streams,
         kind=settings.kind,
         negatives=settings.negatives,
         columns=settings.columns,
         facts=facts.result(),
-        prefixes=(
-            Prefixes(database, settings.corpus_version, settings.seed)
-            if settings.prefixed
-            else None
-        ),
+        prefixes=prefixes,
     )
     # Ignore steps here: rearranging may use samples past them, so other steps alter no batch.
     planner.end = replace(settings, steps=None).end(planner.epoch_length)
