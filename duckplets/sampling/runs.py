@@ -155,8 +155,8 @@ def _opened(
     database: Database, settings: RunSettings, schedule: Schedule, state_path: Path
 ) -> Sampler:
     """Open a run of given settings at its first position, to be saved at ``state_path``."""
-    whole = settings.kind == "messages"  # conversations, not chunks
-    read_facts = messages.conversation_facts if whole else chunk_facts
+    is_messages = settings.kind == "messages"
+    read_facts = messages.conversation_facts if is_messages else chunk_facts
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         facts = beside.submit(read_facts, reading, settings.chunking)
         streams = open_streams(database, settings, sorted(schedule.drawn))
@@ -171,7 +171,7 @@ def _opened(
     prefixes = None
     if settings.prefixed:
         prefixes = Prefixes(database, settings.corpus_version, settings.seed)
-    fetcher = (messages.MessageFetcher if whole else Fetcher)(
+    fetcher = (messages.MessageFetcher if is_messages else Fetcher)(
         database,
         planner.streams,
         kind=settings.kind,
