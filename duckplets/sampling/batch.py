@@ -52,7 +52,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What samples count for, in order: shape (samples,) each.
+    """Source, tokens and fallbacks of consecutive samples, to be counted: shape (samples,) each.
 
     Attributes:
         sources: Number of the source.

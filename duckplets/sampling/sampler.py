@@ -51,8 +51,10 @@ class Sampler(Views):
         self._drifted_from: state.Fingerprint | None = None
         self._taken: int | None = None  # step of the batch taken last
         self._phases = PhaseLog(self.mixture, quiet=settings.rank > 0)
-        order = state.digest(settings.fingerprint())
-        self._log = ServedLog(Path(settings.log), settings.run, order) if settings.log else None
+        self._log: ServedLog | None = None
+        if settings.log:
+            order = state.digest(settings.fingerprint())
+            self._log = ServedLog(Path(settings.log), settings.run, order)
 
     # -- iteration ----------------------------------------------------------------------------
 
