@@ -53,55 +53,28 @@ INTERFACE = {
 
 MADE_ELSEWHERE = ("Sampler", "Batch")  # nobody calls their constructors
 TYPES = {
-    "recipe_store": ("Recipe",),
-    "progress": ("Progress",),
-    "storing": ("OnConflict",),
-    "run_settings": ("Kind", "Remainder"),
+    "recipes.store": ("Recipe",),
+    "base.progress": ("Progress",),
+    "ingest.store": ("OnConflict",),
+    "sampling.settings": ("Kind", "Remainder"),
     "sources.mapping": ("Columns",),
     "sources.paths": ("Paths",),
-    "recipes": ("Role", "Strategy", "StrategyName", "Per"),
+    "recipes.recipes": ("Role", "Strategy", "StrategyName", "Per"),
 }
 
-# In the order to read them in: the first line of each module's docstring follows.
-MODULES = {
-    "What users meet": (
-        "__init__ corpus reopen sampler batch recipes chunking errors testing demo cli"
-    ),
-    "Text in": (
-        "text_in sources hub converters ingest storing pending conversations records splits "
-        "sections chunks windows bits data_sets data_set_files"
-    ),
-    "Clean texts": "preprocessing preprocessors denoiser noise waves characters",
-    "Recipes to pools": (
-        "recipe_files recipe_store conditions condition_rules compile fills named_pools pools "
-        "pool_arrays"
-    ),
-    "Full-text indexes and search": (
-        "hard_negatives terms index index_store indexing vocabulary analyser extension search"
-    ),
-    "Hard negatives": (
-        "knobs mining guards shards impacts kernel scoring selection filling mined_rows "
-        "mining_store minings mining_report given given_candidates given_rows export"
-    ),
-    "Mixing": "mixture mixture_files weights schedule ramp",
-    "Order to batches": (
-        "order draw candidates random_negatives mined_negatives own_negatives negative_columns "
-        "streams plan distinct ejection portions chunk_index fetch columns blocks prefetch reader "
-        "run_settings runs state"
-    ),
-    "Prefixes and messages": ("prefix prefixes messages message_fetch"),
-    "What was served": "views metrics served",
-    "Records in any order": (
-        "index_order record_metadata elements reading data_index index_controls indexed_records "
-        "entries copies"
-    ),
-    "For trainers": "torch huggingface",
-    "Below and around": "database queries migrate status doctor progress arguments lists ahead",
-}
+# In the order to read them in. A folder's line is the first of its docstring, with its modules
+# below it.
+USERS_MEET = (
+    "corpus text_in hard_negatives reopen status doctor testing demo huggingface errors __init__"
+)
+ROOMS = (
+    "sources ingest text recipes pools order sampling search mining records export torch cli db "
+    "base"
+)
 FOLDERS = {
-    "sql": "One statement a file, whose path is its name; a header says what it takes and yields.",
+    "sql": "Statements, in folders of the same names; a header says what each takes and yields.",
     "migrations": "The schema of corpus and state files, one transaction each, append-only.",
-    "tests": "One file a module, and `golden/`: what must stay as it is.",
+    "tests": "In folders of the same names, and `golden/`: what must stay as it is.",
     "examples": "Scripts to start from, run by the tests.",
     "benchmarks": "Speed and memory beside peers'; printed as JSON.",
     "docs": "Design, interface, command line, figures.",
@@ -421,27 +394,41 @@ def _commands(command: Any, path: list[str]) -> Iterator[list[str]]:
 
 
 def file_map() -> str:
-    """Return one line a module, in reading order, and one a folder."""
-    found = {file.stem for file in (ROOT / "duckplets").glob("*.py")}
-    found |= {file.parent.name for file in (ROOT / "duckplets").glob("*/__init__.py")}
-    listed = [name for names in MODULES.values() for name in names.split()]
-    if wrong := sorted(found.symmetric_difference(listed)):
-        raise SystemExit(f"docs/generate.py: MODULES is wrong about {', '.join(wrong)}")
+    """Return one line for each module that users meet, and one for each folder with its modules."""
+    package = ROOT / "duckplets"
+    _check_names(USERS_MEET, {file.stem for file in package.glob("*.py")}, "USERS_MEET")
+    rooms = {file.parent.name for file in package.glob("*/__init__.py")}
+    _check_names(ROOMS, rooms, "ROOMS")
     lines = ["```", "duckplets/"]
-    for title, names in MODULES.items():
-        lines.append(f"  {title.lower()}")
-        lines += [f"    {_file_of(name):<20} {_first_line(name)}" for name in names.split()]
+    for name in USERS_MEET.split():
+        lines.append(f"  {name + '.py':<22} {_first_line(package / f'{name}.py')}")
+    for name in ROOMS.split():
+        lines.append(f"  {name + '/':<22} {_first_line(package / name / '__init__.py')}")
+        lines += textwrap.wrap(
+            " ".join(_modules(package / name)),
+            width=100,
+            initial_indent=" " * 25,
+            subsequent_indent=" " * 25,
+            break_on_hyphens=False,
+        )
     lines += [f"{name + '/':<24} {what.replace('`', '')}" for name, what in FOLDERS.items()]
     return "\n".join([*lines, "```"])
 
 
-def _file_of(name: str) -> str:
-    return f"{name}/" if (ROOT / "duckplets" / name).is_dir() else f"{name}.py"
+def _check_names(listed: str, found: set[str], where: str) -> None:
+    if wrong := sorted(found.symmetric_difference(listed.split())):
+        raise SystemExit(f"docs/generate.py: {where} is wrong about {', '.join(wrong)}")
 
 
-def _first_line(name: str) -> str:
-    home = ROOT / "duckplets" / name
-    file = home / "__init__.py" if home.is_dir() else home.with_suffix(".py")
+def _modules(room: Path) -> list[str]:
+    """Return the modules of a folder, then its own folders with theirs in brackets."""
+    names = sorted(file.stem for file in room.glob("*.py") if file.stem[0] != "_")
+    for inner in sorted(file.parent for file in room.glob("*/__init__.py")):
+        names.append(f"{inner.name}/({' '.join(_modules(inner))})")
+    return names
+
+
+def _first_line(file: Path) -> str:
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     return text.split("\n")[0].replace("``", "")
 

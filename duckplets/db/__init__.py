@@ -1,1 +1,1 @@
-"""DuckDB: connections, named statements, migrations and the fts extension; nothing else imports duckdb."""
+"""DuckDB, which nothing else imports: connections, named statements, migrations, extension."""

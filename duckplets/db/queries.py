@@ -1,11 +1,14 @@
-"""Finds and reads the statements in ``sql/`` and the migrations.
+"""Finds the statements in ``sql/`` and the migrations by their names, and reads their texts.
 
-A statement's name is its path without the suffix: ``pools/triplets`` is ``sql/pools/triplets.sql``.
-In a wheel both folders lie inside the package, in a checkout beside it.
+``pools/triplets`` is the file ``sql/pools/triplets.sql``. The small statements of a stage stand
+together in one file: ``ingest/splits/assign`` is what follows the line ``-- name: assign`` in
+``sql/ingest/splits.sql``. In a wheel ``sql/`` and ``migrations/`` lie inside the package, in a
+checkout beside it.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -14,11 +17,34 @@ _HOME = _PACKAGE if (_PACKAGE / "sql").is_dir() else _PACKAGE.parent
 SQL = _HOME / "sql"
 MIGRATIONS = _HOME / "migrations"
 
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
 
 @cache
 def query(name: str) -> str:
     """Return the text of the statement of that name."""
-    return (SQL / f"{name}.sql").read_text(encoding="utf-8")
+    file = SQL / f"{name}.sql"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    return statements_of(file.parent.with_suffix(".sql"))[file.stem]
+
+
+@cache
+def statements_of(file: Path) -> dict[str, str]:
+    """Return the statements of a file that holds several, by their names."""
+    _, *parts = _NAME.split(file.read_text(encoding="utf-8"))
+    return {name: f"{text.strip()}\n" for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all statements."""
+    found = []
+    for file in SQL.rglob("*.sql"):
+        name = file.relative_to(SQL).with_suffix("").as_posix()
+        several = statements_of(file)
+        found += [f"{name}/{part}" for part in several] if several else [name]
+    return tuple(sorted(found))
 
 
 @cache

@@ -47,11 +47,11 @@ class ParquetSource(Mapped):
                 names = parquet.schema_arrow.names
                 total += parquet.metadata.num_rows
             require_texts(self, names, str(file), type(self).__name__)
-            chosen.append([names[place] for place in resolve(self, names, str(file))])
+            chosen.append(resolve(self, names, str(file)))
         pieces = (
             piece
-            for file, names in zip(files, chosen, strict=True)
-            for piece in _pieces(file, names)
+            for file, places in zip(files, chosen, strict=True)
+            for piece in pieces_of(file, places)
         )
         where = self.uri or ""
         return Rows(rows_of(reader, self, pieces, where), self.defaults(), total)
@@ -69,14 +69,31 @@ def opened(file: Path) -> pq.ParquetFile:
         raise paths.unreadable(file, error) from error
 
 
-def _pieces(file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+def schema_of(file: Path) -> pa.Schema:
+    """Return a file's schema."""
     with opened(file) as parquet:
+        return parquet.schema_arrow
+
+
+def pieces_of(file: Path, places: list[int], skip: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield the columns at some places, without the first ``skip`` rows.
+
+    Row groups that are skipped whole are not decoded.
+    """
+    with opened(file) as parquet:
+        names = [parquet.schema_arrow.names[place] for place in places]
+        wanted = list(dict.fromkeys(names))
         try:
             for group in range(parquet.metadata.num_row_groups):
+                if skip >= parquet.metadata.row_group(group).num_rows:
+                    skip -= parquet.metadata.row_group(group).num_rows
+                    continue
                 rows = batch_rows(parquet, group, names)
-                wanted = list(dict.fromkeys(names))
                 for batch in parquet.iter_batches(rows, row_groups=[group], columns=wanted):
-                    yield pick(batch, [batch.schema.names.index(name) for name in names])
+                    if skip < batch.num_rows:
+                        left = batch.slice(skip)
+                        yield pick(left, [left.schema.names.index(name) for name in names])
+                    skip = max(skip - batch.num_rows, 0)
         except (pa.ArrowException, OSError) as error:
             raise paths.unreadable(file, error) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -44,7 +45,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 def source(line: str = LINE, **more: Any) -> tuple[HubSource, list[float]]:
     """Return a source that does not wait, and the list of how long it would have."""
     found, waits = HubSource(line, **more), []
-    found._sleep = waits.append
+    object.__setattr__(found, "_sleep", waits.append)
     return found, waits
 
 
@@ -144,6 +145,16 @@ def test_no_network_is_told(hub: Hub, monkeypatch: Any) -> None:
 def test_a_wrong_endpoint_is_told(hub: Hub, monkeypatch: Any, endpoint: str) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
     assert message() == f"HF_ENDPOINT={endpoint} is no http(s) address"
+
+
+def test_without_an_endpoint_the_hub_is_hugging_faces(monkeypatch: Any) -> None:
+    constants = importlib.import_module("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "ENDPOINT", "https://huggingface.co")
+    monkeypatch.delattr("huggingface_hub.constants")  # as before anything has imported it
+    monkeypatch.setenv("HF_ENDPOINT", "")
+    assert download.Hub("org/data", None).endpoint == "https://huggingface.co"
+    monkeypatch.delenv("HF_ENDPOINT")
+    assert download.Hub("org/data", None).endpoint == "https://huggingface.co"
 
 
 def test_what_is_no_hub_is_told(hub: Hub) -> None:

@@ -44,8 +44,8 @@ def test_a_list_gives_its_sources_in_order(tmp_path: Path) -> None:
         ("hf://wikimedia/wikipedia/20231101.en/train", "wiki-en", 0.9),
         ("hf://org/noisy.crawl/default/train", "org--noisy.crawl--default--train", 0.0),
     ]
-    assert found[0].mapping.part("text") == ("title", "text")
-    assert found[3].mapping.part("text") == ("body#1",)
+    assert found[0].part("text") == ("title", "text")
+    assert found[3].part("text") == ("body#1",)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_every_key_reaches_the_mapping() -> None:
         "hf://o/n/c/s anchor=a1,a2 positive=p context=c1,c2 id=key date=day group=g "
         "meta=m1,m2 taxonomy=t1,t2 trust=0.25 source_id=name"
     )
-    assert dict(source.mapping.parts()) == {
+    assert dict(source.parts()) == {
         "anchor": ("a1", "a2"),
         "positive": ("p",),
         "context": ("c1", "c2"),
@@ -86,12 +86,12 @@ def test_every_key_reaches_the_mapping() -> None:
         "prefix": (),
     }
     assert (source.trust, source.default_name(), source.kind) == (0.25, "name", "hub")
-    assert HubSource("hf://o/n converter=alpaca").mapping.converter == "alpaca"
+    assert HubSource("hf://o/n converter=alpaca").converter == "alpaca"
 
 
 def test_arguments_say_what_a_line_leaves_out() -> None:
     source = HubSource("hf://o/n positive=answer", anchor="my question", trust="score")
-    assert source.mapping.part("anchor") == ("my question",)
+    assert source.part("anchor") == ("my question",)
     assert source.trust == "score"
     with pytest.raises(SourceError, match="anchor= is given in the line and as an argument"):
         HubSource("hf://o/n anchor=a", anchor="b")

@@ -1,11 +1,12 @@
-"""Data sets on the Hugging Face Hub: ``HubSource`` and lists of them.
+"""Read data sets on the Hugging Face Hub: ``HubSource`` and lists of them.
 
 grammar     lines and lists of lines
-download    requests, tries and files written aside (failures: what to say when they fail)
-layout      which files make up a configuration and a split (card: what the README says)
-cache       shards on disk under a limit (arrivals: one ahead of reading)
-reading     rows and marks (shards: one of them, labels: names of classes)
-source      all of it as a source
+source      a line as a source of rows
+download    requests to a hub, files written aside, and what to say when they fail
+card        what the README says about files and columns
+layout      which files make up a configuration and a split
+cache       shards on disk under a limit, one ahead of reading
+reading     rows and marks, shard by shard
 """
 
 from duckplets.sources.hub.source import HubSource, read_hub_list

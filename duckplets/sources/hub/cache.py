@@ -1,4 +1,4 @@
-"""Shards on disk: one folder, a limit in bytes, the longest unused go first.
+"""Keep shards on disk in one folder, under a limit in bytes: the longest unused go first.
 
     FOLDER/.duckplets-hub-cache   says that the folder is ours
     FOLDER/<40 hex digits>.parquet        a whole shard, by repository and content
@@ -13,20 +13,23 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from duckplets.errors import SourceError
+from duckplets.sources.hub.download import Hub, HubFile
+from duckplets.sources.hub.layout import suffix_of
 
 MARKER = ".duckplets-hub-cache"
 LIMIT = 32 * 10**9  # bytes
 
 _SAYS = "Shards of data sets that duckplets has downloaded. It may be deleted at any time.\n"
 _OURS = re.compile(r"[0-9a-f]{40}(\.[A-Za-z0-9]{1,10}){0,3}")
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I)?B|B)?\s*", re.IGNORECASE)
 
 
 def default_folder() -> Path:
@@ -51,14 +54,14 @@ def size_of(limit: int | str) -> int:
     Raises:
         SourceError: It is neither.
     """
-    wrong = f"cache_limit={limit!r}: give a number of bytes above 0, or a text such as '10GB'"
-    if isinstance(limit, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)\s*", limit.upper())
-        if not found or found[2] not in _UNITS:
-            raise SourceError(wrong)
-        limit = int(float(found[1]) * _UNITS[found[2]])
+    given = limit
+    if isinstance(limit, str) and (found := _SIZE.fullmatch(limit)):
+        unit = (1024 if found[3] else 1000) ** " KMGT".index((found[2] or " ").upper())
+        limit = int(float(found[1]) * unit)
     if isinstance(limit, bool) or not isinstance(limit, int) or limit <= 0:
-        raise SourceError(wrong)
+        raise SourceError(
+            f"cache_limit={given!r}: give a number of bytes above 0, or a text such as '10GB'"
+        )
     return limit
 
 
@@ -95,12 +98,11 @@ class ShardCache:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             marker = folder / MARKER
+            if any(folder.iterdir()) and not marker.exists():
+                raise SourceError(
+                    f"{folder} is no cache of shards and not empty; give cache= a folder of its own"
+                )
             if not marker.exists():
-                if any(folder.iterdir()) and not marker.exists():
-                    raise SourceError(
-                        f"{folder} is no cache of shards and not empty; give cache= a folder of "
-                        f"its own"
-                    )
                 marker.write_text(_SAYS, encoding="utf-8")
         except OSError as error:
             raise _unusable(folder, error) from error
@@ -117,29 +119,23 @@ class ShardCache:
         name = hashlib.sha256(identity.encode()).hexdigest()[:40] + suffix
         path, part = self.folder / name, self.folder / f"{name}.part"
         try:
-            while True:
-                held = self._open(path, size)
-                if held:
-                    return held
+            while not (held := self._open(path, size)):
                 with part.open("ab") as own:
                     _lock(own, wait=True)  # another process may be bringing it
-                    if self._is_whole(path, size) or not _is_same(own, part):
-                        continue
-                    self.make_room(size, but=part)
-                    bring(part)
-                    part.replace(path)
+                    if _is_same(own, part) and not _is_whole(path, size):
+                        self._make_room(size, but=part)
+                        bring(part)
+                        part.replace(path)
         except OSError as error:
             raise _unusable(self.folder, error) from error
+        return held
 
     def fits(self, *sizes: int) -> bool:
         """Return whether shards of some sizes can be here together."""
         return sum(sizes) <= self.limit
 
-    def make_room(self, size: int, but: Path) -> None:
-        """Delete the longest unused shards, as far as needed for one of a size.
-
-        Those in use stay. One larger than the limit is refused.
-        """
+    def _make_room(self, size: int, but: Path) -> None:
+        """Delete the longest unused shards not in use, as far as needed for one of a size."""
         if size > self.limit:
             raise SourceError(
                 f"cache_limit={self.limit} is less than a shard of {size} bytes needs; give at "
@@ -155,30 +151,66 @@ class ShardCache:
 
     def _files(self, but: Path) -> list[tuple[Path, os.stat_result]]:
         """Return the files that the cache has written, links and folders not among them."""
-        found = []
         with os.scandir(self.folder) as entries:
-            for entry in entries:
-                is_ours = _OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
-                if is_ours and entry.name != but.name:
-                    found.append((Path(entry.path), entry.stat(follow_symlinks=False)))
-        return found
-
-    def _is_whole(self, path: Path, size: int) -> bool:
-        return path.is_file() and path.stat().st_size == size
+            return [
+                (Path(entry.path), entry.stat(follow_symlinks=False))
+                for entry in entries
+                if _OURS.fullmatch(entry.name)
+                and entry.is_file(follow_symlinks=False)
+                and entry.name != but.name
+            ]
 
     def _open(self, path: Path, size: int) -> Held | None:
-        if not self._is_whole(path, size):
-            return None
+        """Open a shard that is whole; None where it is not, or was deleted meanwhile."""
         try:
             file = path.open("rb")
         except FileNotFoundError:
             return None
         _lock(file, wait=True, shared=True)
-        if not _is_same(file, path):  # deleted between the two
+        if not _is_same(file, path) or not _is_whole(path, size):
             file.close()
             return None
         os.utime(path)
         return Held(path, file)
+
+
+def arrivals(
+    hub: Hub, cache: ShardCache, revision: str, files: Sequence[HubFile]
+) -> Generator[tuple[HubFile, Held], None, None]:
+    """Yield the files of a revision, each held in the cache until the next is asked for.
+
+    The next is brought while one is read, or after that if they cannot be in the cache together.
+    Closing breaks off a download; what has arrived stays, and the next time it goes on there.
+
+    Raises:
+        SourceError: A file cannot be had.
+    """
+    coming: Future[Held] | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="duckplets-hub") as thread:
+        try:
+            for file, following in zip(files, [*files[1:], None], strict=True):
+                coming = coming or thread.submit(_bring, hub, cache, revision, file)
+                held, coming = coming.result(), None
+                if following and cache.fits(file.size, following.size):
+                    coming = thread.submit(_bring, hub, cache, revision, following)
+                with closing(held):
+                    yield file, held
+        finally:
+            hub.stop.set()
+            if coming is not None:
+                coming.add_done_callback(_close)  # nobody will read it
+
+
+def _bring(hub: Hub, cache: ShardCache, revision: str, file: HubFile) -> Held:
+    identity = "\n".join([hub.repo, file.path, file.checksum])
+    return cache.hold(
+        identity, suffix_of(file.path), file.size, lambda part: hub.fetch(file, revision, part)
+    )
+
+
+def _close(done: Future[Held]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        done.result().close()
 
 
 def _delete(path: Path) -> bool:
@@ -207,6 +239,10 @@ def _lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is_whole(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
 
 
 def _is_same(file: BinaryIO, path: Path) -> bool:

@@ -1,14 +1,14 @@
-"""The card of a data set: the YAML at the top of its README."""
+"""Parse the card of a data set, the YAML at the top of its README, into what it says of files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from duckplets.errors import SourceError
-from duckplets.sources.hub.failures import imported
+from duckplets.sources.hub.download import imported
 from duckplets.sources.labels import Labels, of_card
 
 _FRONT = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -48,11 +48,8 @@ class Card:
 
     def rows(self, config: str, split: str | None) -> int | None:
         """Return how many rows a split, or all, should have."""
-        splits = self._of(config).get("splits")
-        if not isinstance(splits, Sequence):
-            return None
-        wanted = [one for one in _listed(splits) if split in (None, one.get("name"))]
-        counts = [one.get("num_examples") for one in wanted]
+        splits = _listed(self._of(config).get("splits"))
+        counts = [one.get("num_examples") for one in splits if split in (None, one.get("name"))]
         known = [count for count in counts if isinstance(count, int)]
         return sum(known) if counts and len(known) == len(counts) else None
 
@@ -77,18 +74,18 @@ def parse_card(readme: str, where: str) -> Card:
         raise SourceError(f"{where}: the card in its README.md is broken YAML") from error
     if not isinstance(data, Mapping):
         return Card()
-    configs = _listed(data.get("configs"))
-    facts = (
-        {str(one.get("config_name", "default")): one for one in _listed(data["dataset_info"])}
-        if ("dataset_info" in data)
-        else {}
-    )
-    return Card(tuple(_config(one) for one in configs), facts)
+    facts = {_name(one): one for one in _listed(data.get("dataset_info"))}
+    return Card(tuple(_config(one) for one in _listed(data.get("configs"))), facts)
 
 
 def _listed(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings in a list that may be anything, or be one mapping without a list."""
     values = [value] if isinstance(value, Mapping) else value
-    return [one for one in values or () if isinstance(one, Mapping)]
+    return [one for one in values if isinstance(one, Mapping)] if isinstance(values, list) else []
+
+
+def _name(config: Mapping[str, Any]) -> str:
+    return str(config.get("config_name", "default"))
 
 
 def _config(one: Mapping[str, Any]) -> CardConfig:
@@ -105,5 +102,4 @@ def _config(one: Mapping[str, Any]) -> CardConfig:
         paths = [path] if isinstance(path, str) else path or ()
         patterns = tuple(folder + str(pattern).removeprefix("./") for pattern in paths)
         splits[split] = splits.get(split, ()) + patterns
-    name = str(one.get("config_name", "default"))
-    return CardConfig(name, one.get("default") is True, splits, folder)
+    return CardConfig(_name(one), one.get("default") is True, splits, folder)

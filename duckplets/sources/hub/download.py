@@ -1,38 +1,45 @@
-"""Requests to a hub: what is in a repository, and files of it, written aside until they are whole.
+"""Ask a hub what a repository holds, and bring its files to disk, whole and checked.
 
-They are made with the session, the headers and the errors of ``huggingface_hub``, and files are
-streamed, instead of by ``hf_hub_download``: that one keeps its own cache, of links, which nothing
-may evict from, and cannot be stopped between two blocks. Its listings of files wait and try by
-themselves, for minutes.
+The session, the headers and the errors are those of ``huggingface_hub``. Its ``hf_hub_download``
+(2.4.0, tried on a file of 5 MB) deletes what has arrived when it fails, checks sizes and never
+content, and sleeps as long as a hub asks for, where nothing can wake it. Its ``list_repo_tree``
+sleeps likewise, and sends the token to whatever host the next page is on.
 
 A request is tried several times, waiting twice as long each time, or as long as the hub asks for.
+Nothing of the client's own errors is passed on: they hold requests, and those hold the token.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
+import importlib
+import json
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from duckplets.errors import SourceError
-from duckplets.sources.hub.failures import Failure, explain, hub_errors, imported
 
 T = TypeVar("T")
+Sleep = Callable[[float], Any]
 
 TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 0.5, 8.0, 300.0  # seconds
 _TIMEOUT = 60.0  # seconds without a byte
-_BLOCK = 1 << 20
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
 
-AGAIN = "running the same command again goes on where it stopped"
+_AGAIN = "running the same command again goes on where it stopped"
+_LOGIN = "log in with: hf auth login"
+_TOKEN = f"give another as token= or HF_TOKEN, or {_LOGIN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +58,24 @@ class HubFile:
     oid: str
     sha256: str | None = None
 
+    @property
+    def checksum(self) -> str:
+        """What ``digest`` comes to once it was fed the content."""
+        return self.sha256 or self.oid
+
     def digest(self) -> Any:
-        """Return a hash to be fed with the content."""
+        """Return a hash to be fed the content."""
         if self.sha256:
             return hashlib.sha256()
         return hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
 
-    def is_content(self, digest: Any) -> bool:
-        """Return whether a hash is that of the content."""
-        return bool(digest.hexdigest() == (self.sha256 or self.oid))
-
 
 class Stopped(Exception):  # noqa: N818 - it is no error: nobody wants the file any more
     """A download was broken off because what it is for has been closed."""
+
+
+class _Broken(Exception):  # noqa: N818 - it becomes an error, or is got over
+    """What arrived is not the file."""
 
 
 class Hub:
@@ -75,36 +87,37 @@ class Hub:
         sleep: Waits that many seconds; by default until it is no longer wanted.
     """
 
-    def __init__(
-        self, repo: str, token: str | None, sleep: Callable[[float], Any] | None = None
-    ) -> None:
-        hub = imported("huggingface_hub")
+    def __init__(self, repo: str, token: str | None, sleep: Sleep | None = None) -> None:
+        self._client = imported("huggingface_hub")
+        self._utils = imported("huggingface_hub.utils")
         # Read now, not when the package was imported: a notebook sets it afterwards.
-        given = os.environ.get("HF_ENDPOINT") or hub.constants.ENDPOINT
-        self.endpoint = given.rstrip("/")
+        default = imported("huggingface_hub.constants").ENDPOINT
+        self.endpoint = (os.environ.get("HF_ENDPOINT") or default).rstrip("/")
         self.repo = repo
         self.stop = threading.Event()
         self._token = _checked(token)
         self._sleep = sleep or self.stop.wait
 
-    def __repr__(self) -> str:
-        return f"Hub({self.endpoint!r}, {self.repo!r})"
-
     def revision(self) -> str:
         """Return the commit that the main branch stands at."""
-        api = imported("huggingface_hub").HfApi(endpoint=self.endpoint, token=self._token)
-        info = self._tried(lambda: api.dataset_info(self.repo, timeout=_TIMEOUT), "")
-        return str(info.sha)
+        api = self._client.HfApi(endpoint=self.endpoint, token=self._token)
+        return str(self._tried(lambda: api.dataset_info(self.repo, timeout=_TIMEOUT).sha))
 
     def files(self, revision: str) -> list[HubFile]:
         """Return the files of a revision, by path."""
-        return sorted(self._tree(revision), key=lambda file: file.path)
+        listing = f"{self.endpoint}/api/datasets/{self.repo}/tree/{revision}"
+        found: list[HubFile] = []
+        page = "recursive=true"
+        while page:  # asked for here, wherever the link to the next one leads
+            files, page = self._tried(partial(self._page, f"{listing}?{page}"))
+            found += files
+        return sorted(found, key=lambda file: file.path)
 
     def text(self, file: HubFile, revision: str) -> str:
         """Return a small text file."""
 
         def read() -> str:
-            with self._opened(file, revision, 0) as response:
+            with self._opened(file, revision) as response:
                 return bytes(response.read()).decode("utf-8", "replace")
 
         return self._tried(read, file.path)
@@ -113,136 +126,149 @@ class Hub:
         """Bring a file whole to ``part``, going on with what is there of it already.
 
         Raises:
-            SourceError: It cannot be had.
-            Stopped: ``stop`` was set meanwhile.
+            SourceError: It cannot be had, unless ``stop`` was set meanwhile.
         """
         self._tried(lambda: self._fetch(file, revision, part), file.path)
 
-    def _tree(self, revision: str) -> Iterator[HubFile]:
-        """Yield the files of a revision, page by page."""
-        listing = f"{self.endpoint}/api/datasets/{self.repo}/tree/{quote(revision, safe='')}"
-        page = "recursive=true"
-        while page:  # asked for here, wherever the link to the next one leads
-            entries, page = self._tried(partial(self._page, f"{listing}?{page}"), "")
-            for entry in entries:
-                if entry["type"] == "file":
-                    lfs = entry.get("lfs") or {}
-                    yield HubFile(entry["path"], entry["size"], entry["oid"], lfs.get("oid"))
+    def _page(self, url: str) -> tuple[list[HubFile], str]:
+        """Return the files on a page of a listing, and the query for the next page."""
+        response = self._utils.get_session().get(url, headers=self._headers(), timeout=_TIMEOUT)
+        self._utils.hf_raise_for_status(response)
+        files = [
+            HubFile(entry["path"], entry["size"], entry["oid"], (entry.get("lfs") or {}).get("oid"))
+            for entry in response.json()
+            if entry["type"] == "file"
+        ]
+        return files, urlsplit(response.links.get("next", {}).get("url", "")).query
 
-    def _page(self, link: str) -> tuple[list[dict[str, Any]], str]:
-        utils = imported("huggingface_hub.utils")
-        headers = self._headers()
-        response = utils.get_session().get(link, headers=headers, timeout=_TIMEOUT)
-        utils.hf_raise_for_status(response)
-        return response.json(), urlsplit(response.links.get("next", {}).get("url", "")).query
+    def _fetch(self, file: HubFile, revision: str, part: Path) -> None:
+        with part.open("r+b") as out:
+            digest = hashlib.file_digest(out, file.digest)
+            start = out.tell()
+            if start < file.size:
+                with self._opened(file, revision, start) as response:
+                    given = response.headers.get("Content-Range", "")
+                    if start and not given.startswith(f"bytes {start}-"):  # all of it comes anew
+                        digest = file.digest()
+                        out.seek(out.truncate(0))
+                    for block in response.iter_raw():
+                        left = file.size - out.tell()
+                        out.write(block[:left])
+                        digest.update(block)
+                        if self.stop.is_set():
+                            raise Stopped
+                        if len(block) > left:
+                            break
+            if out.tell() < file.size:
+                raise _Broken("it broke off")
+            if digest.hexdigest() != file.checksum:
+                out.truncate(0)
+                raise _Broken("what arrived is not what the hub lists")
 
-    def _tried(self, act: Callable[[], T], path: str) -> T:
-        """Return what ``act`` does, trying again where that may help."""
-        wait = _FIRST_WAIT
-        for left in range(TRIES - 1, -1, -1):
-            try:
-                self._refuse_offline()
-                return act()
-            except SourceError:
-                raise
-            except hub_errors() as error:
-                token = "authorization" in self._headers()
-                failure = explain(error, self.endpoint, self.repo, path, token)
-                # What failed may hold the request's headers, so it goes no further.
-                if not failure.passes:
-                    raise SourceError(failure.message) from None
-                if not left:
-                    raise SourceError(_gave_up(failure)) from None
-            self._sleep(min(failure.wait, _LONGEST_ASKED) if failure.wait else wait)
-            if self.stop.is_set():
-                raise Stopped
-            wait = min(2 * wait, _LONGEST_WAIT)
-        raise AssertionError  # the last try returns or raises
-
-    def _headers(self) -> dict[str, str]:
-        headers: dict[str, str] = imported("huggingface_hub.utils").build_hf_headers(
-            token=self._token
+    @contextmanager
+    def _opened(self, file: HubFile, revision: str, start: int = 0) -> Iterator[Any]:
+        """Give the streamed answer to a request for a file's bytes from ``start`` on."""
+        url = self._client.hf_hub_url(
+            self.repo, file.path, repo_type="dataset", revision=revision, endpoint=self.endpoint
         )
-        return headers
-
-    def _refuse_offline(self) -> None:
-        if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-            raise SourceError(
-                f"{self.repo} is on the Hub and HF_HUB_OFFLINE is set; unset it to read data sets"
-            )
-
-    def _opened(self, file: HubFile, revision: str, start: int) -> Any:
-        utils = imported("huggingface_hub.utils")
         headers = self._headers()
         headers["Accept-Encoding"] = "identity"  # lengths and ranges are of the file itself
         if start:
             headers["Range"] = f"bytes={start}-"
-        place = f"{quote(revision, safe='')}/{quote(file.path)}"
-        url = f"{self.endpoint}/datasets/{self.repo}/resolve/{place}"
-        return _Response(utils, url, headers)
-
-    def _fetch(self, file: HubFile, revision: str, part: Path) -> None:
-        try:
-            self._receive(file, revision, part)
-        except OSError as error:
-            if (error.errno is not None and error.filename is not None) or error.errno in _DISK:
-                reason = error.strerror or str(error)
-                raise SourceError(f"{part} cannot be written: {reason}; {AGAIN}") from error
-            raise
-
-    def _receive(self, file: HubFile, revision: str, part: Path) -> None:
-        with part.open("r+b") as out:
-            start = out.seek(0, os.SEEK_END)
-            if start > file.size:
-                start = out.truncate(0)
-            digest = file.digest()
-            _feed(digest, part)
-            if start < file.size:
-                digest = self._append(file, revision, start, out, digest)
-        if part.stat().st_size < file.size:
-            raise Failure("it broke off")
-        if not file.is_content(digest):
-            part.write_bytes(b"")
-            raise Failure("what arrived is not what the hub lists")
-
-    def _append(self, file: HubFile, revision: str, start: int, out: BinaryIO, digest: Any) -> Any:
-        """Write what comes after ``start``; returns the digest of the whole."""
-        with self._opened(file, revision, start) as response:
-            if start and not _begins_at(response, start):  # all of it comes anew
-                start, digest = out.truncate(0), file.digest()
-            out.seek(start)
-            for block in response.iter_raw():
-                start += len(block)
-                if start > file.size:
-                    break
-                out.write(block)
-                digest.update(block)
-                if self.stop.is_set():
-                    raise Stopped
-        return digest
-
-
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
-
-class _Response:
-    """A streamed answer whose status was good."""
-
-    def __init__(self, utils: Any, url: str, headers: dict[str, str]) -> None:
-        self._utils = utils
-        self._stream = utils.get_session().stream("GET", url, headers=headers, timeout=_TIMEOUT)
-
-    def __enter__(self) -> Any:
-        response = self._stream.__enter__()
-        try:
+        session = self._utils.get_session()
+        with session.stream("GET", url, headers=headers, timeout=_TIMEOUT) as response:
             self._utils.hf_raise_for_status(response)
-        except BaseException:
-            self._stream.__exit__(None, None, None)
-            raise
-        return response
+            yield response
 
-    def __exit__(self, *error: Any) -> None:
-        self._stream.__exit__(*error)
+    def _headers(self) -> dict[str, str]:
+        return dict(self._utils.build_hf_headers(token=self._token))
+
+    def _tried(self, act: Callable[[], T], path: str = "") -> T:
+        """Return what ``act`` does, trying again where that may help."""
+        if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+            raise SourceError(
+                f"{self.repo} is on the Hub and HF_HUB_OFFLINE is set; unset it to read data sets"
+            )
+        tries, wait = 1, _FIRST_WAIT
+        while True:
+            try:
+                return act()
+            except self._errors() as error:
+                what = f"{path} of {self.repo}" if path else self.repo
+                if refusal := self._refusal(error, what):
+                    raise SourceError(refusal) from None
+                if tries == TRIES:
+                    failure = self._failure(error, what)
+                    raise SourceError(f"{failure} ({TRIES} tries); {_AGAIN}") from None
+                asked = _asked(error)
+            self._sleep(min(asked, _LONGEST_ASKED) or wait)
+            if self.stop.is_set():
+                raise Stopped
+            tries, wait = tries + 1, min(2 * wait, _LONGEST_WAIT)
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        """Return what a request can raise; what a disk raises is not among it."""
+        # httpx, or the name it goes by in the installed version of the client.
+        http = imported(type(self._utils.get_session()).__module__.partition(".")[0])
+        own = (_Broken, json.JSONDecodeError, KeyError, ConnectionError, TimeoutError)
+        return (http.HTTPError, http.InvalidURL, http.StreamError, *own)
+
+    def _refusal(self, error: Exception, what: str) -> str:
+        """Return why it is no use to try again; nothing where it may be of use."""
+        repo, hub, has_token = self.repo, self.endpoint, "authorization" in self._headers()
+        kind, status = type(error).__name__, _status(error)
+        if isinstance(error, (json.JSONDecodeError, KeyError)):
+            return f"what answers at {hub} is no hub: its answer about {repo} makes no sense"
+        if kind == "OfflineModeIsEnabled":
+            return f"{what} is on the Hub and HF_HUB_OFFLINE is set"
+        if kind in ("InvalidURL", "UnsupportedProtocol"):
+            return f"HF_ENDPOINT={hub} is no http(s) address"
+        if kind == "GatedRepoError":
+            ways = (f", then {_LOGIN} or set HF_TOKEN", " with the account of the token")
+            return f"{repo} is gated: ask for access at {hub}/datasets/{repo}{ways[has_token]}"
+        if kind == "DisabledRepoError":
+            return f"{repo} is disabled on {hub}: nobody can read it"
+        if kind == "RevisionNotFoundError":
+            return f"{repo} has no such revision (any more); begin the ingest anew"
+        if kind == "RemoteEntryNotFoundError":
+            return f"{what} is listed on {hub} and is not there"
+        if status == 401 and has_token:
+            return f"{hub} refuses the token; {_TOKEN}"
+        if status in (401, 404):
+            way = "and that the account of the token may read it" if has_token else f"or {_LOGIN}"
+            return f"{repo} is no data set on {hub}, or it is private; check the name, {way}"
+        if status == 403:
+            way = f"the token has no right to it: {_TOKEN}" if has_token else _LOGIN
+            return f"{hub} denies access to {what}; {way}"
+        return self._failure(error, what) if status and status not in _PASSING else ""
+
+    def _failure(self, error: Exception, what: str) -> str:
+        """Return what went wrong."""
+        kind, status = type(error).__name__, _status(error)
+        if kind in ("ConnectError", "ConnectTimeout", "ProxyError"):
+            why = f"{_reason(error)}; check the network and HF_ENDPOINT"
+            return f"cannot reach {self.endpoint}: {why}"
+        why = str(error) if isinstance(error, _Broken) else "the connection broke off"
+        if status:
+            why = "too many requests" if status == 429 else f"the hub answers with status {status}"
+        elif "Timeout" in kind:
+            why = "no answer came in time"
+        return f"{what} cannot be read from {self.endpoint}: {why}"
+
+
+def imported(name: str) -> Any:
+    """Return a module that an extra installs.
+
+    Raises:
+        SourceError: It is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package = str(error.name or name).split(".")[0]
+        raise SourceError(
+            f"data sets on the Hub need {package}: pip install 'duckplets[hub]'"
+        ) from error
 
 
 def _checked(token: str | None) -> str | None:
@@ -252,16 +278,23 @@ def _checked(token: str | None) -> str | None:
     raise SourceError("token= is no token: give the text that begins with hf_")
 
 
-def _begins_at(response: Any, start: int) -> bool:
-    given = response.headers.get("Content-Range", "")
-    return bool(response.status_code == 206 and given.startswith(f"bytes {start}-"))
+def _status(error: Any) -> int:
+    """Return the status of the answer that is an error; 0 where there was no answer."""
+    return int(getattr(getattr(error, "response", None), "status_code", 0))
 
 
-def _feed(digest: Any, path: Path) -> None:
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
+def _asked(error: Any) -> float:
+    """Return how many seconds an answer asks to wait, 0 where it does not say."""
+    given = error.response.headers.get("Retry-After", "").strip() if _status(error) else ""
+    if given.isdigit():
+        return float(given)
+    try:
+        return max(parsedate_to_datetime(given).timestamp() - time.time(), 0.0)
+    except ValueError:
+        return 0.0
 
 
-def _gave_up(failure: Failure) -> str:
-    return f"{failure.message} ({TRIES} tries); {AGAIN}"
+def _reason(error: Exception) -> str:
+    """Return what the system says of a connection, in small letters and without its number."""
+    text = re.sub(r"\[(Errno|WinError) -?\d+\]\s*", "", str(error)).strip().rstrip(".")
+    return text[:1].lower() + text[1:200] if text else "no connection"

@@ -1,4 +1,6 @@
-"""The lines that name data sets: ``hf://org/name/config/split anchor=question trust=0.9 …``.
+"""Parse the lines of a list into the data sets and options that they name.
+
+    hf://org/name/config/split anchor=question positive=answer trust=0.9   # a comment
 
 A line is cut at white space. ``#`` opens a comment at the start of a line or after white space, so
 a column may have one in its name. Nothing unknown is passed over: a slip of the pen is an error
@@ -10,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -25,6 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 Value = str | float | tuple[str, ...]
+"""Of a key in ``LISTS`` the columns, of ``trust`` a number, of any other a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +66,6 @@ class HubUri:
             yield self.split
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A line, understood.
-
-    Attributes:
-        uri: Which data set.
-        options: The keys given; those of ``LISTS`` with tuples of columns, ``trust`` with a
-            number, the others with a text.
-    """
-
-    uri: HubUri
-    options: dict[str, Value] = field(default_factory=dict)
-
-
 def parse_uri(text: str) -> HubUri:
     """Return what a URI names.
 
@@ -101,8 +90,8 @@ def parse_uri(text: str) -> HubUri:
     return HubUri(parts[0], parts[1], *more)
 
 
-def parse_line(line: str, *, complete: bool = False) -> Entry | None:
-    """Return what a line says; None where it is blank or a comment.
+def parse_line(line: str, *, complete: bool = False) -> tuple[HubUri, dict[str, Value]] | None:
+    """Return the data set and the options of a line; None where it is blank or a comment.
 
     Args:
         line: With or without its end.
@@ -130,18 +119,13 @@ def parse_line(line: str, *, complete: bool = False) -> Entry | None:
         except SourceError as error:
             problems.append(str(error))
     if not problems and not complete and not any(key in options for key in TEXTS):
-        problems.append(no_mapping(tokens[0]))
+        problems.append(
+            f"{tokens[0]} names no text; say which columns hold it, for example "
+            f"{tokens[0]} anchor=question positive=answer, or {tokens[0]} text=body"
+        )
     if problems or uri is None:
         raise SourceError("\n".join(problems))
-    return Entry(uri, options)
-
-
-def no_mapping(uri: str) -> str:
-    """Return what is wrong with a source that says nothing about its texts."""
-    return (
-        f"{uri} names no text; say which columns hold it, for example "
-        f"{uri} anchor=question positive=answer, or {uri} text=body"
-    )
+    return uri, options
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:

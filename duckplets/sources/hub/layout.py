@@ -1,6 +1,7 @@
-"""Which files of a repository make up a configuration and a split.
+"""Choose the files of a repository that make up a configuration and a split of a data set.
 
-Where the card lists ``configs`` with their ``data_files``, it says so. Otherwise names do:
+Where the card lists ``configs`` with their ``data_files``, it
+says so. Otherwise names do:
 
     data/train-00000-of-00003.parquet   train/shard-00001.parquet   train.jsonl
     config/train-00000-of-00003.parquet   config/train/shard-00001.parquet
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,15 +33,18 @@ FORMS = {
     "csv": (".csv", ".tsv"),
 }
 _COMPRESSED = (".gz", ".zst")
-_NO_DATA = (
-    "dataset_info.json",
-    "dataset_infos.json",
-    "config.json",
-    "dataset_dict.json",
-    "state.json",
+_NO_DATA = {
+    *("dataset_info.json", "dataset_infos.json"),
+    *("config.json", "dataset_dict.json", "state.json"),
+}
+_PAPERS = (
+    *(".md", ".py", ".ipynb", ".yaml", ".yml", "license", "license.txt"),
+    *(".png", ".svg", ".bib"),
 )
 _GENERIC = re.compile(r"(shard|part|data|file|chunk)?[-_.]?\d*")
 _COUNTED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?.*")
+_GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|\{[^}]+\}")
+_WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,7 @@ class Layout:
 def form_of(path: str) -> str | None:
     """Return the form of a file, a key of ``FORMS``; None for one that is not read here."""
     suffix = suffix_of(path)
-    inner = suffix
-    for end in _COMPRESSED:
-        inner = inner.removesuffix(end)
+    inner = suffix.removesuffix(".gz").removesuffix(".zst")
     form = next((form for form, ends in FORMS.items() if inner in ends), None)
     return None if inner != suffix and form in ("parquet", "arrow") else form
 
@@ -105,20 +107,20 @@ def _card_config(uri: HubUri, card: Card, data: list[HubFile]) -> CardConfig | N
     named = {config.name: config for config in card.configs}
     if uri.config in named:
         return named[uri.config]
-    if uri.config == "default":
-        defaults = [config for config in card.configs if config.is_default]
-        if len(defaults) == 1 or len(named) == 1:
-            return (defaults or list(named.values()))[0]
-        if any(stem_of(file.path) == uri.split for file in data):
-            return None
-        shown = ", ".join(named)
+    shown = ", ".join(named)
+    if uri.config != "default":
         raise SourceError(
-            f"{uri} has several configurations; name one of {shown}, as in "
-            f"hf://{uri.repo}/{next(iter(named))}"
+            f"{uri}: no configuration {uri.config!r}{nearest(uri.config, named)}; "
+            f"there are: {shown}"
         )
+    defaults = [config for config in card.configs if config.is_default]
+    if len(defaults) == 1 or len(named) == 1:
+        return (defaults or list(named.values()))[0]
+    if any(stem_of(file.path) == uri.split for file in data):
+        return None
     raise SourceError(
-        f"{uri}: no configuration {uri.config!r}{nearest(uri.config, named)}; "
-        f"there are: {', '.join(named)}"
+        f"{uri} has several configurations; name one of {shown}, as in "
+        f"hf://{uri.repo}/{next(iter(named))}"
     )
 
 
@@ -129,14 +131,13 @@ def _of_patterns(uri: HubUri, config: CardConfig, files: list[HubFile]) -> tuple
         if table:
             return _ordered(table)
         raise _unknown_split(uri, list(config.splits))
-    patterns = [pattern for split in wanted for pattern in config.splits[split]]
-    found = []
-    for pattern in patterns:
+    found: set[HubFile] = set()
+    for pattern in [pattern for split in wanted for pattern in config.splits[split]]:
         matched = [file for file in files if _matches(pattern, file.path)]
         if not matched:
             raise SourceError(f"{uri}: its card lists {pattern!r}, and there is no such file")
-        found += matched
-    return tuple(sorted(set(found), key=lambda file: file.path))
+        found.update(matched)
+    return tuple(sorted(found, key=lambda file: file.path))
 
 
 def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
@@ -152,17 +153,19 @@ def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
 
 
 def _of_split(uri: HubUri, files: list[HubFile], config: str) -> list[HubFile]:
-    split = uri.split
-    if split is None:
+    """Return the files whose whole stem is the split's name, else those whose path holds it."""
+    if uri.split is None:
         return files
-    ways: list[Callable[[str], bool]] = [
-        lambda path: stem_of(path) == split,
-        lambda path: split in path.split("/")[:-1] or split in stem_of(path).split("-"),
-    ]
-    for way in ways:
-        if found := [file for file in files if way(file.path)]:
-            return found
-    raise _unknown_split(uri, sorted({_split_name(file.path, config) for file in files}))
+    named = [file for file in files if stem_of(file.path) == uri.split]
+    found = named or [file for file in files if uri.split in _parts(file.path)]
+    if not found:
+        raise _unknown_split(uri, sorted({_split_name(file.path, config) for file in files}))
+    return found
+
+
+def _parts(path: str) -> list[str]:
+    """Return the folders of a path, and what its stem holds between hyphens."""
+    return [*path.split("/")[:-1], *stem_of(path).split("-")]
 
 
 def _unknown_split(uri: HubUri, splits: list[str]) -> SourceError:
@@ -185,13 +188,11 @@ def _ordered(files: Sequence[HubFile]) -> tuple[HubFile, ...]:
 
     Where none is of a form that is read here, those of the most frequent suffix.
     """
-    kinds = Counter(suffix_of(file.path) for file in files)
-    frequent = min(kinds, key=lambda kind: (-kinds[kind], kind), default="")
-    for form in FORMS:
-        if found := [file for file in files if form_of(file.path) == form]:
-            break
-    else:
-        found = [file for file in files if suffix_of(file.path) == frequent]
+    kinds = [form_of(file.path) or suffix_of(file.path) for file in files]
+    known = [form for form in FORMS if form in kinds]
+    count = Counter(kinds)
+    best = known[0] if known else min(count, key=lambda kind: (-count[kind], kind), default="")
+    found = [file for file, kind in zip(files, kinds, strict=True) if kind == best]
     return tuple(sorted(found, key=lambda file: file.path))
 
 
@@ -199,20 +200,6 @@ def _is_data(path: str) -> bool:
     parts = path.split("/")
     hidden = any(part.startswith((".", "_")) for part in parts)
     return not hidden and parts[-1] not in _NO_DATA and not parts[-1].lower().endswith(_PAPERS)
-
-
-_PAPERS = (
-    ".md",
-    ".py",
-    ".ipynb",
-    ".yaml",
-    ".yml",
-    "license",
-    "license.txt",
-    ".png",
-    ".svg",
-    ".bib",
-)
 
 
 def _no_data(uri: HubUri, files: Sequence[HubFile]) -> str:
@@ -224,25 +211,22 @@ def _no_data(uri: HubUri, files: Sequence[HubFile]) -> str:
     return f"{uri} has no data files"
 
 
+def _matches(glob: str, path: str) -> bool:
+    return bool(_pattern(glob).fullmatch(path)) or path.startswith(glob.rstrip("/") + "/")
+
+
 @lru_cache(maxsize=256)
 def _pattern(glob: str) -> re.Pattern[str]:
     """Return the expression for a glob: ``**`` any folders, ``*`` and ``?`` within a name."""
-    made = ""
-    for part in re.findall(r"\*\*/?|\*|\?|\[[^\]]+\]|\{[^}]+\}|[^*?\[{]+|.", glob):
-        if part == "**/":
-            made += "(?:[^/]+/)*"
-        elif part == "**":
-            made += ".*"
-        elif part in ("*", "?"):
-            made += "[^/]" + ("*" if part == "*" else "")
-        elif part[0] == "[" and len(part) > 2:
-            made += "[" + part[1:-1].replace("\\", "\\\\").replace("!", "^", 1) + "]"
-        elif part[0] == "{" and len(part) > 2:
-            made += "(?:" + "|".join(map(re.escape, part[1:-1].split(","))) + ")"
+    made, end = "", 0
+    for found in _GLOB.finditer(glob):
+        made += re.escape(glob[end : found.start()])
+        end, part = found.end(), found[0]
+        inner = part[1:-1]
+        if part[0] == "[":
+            made += "[" + inner.replace("\\", "\\\\").replace("!", "^", 1) + "]"
+        elif part[0] == "{":
+            made += "(?:" + "|".join(map(re.escape, inner.split(","))) + ")"
         else:
-            made += re.escape(part)
-    return re.compile(made)
-
-
-def _matches(glob: str, path: str) -> bool:
-    return bool(_pattern(glob).fullmatch(path)) or path.startswith(glob.rstrip("/") + "/")
+            made += _WILD[part]
+    return re.compile(made + re.escape(glob[end:]))

@@ -1,4 +1,4 @@
-"""From shards to rows: in order, with a mark after every table.
+"""Read the shards of a data set, in order, as batches of rows with a mark after each.
 
 A table gathers rows across the ends of shards, so marks are told from the numbers of its rows:
 the row after the last one lies in the shard that began before it.
@@ -6,31 +6,41 @@ the row after the last one lies in the shard that began before it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.sources.feed import gather, run, table_bytes
-from duckplets.sources.hub.arrivals import arrivals
-from duckplets.sources.hub.cache import Held, ShardCache
-from duckplets.sources.hub.download import Hub, HubFile
+from duckplets.sources import arrow_file, csv_file, json_file, parquet_file
+from duckplets.sources.feed import gather, pick, run, table_bytes
+from duckplets.sources.hub.cache import Held, ShardCache, arrivals
+from duckplets.sources.hub.download import Hub, HubFile, imported
 from duckplets.sources.hub.layout import form_of
-from duckplets.sources.hub.shards import LINES, Shard
-from duckplets.sources.labels import Labels, named
+from duckplets.sources.labels import Labels, named, of_features, of_schema
 from duckplets.sources.lines import Keys, judged
-from duckplets.sources.mapping import Mapped, require_texts
+from duckplets.sources.mapping import Mapped, require_texts, resolve
 from duckplets.sources.rows import Mark
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 T = TypeVar("T")
+
+_Read = Callable[[list[int], int], Iterator[pa.RecordBatch]]
+"""Yields the columns at some places, without so many rows at the beginning."""
+
+_Table = tuple[list[str], Labels, _Read]
+"""The columns of a shard, the classes' names that it says itself, and what reads it."""
+
+_LINES = ("lines", "json")  # the forms that are lines of JSON; the others have columns
+_SLICE = 8_192  # rows of a piece; marks fall between pieces
+_ROWS = 1_000  # of what datasets reads, at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,44 +68,13 @@ class Start:
         Raises:
             SourceError: It is none of ours.
         """
-        if cursor is None:
-            return cls()
         try:
-            return cls(**cursor)
+            return cls(**cursor or {})
         except TypeError as error:
             raise SourceError(
                 f"{uri}: the unfinished ingest was made by another version; discard it with "
                 f"restart=True"
             ) from error
-
-    def cursor(self) -> dict[str, Any]:
-        """Return plain values for a ``Mark``."""
-        return {
-            "revision": self.revision,
-            "file": self.file,
-            "row": self.row,
-            "done": self.done,
-            "keys": self.keys,
-        }
-
-
-class _Places:
-    """Which shard holds the row of a number."""
-
-    def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._files: list[tuple[str, int]] = []
-
-    def begin(self, number: int, file: str, skipped: int) -> None:
-        """Note that a shard's row after the skipped ones has a number."""
-        self._firsts.append(number)
-        self._files.append((file, skipped))
-
-    def find(self, number: int) -> tuple[str, int]:
-        """Return the shard of a row, and how many of its rows come before."""
-        at = bisect_right(self._firsts, number) - 1
-        file, skipped = self._files[at]
-        return file, skipped + number - self._firsts[at]
 
 
 class Reading:
@@ -111,7 +90,7 @@ class Reading:
     def __init__(self, uri: str, mapping: Mapped, labels: Labels, start: Start) -> None:
         self._uri, self._mapping, self._labels = uri, mapping, labels
         self._start = start
-        self._places = _Places()
+        self._begun: list[tuple[int, str, int]] = []  # of shards: a row's number, path, place
         self._typed = False
 
     def batches(
@@ -127,8 +106,10 @@ class Reading:
             for batch in run(reader, self._mapping, values, self._uri):
                 yield batch
                 done = batch["row"][-1].as_py()
-                file, row = self._places.find(done + 1)
-                yield Mark(Start(revision, file, row, done, dict(keys.found)).cursor())
+                following = (shard for shard in reversed(self._begun) if shard[0] <= done + 1)
+                number, file, row = next(following)
+                place = row + done + 1 - number
+                yield Mark(asdict(Start(revision, file, place, done, keys.found)))
         if not self._typed:
             list(keys.check_all())
 
@@ -150,15 +131,10 @@ class Reading:
         """Yield the shards' rows with their numbers."""
         number, skip = self._start.done + 1, self._start.row
         for file, held in shards:
-            form = form_of(file.path)
-            shard = Shard(held.path, form, f"{self._uri}: {file.path}")
-            self._places.begin(number, file.path, skip)
-            if form in LINES:
-                pieces = shard.lines(reader, skip)
-            else:
-                self._typed = True
-                pieces = shard.typed(self._mapping, self._labels, skip)
-            for piece in pieces:
+            shard = _Shard(held.path, form_of(file.path), f"{self._uri}: {file.path}")
+            self._begun.append((number, file.path, skip))
+            self._typed |= shard.form not in _LINES
+            for piece in shard.pieces(reader, self._mapping, self._labels, skip):
                 rows = range(number, number + piece.num_rows)
                 yield piece.append_column("row", pa.array(rows, pa.int64()))
                 number += piece.num_rows
@@ -176,10 +152,114 @@ class Reading:
         values = keys.values(lines)
         columns = [keys.found.get(name, name) for name in self._mapping.names()]
         classes = [self._labels.get(column) for column in columns]
-        if not any(classes):
+        if not any(classes) or not values.num_rows:
             return values
-        (batch,) = values.combine_chunks().to_batches() or [None]
-        return pa.Table.from_batches([named(batch, classes, columns)]) if batch else values
+        (batch,) = values.combine_chunks().to_batches()
+        return pa.Table.from_batches([named(batch, classes, columns)])
+
+
+class _Shard:
+    """A shard that has arrived, read by its form: a key of ``layout.FORMS``, or nothing.
+
+    In messages it is called ``shown``, instead of by its path in the cache.
+    """
+
+    def __init__(self, path: Path, form: str | None, shown: str) -> None:
+        self.path, self.form, self.shown = path, form, shown
+
+    def pieces(
+        self, reader: Database, mapping: Mapped, labels: Labels, skip: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows after the first ``skip``: lines of JSON, or the mapping's columns.
+
+        Columns are ``c0, c1, …``, and those of classes hold their names: the shard's own, else
+        those that the card has, in ``labels``.
+        """
+        try:
+            if self.form in _LINES:
+                pieces = _after(json_file.pieces_of(reader, self.path), skip)
+            else:
+                pieces = self._columns(mapping, labels, skip)
+            for piece in pieces:
+                for start in range(0, piece.num_rows, _SLICE):
+                    yield piece.slice(start, _SLICE)
+        except SourceError as error:
+            raise SourceError(str(error).replace(str(self.path), self.shown)) from error
+
+    def _columns(self, mapping: Mapped, labels: Labels, skip: int) -> Iterator[pa.RecordBatch]:
+        names, own, read = self._opened(mapping)
+        require_texts(mapping, names, self.shown, "HubSource")
+        places = resolve(mapping, names, self.shown)
+        columns = [names[place] for place in places]
+        classes = [(labels | own).get(column) for column in columns]
+        for piece in read(places, skip):
+            yield named(piece, classes, columns)
+
+    def _opened(self, mapping: Mapped) -> _Table:
+        path = self.path
+        if self.form == "parquet":
+            schema = parquet_file.schema_of(path)
+            return schema.names, of_schema(schema), partial(parquet_file.pieces_of, path)
+        if self.form == "arrow":
+            schema = next(arrow_file.schema_and_batches(path))
+            return schema.names, of_schema(schema), _skipping(partial(arrow_file.pieces_of, path))
+        if self.form == "csv":
+            parts = {part.name: getattr(mapping, part.name) for part in fields(Mapped)}
+            csv = csv_file.CsvSource(path, **parts)
+            names = csv._header(path)
+            return names, {}, _skipping(partial(csv._pieces, path, names))
+        return _by_datasets(path)
+
+
+def _by_datasets(path: Path) -> _Table:
+    """Open a shard of another form with the loader that ``datasets`` has for it, streaming.
+
+    The loader is given the shard in the cache, not the repository: what to read, at which revision
+    and with which token has been settled by then. Scripts of repositories are never run.
+
+    Raises:
+        SourceError: There is no loader for it, or the loader fails.
+    """
+    datasets = imported("datasets")
+    files = {"train": [path.name]}
+    with _told(path):
+        found = datasets.load_dataset(
+            str(path.parent), data_files=files, split="train", streaming=True
+        )
+        rows = found.with_format("arrow")
+        first = next(iter(rows.iter(batch_size=1)), None)
+
+    def pieces(places: list[int]) -> Iterator[pa.RecordBatch]:
+        with _told(path):
+            for table in rows.iter(batch_size=_ROWS):
+                for batch in table.select(places).combine_chunks().to_batches():
+                    yield pick(batch, list(range(len(places))))
+
+    names = [] if first is None else first.schema.names
+    return names, of_features(found.features), _skipping(pieces)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn whatever a loader raises into one sentence."""
+    try:
+        yield
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = ": ".join([type(error).__name__, *lines[:1]])
+        raise SourceError(f"{path} cannot be read by datasets either: {said}") from None
+
+
+def _skipping(read: Callable[[list[int]], Iterator[pa.RecordBatch]]) -> _Read:
+    return lambda places, skip: _after(read(places), skip)
+
+
+def _after(pieces: Iterator[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+    """Yield what comes after the first ``skip`` rows of pieces."""
+    for piece in pieces:
+        if skip < piece.num_rows:
+            yield piece.slice(skip)
+        skip = max(skip - piece.num_rows, 0)
 
 
 class Begun(Iterator[T]):

@@ -1,6 +1,6 @@
-"""Data sets on a hub as sources: their shards one after another, from any row on.
+"""Turn a line that names a data set on a hub into a source of its rows, from any row on.
 
-    URI ─layout→ files ─arrivals→ shards in the cache ─→ pieces ─→ rows and marks
+    line ─grammar→ URI ─layout→ files ─cache→ shards on disk ─reading→ rows and marks
 
 Order is that of the files' paths and of the rows in them; nothing is shuffled. A mark names the
 revision, so an ingest that goes on reads what it began with, even where the data set has changed
@@ -10,8 +10,7 @@ meanwhile.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,126 +18,79 @@ from duckplets.errors import SourceError
 from duckplets.sources.hub import grammar
 from duckplets.sources.hub.cache import LIMIT, ShardCache, default_folder, size_of
 from duckplets.sources.hub.card import parse_card
-from duckplets.sources.hub.download import Hub
+from duckplets.sources.hub.download import Hub, Sleep
 from duckplets.sources.hub.layout import choose
 from duckplets.sources.hub.reading import Begun, Reading, Start
-from duckplets.sources.mapping import Columns, Mapped, OnError
+from duckplets.sources.mapping import Mapped, OnError
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 
-class HubSource:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HubSource(Mapped):
     """A data set on the Hugging Face Hub, or on the hub that ``HF_ENDPOINT`` names.
 
     Shards are brought to a cache, one ahead of reading. Parquet, Arrow, JSON and CSV are read
     here; what has other forms goes through the streams of ``datasets``. An ingest that stops
     half-way goes on at the row it stopped at. Columns that are a ``ClassLabel`` hold the names of
     the classes.
-
-    Args:
-        line: ``hf://org/name``, perhaps with ``/config`` and ``/split``, and with keys as in a
-            list: ``hf://org/name/config/split anchor=question positive=answer trust=0.9``.
-            Without a configuration ``default`` is meant, without a split all of them.
-        anchor: As in every source, and so the next eight: instead of a key in the line.
-        positive: See ``anchor``.
-        context: See ``anchor``.
-        text: See ``anchor``.
-        id: See ``anchor``.
-        date: See ``anchor``.
-        group: See ``anchor``.
-        taxonomy: See ``anchor``.
-        meta: See ``anchor``.
-        prefix: Column with the record's own metadata prefix.
-        trust: Trust in the source, from 0 to 1, or the column that says it per row.
-        source_id: The source's name, instead of one made of the URI.
-        converter: Converter of instruction data, instead of columns of texts.
-        on_error: What becomes of a row that the converter cannot read.
-        cache: Folder for shards, of its own; else ``DUCKPLETS_CACHE``, else one in the user's
-            cache folder.
-        cache_limit: Bytes, or a text such as ``"10GB"``: how much the shards may take there; the
-            longest unused make room for others.
-        token: For private and gated data sets; else ``HF_TOKEN``, else the hub's own login. It
-            is sent to the hub only, and neither stored nor shown.
-
-    Raises:
-        SourceError: The line or an argument is wrong.
     """
+
+    line: str
+    """``hf://org/name``, perhaps with ``/config`` and ``/split``, and with keys as in a list:
+    ``hf://org/name/config/split anchor=question positive=answer trust=0.9``. Without a
+    configuration ``default`` is meant, without a split all of them."""
+    source_id: str | None = field(default=None, kw_only=True)
+    """The source's name, instead of one made of the URI."""
+    on_error: OnError = field(default=None, kw_only=True)  # type: ignore[arg-type]
+    """What becomes of a row that the converter cannot read: as the line says, else ``raise``."""
+    cache: str | os.PathLike[str] | None = field(default=None, kw_only=True)
+    """Folder for shards, of its own; else ``DUCKPLETS_CACHE``, else one in the user's cache
+    folder."""
+    cache_limit: int | str = field(default=LIMIT, kw_only=True)
+    """Bytes, or a text such as ``"10GB"``: how much the shards may take there; the longest unused
+    make room for others."""
+    token: str | None = field(default=None, kw_only=True)
+    """For private and gated data sets; else ``HF_TOKEN``, else the hub's own login. It is sent to
+    the hub only, and neither stored nor shown."""
+
+    _uri: grammar.HubUri = field(init=False)
+    _sleep: Sleep | None = field(init=False, default=None)  # None: in real time
 
     kind: ClassVar[str] = "hub"
 
-    def __init__(
-        self,
-        line: str,
-        *,
-        anchor: Columns = None,
-        positive: Columns = None,
-        context: Columns = None,
-        text: Columns = None,
-        id: str | None = None,  # noqa: A002 - the name it has in every source
-        date: str | None = None,
-        group: str | None = None,
-        taxonomy: Columns = None,
-        meta: Columns = None,
-        prefix: str | None = None,
-        trust: float | str | None = None,
-        source_id: str | None = None,
-        converter: str | None = None,
-        on_error: OnError | None = None,
-        cache: str | os.PathLike[str] | None = None,
-        cache_limit: int | str = LIMIT,
-        token: str | None = None,
-    ) -> None:
-        given = {
-            "anchor": anchor,
-            "positive": positive,
-            "context": context,
-            "text": text,
-            "id": id,
-            "date": date,
-            "group": group,
-            "taxonomy": taxonomy,
-            "meta": meta,
-            "prefix": prefix,
-            "trust": trust,
-            "source_id": source_id,
-            "converter": converter,
-            "on_error": on_error,
-        }
-        self._uri, options = _parsed(line, {k: v for k, v in given.items() if v is not None})
-        self._name: str | None = options.pop("source_id", None)
-        if self._name is not None:
-            grammar.check_name(self._name)
-        self.mapping = Mapped(**options)
-        self._cache = None if cache is None else Path(cache).expanduser()
-        self._cache_limit = size_of(cache_limit)
-        self._token = token
-        self._sleep: Callable[[float], Any] | None = None  # between tries; None for real time
+    def __post_init__(self) -> None:
+        uri, options = _parsed(self.line, self._options())
+        for name, value in {"_uri": uri, "on_error": "raise", **options}.items():
+            object.__setattr__(self, name, value)
+        Mapped.__post_init__(self)
+        if self.source_id is not None:
+            grammar.check_name(self.source_id)
+        size_of(self.cache_limit)
 
     def __repr__(self) -> str:
-        parts = [repr(str(self._uri))]
-        parts += [f"{name}={value!r}" for name, value in self._options().items()]
-        return f"HubSource({', '.join(parts)})"
+        options = [
+            f"{name}={value!r}"
+            for name, value in self._options().items()
+            if (name, value) != ("on_error", "raise")
+        ]
+        return f"HubSource({', '.join([repr(self.uri), *options])})"
 
     @property
     def uri(self) -> str:
         """Which data set."""
         return str(self._uri)
 
-    @property
-    def trust(self) -> float | str | None:
-        """Trust in the source, from 0 to 1, or the column that says it per row."""
-        return self.mapping.trust
-
     def default_name(self) -> str:
         """Return ``source_id``, else a name made of the URI."""
-        return self._name or self._uri.slug()
+        return self.source_id or self._uri.slug()
 
     def settings(self) -> dict[str, Any]:
         """Return which data set is read and how; neither the hub's address nor a token."""
-        read = {part: list(names) for part, names in self.mapping.parts() if names}
-        converted = {"converter": self.mapping.converter, "on_error": self.mapping.on_error}
+        read = {part: list(names) for part, names in self.parts() if names}
+        converted = {"converter": self.converter, "on_error": self.on_error}
         return {"uri": self.uri, "mapping": read, **converted}
 
     def open(self, reader: Database) -> Rows:
@@ -158,24 +110,23 @@ class HubSource:
             cursor: Of a ``Mark``, or None for the beginning.
         """
         start = Start.of(cursor, self.uri)
-        hub = Hub(self._uri.repo, self._token, self._sleep)
+        hub = Hub(self._uri.repo, self.token, self._sleep)
         revision = start.revision or hub.revision()
         files = hub.files(revision)
         readme = next((file for file in files if file.path == "README.md"), None)
         card = parse_card(hub.text(readme, revision) if readme else "", self.uri)
         layout = choose(self._uri, files, card)
-        cache = ShardCache(self._cache or default_folder(), self._cache_limit)
-        reading = Reading(self.uri, self.mapping, card.labels(layout.config), start)
+        folder = default_folder() if self.cache is None else Path(self.cache).expanduser()
+        cache = ShardCache(folder, size_of(self.cache_limit))
+        reading = Reading(self.uri, self, card.labels(layout.config), start)
         batches = reading.batches(reader, hub, cache, revision, layout.files)
         total = card.rows(layout.config, self._uri.split)
-        return Rows(Begun(batches, hub.stop.set), self.mapping.defaults(), total)
+        return Rows(Begun(batches, hub.stop.set), self.defaults(), total)
 
     def _options(self) -> dict[str, Any]:
-        values = {field.name: getattr(self.mapping, field.name) for field in fields(self.mapping)}
-        values = {"source_id": self._name} | values
-        return {
-            k: v for k, v in values.items() if v is not None and (k, v) != ("on_error", "raise")
-        }
+        """Return the values of the keys that a line may have, without those that were not given."""
+        names = ("source_id", *(part.name for part in fields(Mapped)))
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 def read_hub_list(
@@ -228,11 +179,11 @@ def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str,
         raise SourceError(
             f"{line!r} is no data set on the Hub; give a text such as {grammar.EXAMPLE}"
         )
-    entry = grammar.parse_line(line, complete=any(key in given for key in grammar.TEXTS))
-    if entry is None:
+    parsed = grammar.parse_line(line, complete=any(key in given for key in grammar.TEXTS))
+    if parsed is None:
         raise SourceError(f"{line!r} names no data set; write {grammar.EXAMPLE}")
+    uri, options = parsed
     for key in given:
-        if key in entry.options:
+        if key in options:
             raise SourceError(f"{key}= is given in the line and as an argument: leave out one")
-    options: dict[str, Any] = dict(entry.options)
-    return entry.uri, options | given
+    return uri, {**options, **given}

@@ -1,0 +1,91 @@
+"""The rooms of the house: which folder may import which, held by one table."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "duckplets"
+
+# Floors from the ground up: a room imports from the floors below its own, and from no room beside
+# it. ``corpus`` stands for the modules that lie in no folder, what users meet; of these any room
+# may import ``errors`` only.
+FLOORS = [
+    "base",
+    "db text order",
+    "sources recipes",
+    "ingest pools",
+    "search",
+    "mining",
+    "sampling",
+    "records export",
+    "corpus",
+    "torch cli",
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
+LAZY = {("duckplets.sampling.sampler", "duckplets.huggingface")}  # ``Sampler.to_hf`` needs both
+
+FILES = {
+    ".".join(["duckplets", *file.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(
+        ".__init__"
+    ): file
+    for file in PACKAGE.rglob("*.py")
+}
+
+
+def imported(file: Path) -> set[str]:
+    """Return the modules of the package that a file imports anywhere, for type checkers too."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in FILES}
+        elif isinstance(node, ast.ImportFrom) and str(node.module) in FILES:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found.add(full if full in FILES else str(node.module))
+    return found
+
+
+IMPORTS = {name: imported(file) for name, file in FILES.items()}
+
+
+def room_of(name: str) -> str:
+    """Return the folder of a module; ``corpus`` stands for all that lie in none."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else "corpus"
+
+
+def is_below(name: str, other: str) -> bool:
+    """Whether a module may import another one."""
+    room, below = room_of(name), room_of(other)
+    return room == below or FLOOR_OF[below] < FLOOR_OF[room] or other == "duckplets.errors"
+
+
+def test_every_folder_has_its_floor() -> None:
+    folders = {file.parent.name for file in PACKAGE.glob("*/__init__.py")}
+    assert folders == FLOOR_OF.keys() - {"corpus"}
+
+
+def test_rooms_import_from_the_floors_below_them() -> None:
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in IMPORTS.items()
+        for other in others
+        if not is_below(name, other) and (name, other) not in LAZY
+    ]
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+def test_few_modules_serve_one_other() -> None:
+    importers = defaultdict(set)
+    for name, others in IMPORTS.items():
+        for other in others:
+            importers[other].add(name)
+    single = [
+        name
+        for name, file in FILES.items()
+        if file.name != "__init__.py" and len(importers[name]) == 1
+    ]
+    assert len(single) < 30, "\n".join(sorted(single))
