@@ -25,15 +25,6 @@ OF_MESSAGES = (
     *("messages", "rejected_messages", "messages_json", "rejected_messages_json"),
     *("record_id", "trust", "date", "meta"),
 )
-MESSAGES = pa.list_(  # the type of messages and rejected_messages
-    pa.struct(
-        [
-            ("role", pa.string()),
-            ("content", pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))),
-            ("loss_weight", pa.float64()),
-        ]
-    )
-)
 _BASICS = ("weight", "instruction", "recipe", "source")
 _WHATS = ("by", "score", "rank")
 _METHODS = ("bm25", "given")

@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from duckplets.sampling.plan import Plan
     from duckplets.sampling.settings import RunSettings
 
+MESSAGES = pa.list_(  # the type of messages and rejected_messages
+    pa.struct(
+        [
+            ("role", pa.string()),
+            ("content", pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))),
+            ("loss_weight", pa.float64()),
+        ]
+    )
+)
 _TEXTS, _DETAILS = OF_MESSAGES[:4], OF_MESSAGES[4:]
 _RECIPE = TextRecipe("messages", any_section())
 
