@@ -34,6 +34,7 @@ from duckplets.order.schedule import Events, Schedule
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
+from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sampling import candidates, messages, state
 from duckplets.sampling.blocks import Reader
@@ -98,10 +99,10 @@ def open_run(
     settings = RunSettings(
         **arguments,
         kind=kind,
-        recipes={s.source: s.recipes for s in resolved},
+        recipes={s.source: [to_dict(r) for r in s.recipes] for s in resolved},
         optional={s.source: sorted(s.optional) for s in resolved if s.optional},
         sources=sources,
-        mixture=mixed,
+        mixture=mixed.to_dict(),
         columns=checked_columns(columns, kind, negatives, padded=padded, rejected=rejected),
         corpus_version=version,
         records=records.fingerprint(database, version),
@@ -266,7 +267,8 @@ def _pins(
 
 
 def _drawn(settings: RunSettings, source: str) -> list[Recipe]:
-    return [recipe for recipe in settings.recipes[source] if recipe.weight]
+    recipes = [from_dict(definition) for definition in settings.recipes[source]]
+    return [recipe for recipe in recipes if recipe.weight]
 
 
 def _compiled(
@@ -304,7 +306,7 @@ def _pinned(database: Database, settings: RunSettings, source: str, recipe: str)
 
 def _schedule(settings: RunSettings, events: Events | None) -> Schedule:
     return Schedule(
-        settings.mixture,
+        Mixture.from_dict(settings.mixture),
         settings.sources,
         seed=settings.seed,
         batch=settings.global_batch,
@@ -315,7 +317,7 @@ def _schedule(settings: RunSettings, events: Events | None) -> Schedule:
 
 def _settings(saved: state.Run) -> RunSettings:
     try:
-        return RunSettings.from_dict(saved.settings)
+        return RunSettings(**saved.settings)
     except TypeError:
         known = {field.name for field in fields(RunSettings)}
         differ = sorted(known.symmetric_difference(saved.settings))
@@ -330,8 +332,6 @@ def _overridden(settings: RunSettings, overrides: Mapping[str, Any]) -> RunSetti
     for name in overrides:
         if name not in known:
             raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
-    if "mixture" in overrides:
-        overrides = {**overrides, "mixture": mixture_of(overrides["mixture"])}
     overridden = replace(settings, **overrides)
     if "world_size" in overrides and "batch_size" not in overrides:
         checked_ranks(overridden.rank, overridden.world_size)

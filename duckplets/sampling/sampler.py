@@ -7,7 +7,7 @@ the way; all else follows from its configuration. What was taken is counted as w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -312,12 +312,11 @@ class Sampler(Views):
             kind=self._settings.kind,
             corpus_version=self._settings.corpus_version,
             order_version=ORDER_VERSION,
-            settings=replace(self._settings, rank=0).to_dict(),
+            settings=asdict(replace(self._settings, rank=0)),
             fingerprint=self._settings.fingerprint(),
             events=self._planner.schedule.events,
         )
         cursor = state.Cursor(
-            run=run.name,
             tag=tag,
             position=self._position,
             step=self.step,

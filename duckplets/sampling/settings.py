@@ -1,22 +1,20 @@
 """Check the arguments of a sampler and keep what its order and batches follow from.
 
-A saved run keeps its settings, so that resuming resolves nothing anew.
+A saved run keeps its settings as they are, so that resuming resolves nothing anew and fields that
+recipes or mixtures gain later alter no fingerprint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError, nearest
-from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart
-from duckplets.recipes import files as recipe_files
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.sampling import state
 from duckplets.sampling.plan import SINGLE
 
@@ -26,15 +24,15 @@ Remainder = Literal["keep", "drop", "pad"]
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Everything a run's order and batches follow from.
+    """Everything a run's order and batches follow from, as plain values.
 
     Attributes:
         kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
         split: Every text of the run is of this split.
-        recipes: Those of every source.
+        recipes: Definitions of the recipes of every source.
         optional: Names of those of them, by source, that are left out if they find no anchor.
         sources: Names of all sources of the pinned version.
-        mixture: Weights of the sources and how they change.
+        mixture: Weights of the sources and how they change; see ``Mixture.to_dict``.
         batch_size: Samples a batch of each rank.
         seed: Another seed gives another order.
         steps: Number of batches, or None.
@@ -62,10 +60,10 @@ class RunSettings:
 
     kind: Kind
     split: str
-    recipes: dict[str, tuple[TripletRecipe | TextRecipe, ...]]
+    recipes: dict[str, list[dict[str, Any]]]
     optional: dict[str, list[str]]
     sources: list[str]
-    mixture: Mixture
+    mixture: dict[str, Any]
     batch_size: int
     seed: int
     steps: int | None
@@ -88,47 +86,20 @@ class RunSettings:
     prefixes: bool = True
     declared_prefixes: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as a state file keeps them."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        recipes = {
-            source: [recipe_files.to_dict(recipe) for recipe in found]
-            for source, found in self.recipes.items()
-        }
-        return plain | {"recipes": recipes, "mixture": self.mixture.to_dict()}
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> RunSettings:
-        """Return the settings of a dict that ``to_dict`` made.
-
-        Raises:
-            TypeError: It has other fields.
-        """
-        values = dict(d)
-        if "recipes" in d:
-            values["recipes"] = {
-                source: tuple(recipe_files.from_dict(recipe) for recipe in found)
-                for source, found in d["recipes"].items()
-            }
-        if "mixture" in d:
-            values["mixture"] = Mixture.from_dict(d["mixture"])
-        return cls(**values)
-
     def fingerprint(self) -> state.Fingerprint:
         """Return what must agree for a position to mean the same sample.
 
         ``batch_size`` is that of all ranks together: so many ranks may share it as divide it.
         """
-        plain = self.to_dict()
         same = ("kind", "split", "seed", "negatives", "swap", "no_duplicates")
-        found = {name: plain[name] for name in same}
+        found: dict[str, Any] = {name: getattr(self, name) for name in same}
         found["batch_size"] = self.global_batch
         if self.no_duplicates:  # the stretch that the last epoch ends in is arranged up to there
             found["bounds"] = [self.epochs, self.remainder]
         found["corpus_version"] = self.corpus_version
         found["order_version"] = ORDER_VERSION
         for name in ("recipes", "mixture", "records", "splits", "chunking"):
-            found[name] = state.digest(plain[name])
+            found[name] = state.digest(getattr(self, name))
         if self.candidates:
             found["candidates"] = state.digest(
                 {

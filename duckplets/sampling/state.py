@@ -29,7 +29,6 @@ class Cursor:
     """Where a run stands.
 
     Attributes:
-        run: Name of the run.
         tag: Name of the checkpoint, or None for the latest save.
         position: First position not yet taken.
         step: First step not yet taken.
@@ -38,7 +37,6 @@ class Cursor:
             if there were any.
     """
 
-    run: str
     tag: str | None
     position: int
     step: int
@@ -99,7 +97,7 @@ def save(path: Path, run: Run, cursor: Cursor, *, drifted_from: Fingerprint | No
     with _writing(path) as database:
         _write_run(database, path, run, drifted_from)
         _write_events(database, run.name, run.events)
-        _write_cursor(database, path, cursor)
+        _write_cursor(database, path, run.name, cursor)
 
 
 def save_events(path: Path, run: str, fingerprint: Fingerprint, events: Events) -> None:
@@ -133,7 +131,7 @@ def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
             )
     position, step, epoch, counts = rows[0]
     counts = json.loads(counts or "{}")
-    return found, Cursor(run=run, tag=tag, position=position, step=step, epoch=epoch, counts=counts)
+    return found, Cursor(tag=tag, position=position, step=step, epoch=epoch, counts=counts)
 
 
 def cursors(path: Path) -> list[dict[str, Any]]:
@@ -294,14 +292,13 @@ def _tags(database: Database, run: str) -> list[str]:
     return sorted(tag for name, tag, *_ in _cursors(database) if name == run and tag)
 
 
-def _write_cursor(database: Database, path: Path, cursor: Cursor) -> None:
-    which = {"run": cursor.run, "tag": cursor.tag}
+def _write_cursor(database: Database, path: Path, run: str, cursor: Cursor) -> None:
+    which = {"run": run, "tag": cursor.tag}
     if cursor.tag is None:
-        database.run("sampling/state/delete_latest", {"run": cursor.run})
+        database.run("sampling/state/delete_latest", {"run": run})
     elif database.run("sampling/state/cursor", which):
         raise StateMismatchError(
-            f"{path} has a save tagged {cursor.tag!r} of run {cursor.run!r} already; give "
-            f"another tag"
+            f"{path} has a save tagged {cursor.tag!r} of run {run!r} already; give another tag"
         )
     where = {"position": cursor.position, "step": cursor.step, "epoch": cursor.epoch}
     counts = json.dumps(dict(cursor.counts))

@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -384,10 +385,10 @@ def test_prefixes_can_be_turned_off(corpus: dp.Corpus) -> None:
 
 def test_settings_saved_without_prefixes_open_as_before(corpus: dp.Corpus) -> None:
     settings = corpus.sampler().settings
-    saved = settings.to_dict()
+    saved = asdict(settings)
     del saved["prefixes"], saved["declared_prefixes"]
-    assert RunSettings.from_dict(saved) == settings
-    assert RunSettings.from_dict(saved).fingerprint() == settings.fingerprint()
+    assert RunSettings(**saved) == settings
+    assert RunSettings(**saved).fingerprint() == settings.fingerprint()
 
 
 def test_no_duplicates_looks_at_the_bare_text(tmp_path: Path) -> None:
