@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from duckplets.base.checks import integer
 from duckplets.errors import ExtensionError, SamplerError
-from duckplets.sampling.columns import MESSAGES, slot_names
+from duckplets.sampling.columns import slot_names
+from duckplets.sampling.messages import MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Portions: which samples of every global batch one reader takes, a rank or a worker of it.
+"""Work out a rank's part: which samples of every global batch one rank, or worker of it, takes.
 
 The batch at position p is ``p … p+G-1``, G being the batch size of all ranks together. Rank r of
 w takes the r-th of w contiguous slices, so the ranks' slices laid end to end are the batch,
@@ -9,6 +9,7 @@ its batches in turn.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +19,8 @@ from duckplets.errors import SamplerError
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """What one reader takes.
+class RankPart:
+    """What one reader, a rank or a worker of it, takes of every global batch.
 
     Attributes:
         batch_size: Samples a batch of a rank.
@@ -55,25 +56,21 @@ class Portion:
 
     def own(self, start: int, stop: int) -> Integers:
         """Return all positions of this reader in such a block."""
-        return self._positions(start, stop, *self._full_slice())
+        return self._positions(start, stop, self.slice)
 
     def shared(self, start: int, stop: int) -> Integers:
         """Return all positions of all ranks in the batches of this reader."""
-        return self._positions(start, stop, 0, self.batch)
+        return self._positions(start, stop, lambda *batch: batch)
 
-    def _full_slice(self) -> tuple[int, int]:
-        return self.rank * self.batch_size, (self.rank + 1) * self.batch_size
-
-    def _positions(self, start: int, stop: int, low: int, high: int) -> Integers:
+    def _positions(
+        self, start: int, stop: int, cut: Callable[[int, int], tuple[int, int]]
+    ) -> Integers:
+        """Return what ``cut`` takes of the positions of every batch; the last may be short."""
         begins = self.batches(start, stop)
-        short = len(begins) and int(begins[-1]) + self.batch > stop
-        full = begins[:-1] if short else begins
-        found = (full[:, None] + np.arange(low, high)).reshape(-1)
-        if not short:
-            return found
-        last = int(begins[-1])
-        ends = self.slice(last, stop) if (low, high) == self._full_slice() else (last, stop)
-        return np.concatenate([found, np.arange(*ends)])
+        full = begins[begins + self.batch <= stop]
+        found = (full[:, None] + np.arange(*cut(0, self.batch))).reshape(-1)
+        short = [np.arange(*cut(begin, stop)) for begin in begins[len(full) :].tolist()]
+        return np.concatenate([found, *short])
 
 
 def batch_size_of(total: int, world_size: int) -> int:

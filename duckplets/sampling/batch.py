@@ -1,4 +1,4 @@
-"""Batches: slices of a fetched block, handed out as lists, Arrow or rows."""
+"""Slice a fetched block into batches, and hand out a batch as lists, Arrow or rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What samples count for, in order: shape (samples,) each.
+    """Source, tokens and fallbacks of consecutive samples, to be counted: shape (samples,) each.
 
     Attributes:
         sources: Number of the source.

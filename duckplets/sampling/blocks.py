@@ -1,4 +1,6 @@
-"""Blocks to come: how large they are, how one is prepared, and the next ones ahead of their use.
+"""Read the batches of a run at any position from blocks, the next of which are prepared meanwhile.
+
+    position ─Planner→ plan ─RankPart→ own samples ─Fetcher→ Block ─slices→ Batch
 
 Blocks start small, so that the first batch comes soon, and grow to what the memory allows. What
 prepares them holds no reference to the sampler, so that a sampler nobody holds is let go.
@@ -6,24 +8,132 @@ prepares them holds no reference to the sampler, so that a sampler nobody holds 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from duckplets.base.lookahead import Lookahead
-from duckplets.order.ranks import Portion
-from duckplets.sampling.batch import Block, Tally
+from duckplets.order.ranks import RankPart
+from duckplets.sampling.batch import Batch, Block, Tally
 from duckplets.sampling.fetch import Fetcher
+from duckplets.sampling.metrics import Counters
 from duckplets.sampling.plan import Plan, Planner, joined
 
 _FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
 _GROWTH = 4
 _LARGEST_BLOCK = 65_536
-_BLOCK_BYTES = 192 << 20  # of text in a block: with those ahead of it well below the limit
+_BLOCK_BYTES = 192 << 20  # of text in a block: with the prepared ones well below the limit
 _LARGEST_SPAN = 1 << 20  # positions of all ranks that a block may go over
 _PLANNED = 1 << 17  # of them planned at once
+
+
+class Reader:
+    """Read the batches of one rank.
+
+    Args:
+        planner: Of the run.
+        fetcher: Of the run.
+        part: What the rank takes.
+        end: The position a bounded run ends at, or None.
+        prefetch: Blocks to prepare in the background.
+
+    Attributes:
+        part: What this reader takes, maybe one of several workers of the rank.
+        counters: Of the batches taken.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        fetcher: Fetcher,
+        part: RankPart,
+        *,
+        end: int | None,
+        prefetch: int,
+    ) -> None:
+        self.planner = planner
+        self.fetcher = fetcher
+        self.part = part
+        self.end = end
+        self.counters = Counters(planner.schedule.sources)
+        self._prefetch = prefetch
+        self._begin()
+
+    def _begin(self) -> None:
+        self._block: Block | None = None
+        prepare = self._preparation(self.end)
+        self._blocks = BlocksAhead(prepare, prepare.sizes.follow, self._prefetch)
+        # Dropping a reader ends its thread and its connection, as closing it does.
+        self._dropped = weakref.finalize(self, _let_go, self._blocks, self.fetcher)
+        self._dropped.atexit = False
+
+    def _preparation(self, end: int | None) -> Preparation:
+        return Preparation(self.planner, self.fetcher, self.part, BlockSizes(self.part, end))
+
+    def take(self, start: int) -> Batch:
+        """Return the batch that begins at a position, and count it."""
+        stop, block = self.stop_of(start), self._block
+        if block is None or not block.start <= start < block.stop:
+            block = self._block = self._blocks.take(start)
+        if block is None or block.stop < stop:
+            block = self._preparation(self.end)(start, stop)
+        number = (start - block.start) // self.part.stride
+        counted = number * self.part.batch
+        self.counters.take(block.tally, counted, counted + stop - start)
+        return self._batch(block, number, start, stop)
+
+    def at(self, start: int) -> Batch:
+        """Return the batch that begins at a position, without counting it."""
+        stop = self.stop_of(start)
+        return self._batch(self._preparation(self.end)(start, stop), 0, start, stop)
+
+    def between(self, start: int, stop: int) -> Iterator[Batch]:
+        """Yield the batches that begin from ``start`` on before ``stop``, without counting them."""
+        prepare = self._preparation(self.bounded(stop))
+        while span := prepare.sizes.follow(start):
+            block = prepare(*span)
+            for number, begin in enumerate(self.part.batches(*span).tolist()):
+                yield self._batch(block, number, begin, min(begin + self.part.batch, span[1]))
+            start = span[1]
+
+    def _batch(self, block: Block, number: int, start: int, stop: int) -> Batch:
+        position, after = self.part.slice(start, stop)
+        low = number * self.part.batch_size
+        step = start // self.part.batch
+        return block.batch(low, low + after - position, position=position, step=step)
+
+    def stop_of(self, start: int) -> int:
+        """Return where the batch of all ranks that begins at a position ends."""
+        return self.bounded(start + self.part.batch)
+
+    def bounded(self, position: int) -> int:
+        """Return a position, or the end of the run if that comes before."""
+        return position if self.end is None else min(position, self.end)
+
+    def share(self, workers: int) -> None:
+        """Take only every ``workers``-th batch from now on."""
+        self.part = replace(self.part, workers=workers)
+        self._dropped.detach()
+        self._blocks.close()
+        self._begin()
+
+    def forget(self) -> None:
+        """Drop what is prepared: the position has jumped, or other weights are in force."""
+        self._blocks.close()
+        self._block = None
+
+    def close(self) -> None:
+        """Stop preparing and close the connection."""
+        self._block = None
+        self._dropped()
+
+
+def _let_go(blocks: BlocksAhead, fetcher: Fetcher) -> None:
+    blocks.close()
+    fetcher.close()
 
 
 @dataclass
@@ -31,11 +141,11 @@ class BlockSizes:
     """How many positions each block goes over.
 
     Attributes:
-        portion: What the reader takes of them.
+        part: What the reader takes of them.
         end: The position a bounded run ends at, or None.
     """
 
-    portion: Portion
+    part: RankPart
     end: int | None
     _target: int = _FIRST_BLOCK
     _largest: int = _LARGEST_BLOCK
@@ -45,9 +155,9 @@ class BlockSizes:
         if self.end is not None and start >= self.end:
             return None
         samples = min(self._target, self._largest)
-        batches = min(samples // self.portion.batch_size, _LARGEST_SPAN // self.portion.stride)
+        batches = min(samples // self.part.batch_size, _LARGEST_SPAN // self.part.stride)
         self._target = min(self._target * _GROWTH, _LARGEST_BLOCK)
-        stop = start + max(1, batches) * self.portion.stride
+        stop = start + max(1, batches) * self.part.stride
         return start, stop if self.end is None else min(stop, self.end)
 
     def learn(self, block: Block, samples: int) -> None:
@@ -57,23 +167,23 @@ class BlockSizes:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Plans and fetches blocks, in the background or at once.
+    """Plan and fetch blocks, in the background or at once.
 
     Attributes:
         planner: Of the run.
         fetcher: Of the run.
-        portion: What the reader takes.
+        part: What the reader takes.
         sizes: Learn from every block.
     """
 
     planner: Planner
     fetcher: Fetcher
-    portion: Portion
+    part: RankPart
     sizes: BlockSizes = field(repr=False)
 
     def __call__(self, start: int, stop: int) -> Block:
         """Return the block of the batches from ``start`` to ``stop``."""
-        own, shared = self.portion.own(start, stop), self.portion.shared(start, stop)
+        own, shared = self.part.own(start, stop), self.part.shared(start, stop)
         sources = self.planner.sources
         parts: list[Plan] = []
         tallies: list[Tally] = []

@@ -1,9 +1,9 @@
-"""No text twice in a batch: rearranging samples within a block of batches.
+"""Rearrange the samples of a block of batches so that no batch holds a text twice.
 
 Samples keep their places unless an earlier one of their batch has one of their texts. Those few
 fill the places they leave, each in another batch; where that does not come out even, they change
 places with a sample that can take such a place instead; and where the texts are too crowded for
-that, others make room in turn (``ejection``). The block is a fixed stretch of positions
+that, others make room in turn (the eviction search). The block is a fixed stretch of positions
 (``Schedule.stretch``), so the rearrangement is a pure function of it and no sample leaves it.
 """
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.errors import RecipeError
-from duckplets.sampling.eviction import find_room
 
 if TYPE_CHECKING:
     from duckplets.sampling.plan import Plan
@@ -26,7 +25,9 @@ BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one 
 
 _ROUNDS = 8  # of placing many samples at a time, while there are
 _FEW = 24  # or more; fewer are faster placed one by one
+_STEPS = 4000  # of the eviction search; small blocks are mostly solved in less than a hundred
 _ONE = np.uint64(1)
+_WORD = (1 << 64) - 1
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -190,10 +191,11 @@ class _Block:
         return False
 
     def _search(self, left: list[int]) -> bool:
+        """Find places for samples by sending others away; return whether that came out."""
         texts = [[text for text in row if text != self._nothing] for row in self._texts.T.tolist()]
-        order = self.order.tolist()
-        found = find_room(order, self._batch.tolist(), texts, left)
-        self.order[:] = order
+        search = _EvictionSearch(self.order.tolist(), self._batch.tolist(), texts, left)
+        found = search.run()
+        self.order[:] = search.order
         return found
 
     def _blocked(self, samples: int | Integers) -> Words:
@@ -262,9 +264,113 @@ def _firsts(words: Words) -> Integers:
 def _bits(word: int, start: int) -> Iterator[int]:
     """Yield the numbers of a word's bits, from ``start`` upwards and then from 0."""
     low = word & (1 << start) - 1
-    for part in (word ^ low, low):
-        rest = part
+    for rest in (word ^ low, low):
         while rest:
             bit = rest & -rest
             yield bit.bit_length() - 1
             rest ^= bit
+
+
+class _EvictionSearch:
+    """Search places in a crowded block, where putting one sample in sends another away.
+
+    A sample without a place goes to the batch where that costs least: where it sends away few
+    samples, and such as were rarely sent away before. They seek places in turn. What keeps coming
+    back is thus left alone more and more, until all fit or the search gives up. From time to time
+    it begins anew with nobody in place. All choices are a fixed function of the block.
+
+    Args:
+        order: The sample at every place, or -1; rewritten.
+        batch: Of every place, in ascending order.
+        texts: Of every sample, each text once.
+        left: Samples that are at no place.
+    """
+
+    def __init__(
+        self, order: list[int], batch: list[int], texts: list[list[int]], left: list[int]
+    ) -> None:
+        self.order = order
+        self._batch = batch
+        self._texts = texts
+        self._left = left
+        self._sent = [0] * len(order)  # how often each sample was sent away
+        self._place = [-1] * len(order)
+        self._state = len(order)
+        batches = range(batch[-1] + 1)
+        self._places: list[list[int]] = [[] for _ in batches]
+        self._holes: list[list[int]] = [[] for _ in batches]
+        self._holder: list[dict[int, int]] = [{} for _ in batches]  # of each text
+        for place, sample in enumerate(order):
+            self._places[batch[place]].append(place)
+            self._holes[batch[place]].append(place)
+            if sample >= 0:
+                self._put(sample, batch[place])
+
+    def run(self) -> bool:
+        """Return whether all samples found a place."""
+        samples, batches = len(self.order), len(self._holes)
+        patience = 500 + 2 * samples
+        steps = _STEPS + 32_000 // batches + samples // 4 + 2 * len(self._left)
+        for step in range(steps):
+            if not self._left:
+                return True
+            if step % patience == patience - 1:
+                self._begin_anew()
+            self._seat(self._left.pop(self._draw(len(self._left))))
+        return not self._left
+
+    def _begin_anew(self) -> None:
+        self._sent = [0] * len(self.order)
+        for sample in self.order:
+            if sample >= 0:
+                self._send_away(sample)
+
+    def _seat(self, sample: int) -> None:
+        batches = len(self._holes)
+        start = self._draw(batches)
+        least, chosen, sent_away = -1, 0, [0]
+        for batch in (*range(start, batches), *range(start)):
+            others = self._in_the_way(sample, batch)
+            cost = sum(1 + self._sent[other] for other in others)
+            cost *= 1000 + self._draw(1000)  # no two batches cost the same forever
+            if least < 0 or cost < least:
+                least, chosen, sent_away = cost, batch, others
+            if not others:
+                break
+        for other in sent_away:
+            self._send_away(other)
+            self._sent[other] += 1
+        self._put(sample, chosen)
+
+    def _in_the_way(self, sample: int, batch: int) -> list[int]:
+        """Return who has to leave a batch so that a sample can come."""
+        holder = self._holder[batch]
+        others = list({holder[text]: None for text in self._texts[sample] if text in holder})
+        if others or self._holes[batch]:
+            return others
+        # Anybody: the one least sent away of a few, so that a step costs the same in large blocks.
+        places = self._places[batch]
+        few = 1 + 64 // len(self._places)
+        if len(places) > few:
+            places = [places[self._draw(len(places))] for _ in range(few)]
+        return [min((self.order[place] for place in places), key=self._sent.__getitem__)]
+
+    def _put(self, sample: int, batch: int) -> None:
+        place = self._holes[batch].pop()
+        self.order[place] = sample
+        self._place[sample] = place
+        self._holder[batch].update(dict.fromkeys(self._texts[sample], sample))
+
+    def _send_away(self, sample: int) -> None:
+        place = self._place[sample]
+        batch = self._batch[place]
+        self.order[place] = -1
+        self._holes[batch].append(place)
+        for text in self._texts[sample]:
+            del self._holder[batch][text]
+        self._left.append(sample)
+
+    def _draw(self, bound: int) -> int:
+        """Return the next of a fixed row of numbers below a bound (Knuth's MMIX generator)."""
+        self._state = (self._state * 6364136223846793005 + 1442695040888963407) & _WORD
+        return (self._state >> 32) * bound >> 32

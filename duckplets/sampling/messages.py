@@ -1,29 +1,46 @@
-"""Samples of messages: which sources have conversations, and the pools they are drawn from.
+"""Draw and fetch messages: from the sources that have conversations to blocks of whole ones.
 
 The unit is the record: one sample is the whole conversation of one. What a pool lists is
-therefore record keys, where that of another kind of samples lists chunks.
+therefore record keys, where that of another kind of samples lists chunks. What is stored as JSON
+is taken apart by DuckDB, so that no row passes through Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from duckplets.errors import EmptyPoolError
+from duckplets.base.arrays import Integers
+from duckplets.errors import EmptyPoolError, StateMismatchError
 from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import TextRecipe, any_section
 from duckplets.recipes.store import SourceRecipes
+from duckplets.sampling.batch import Block, Tally
+from duckplets.sampling.columns import OF_MESSAGES
+from duckplets.sampling.fetch import Facts, Fetcher, as_array
 from duckplets.sampling.stream import Stream
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.order.mixture import Mixture
+    from duckplets.sampling.plan import Plan
     from duckplets.sampling.settings import RunSettings
 
-RECIPE = TextRecipe("messages", any_section())
+MESSAGES = pa.list_(  # the type of messages and rejected_messages
+    pa.struct(
+        [
+            ("role", pa.string()),
+            ("content", pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))),
+            ("loss_weight", pa.float64()),
+        ]
+    )
+)
+_TEXTS, _DETAILS = OF_MESSAGES[:4], OF_MESSAGES[4:]
+_RECIPE = TextRecipe("messages", any_section())
 
 
 def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRecipes]:
@@ -40,7 +57,7 @@ def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRe
             f"instruction data with a converter, as in converter='alpaca'"
         )
     named = _named(mixture)
-    return [SourceRecipes(name, (RECIPE,)) for name, held, _ in rows if held or name in named]
+    return [SourceRecipes(name, (_RECIPE,)) for name, held, _ in rows if held or name in named]
 
 
 def has_pairs(database: Database, sources: Collection[str], version: int) -> bool:
@@ -61,6 +78,63 @@ def open_streams(database: Database, settings: RunSettings, sources: Sequence[st
     ]
 
 
+def conversation_facts(database: Database, chunking: Mapping[str, Any]) -> Facts:
+    """Read what every conversation of a corpus is; ``chunking``: fingerprint of its chunks."""
+    floor = {"weight_floor": chunking["weight_floor"]}
+    return Facts(database.table("sampling/messages/facts", floor))
+
+
+class MessageFetcher(Fetcher):
+    """Turn plans of messages into blocks; its arguments are those of ``Fetcher``."""
+
+    def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> Block:
+        """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
+        keys = plan.chunks[0]
+        rows = self._messages(plan, keys)
+        place = np.empty(len(keys), dtype=np.int64)
+        place[rows["request"].to_numpy()] = np.arange(len(keys), dtype=np.int64)
+        found = self._basics(plan, self._facts[keys]) | self._details(plan, keys, self._columns)
+        order = pa.array(place)
+        for name in _TEXTS[1:]:
+            if name in self._columns:
+                found[name] = rows[name].combine_chunks().take(order)
+        columns = {c: None if c in self.slots else as_array(found[c]) for c in self._columns}
+        texts = rows["messages"].combine_chunks()
+        return Block(start, stop, columns, texts, {"messages": place}, tally)
+
+    @property
+    def _identifying(self) -> list[str]:
+        return ["record_id"]
+
+    def _messages(self, plan: Plan, keys: Integers) -> pa.Table:
+        which = ("chosen", "rejected", "chosen_json", "rejected_json")
+        wanted = {w: name in self._columns for w, name in zip(which, _TEXTS, strict=True)}
+        rows = self._of_records("fetch", keys, wanted)
+        if rows.num_rows != len(keys):
+            raise StateMismatchError(
+                f"{len(keys) - rows.num_rows} conversations of positions "
+                f"{int(plan.positions[0])} to {int(plan.positions[-1])} are not in the corpus any "
+                f"more; it is another file"
+            )
+        return rows
+
+    def _details(self, plan: Plan, keys: Integers, columns: Sequence[str]) -> dict[str, Any]:
+        """Return those of the columns that tell of the record."""
+        wanted = [name for name in columns if name in _DETAILS]
+        if not wanted:
+            return {}
+        rows = self._of_records("details", keys)
+        return {name: rows[name].combine_chunks() for name in wanted}
+
+    def _of_records(
+        self, name: str, keys: Integers, wanted: Mapping[str, bool] | None = None
+    ) -> pa.Table:
+        """Run a statement of ``sql/sampling/messages`` over records."""
+        asked = pa.table({"request": np.arange(len(keys), dtype=np.int64), "record_key": keys})
+        with self._lock, self._database.registered(asked_messages=asked):
+            return self._database.table(f"sampling/messages/{name}", wanted)
+
+
 def _pool(database: Database, settings: RunSettings, source: str) -> Pool:
     split, version = settings.split, settings.corpus_version
     where = {"source": source, "split": split, "version": version}
@@ -74,7 +148,7 @@ def _pool(database: Database, settings: RunSettings, source: str) -> Pool:
     zeros, starts = np.zeros(count, np.int64), np.arange(count + 1)
     anchors = Anchors(keys, rows["text_hash"].to_numpy(), zeros, keys, starts)
     return Pool(
-        compile_pool(RECIPE, source=source, split=split, version=version), anchors, None, None
+        compile_pool(_RECIPE, source=source, split=split, version=version), anchors, None, None
     )
 
 

@@ -1,4 +1,4 @@
-"""Metrics: what a run has served of each source, and how a batch looks.
+"""Count what a run has served of each source, and measure how a batch looks.
 
 Counters add up what was taken, not what was prepared. All ranks count the whole global batch, so
 that every rank has the same figures and a state fits any number of ranks.
@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
 
 
 class Counters:
-    """Samples, tokens and fallbacks taken of every source since the start of a run.
+    """Count samples, tokens and fallbacks taken of every source since the start of a run.
 
     Args:
         sources: Names of the sources, as a tally numbers them.
@@ -72,7 +72,7 @@ class Counters:
 
 
 class PhaseLog:
-    """Writes one line to the log when a run comes into another phase of its mixture.
+    """Write one line to the log when a run comes into another phase of its mixture.
 
     Args:
         mixture: Whose phases.
@@ -117,9 +117,8 @@ def source_skew(batch: Batch | Mapping[str, Sequence[str]] | Sequence[str]) -> d
     counts = Counter(names)
     total, values = counts.total(), counts.values()
     if not total:
-        return dict.fromkeys(("total", "sources", "min", "max", "mean", "ratio"), 0) | {
-            "shares": {}
-        }
+        names = ("total", "sources", "min", "max", "mean", "ratio")
+        return dict.fromkeys(names, 0) | {"shares": {}}
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return {
         "total": total,

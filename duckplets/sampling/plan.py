@@ -1,4 +1,4 @@
-"""Plans: which windows the samples at a run of positions are made of. Ids only, no text.
+"""Plan which windows the samples at consecutive positions are made of: ids only, no text.
 
     positions ─apportion→ source ─apportion→ recipe ─Stream.draw→ windows ─swap, rearrange→ plan
 
@@ -74,7 +74,7 @@ class Plan:
 
 
 class Planner:
-    """Plans the positions of one run.
+    """Plan the positions of one run.
 
     Args:
         streams: All of them, grouped by source.
@@ -109,6 +109,7 @@ class Planner:
         self.end: int | None = None
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
         self.add(streams)
+        self._per_draw = samples_per_draw(kind, self.streams[0].negatives)
         self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
 
     def add(self, streams: Sequence[Stream]) -> None:
@@ -123,20 +124,10 @@ class Planner:
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
             self._recipes[self.schedule.sources.index(source)] = indexes, recipes
 
-    @property
-    def mined(self) -> bool:
-        """Whether the negatives of some stream are mined."""
-        return any(stream.pool.candidates is not None for stream in self.streams)
-
-    @property
-    def samples_per_draw(self) -> int:
-        """How many positions one draw of a stream fills: more than one for pairs only."""
-        return samples_per_draw(self.kind, self.streams[0].negatives)
-
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes up once."""
         anchors = sum(len(stream) for stream in self.streams if stream.source == source)
-        return anchors * self.samples_per_draw
+        return anchors * self._per_draw
 
     @property
     def sources(self) -> Integers:
@@ -163,7 +154,7 @@ class Planner:
         return self.schedule.stretch(position, self.distinct_batch * BLOCK_BATCHES, self.end)
 
     def _samples(self, start: int, stop: int) -> Plan:
-        per_draw = self.samples_per_draw
+        per_draw = self._per_draw
         low, high = start // per_draw, -(-stop // per_draw)
         parts = [
             self._draws(at, min(at + MAX_SPAN, high)) for at in range(low, high, MAX_SPAN)
@@ -180,7 +171,8 @@ class Planner:
         streams = np.zeros(length, dtype=np.int64)
         chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
-        candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if self.mined else None
+        mined = any(stream.pool.candidates is not None for stream in self.streams)
+        candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if mined else None
         for share in self.schedule.shares(start, stop):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.shares(share.start, share.start + len(share.offsets)):

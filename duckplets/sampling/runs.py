@@ -1,19 +1,20 @@
-"""Runs: from a sampler's arguments, or a saved run, to a sampler.
+"""Open runs: from a sampler's arguments, or a saved run, to a sampler.
 
-Arguments become ``RunSettings``, plain values with everything resolved: recipes of every source,
-weights, the corpus version. A saved run keeps them, so resuming resolves nothing anew and what
-was ingested since, or stored as a recipe, changes nothing.
+Arguments become ``RunSettings``, with everything resolved: recipes of every source, weights, the
+corpus version, and for mined negatives the number and digest of the mining that is current. A
+saved run keeps them, so resuming resolves nothing anew, and what was ingested, mined or stored as a
+recipe since changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from duckplets.base.checks import integer
 from duckplets.db.database import Database
 from duckplets.errors import (
     EmptyPoolError,
@@ -24,24 +25,25 @@ from duckplets.errors import (
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
+from duckplets.mining import store as mining_store
 from duckplets.order.mixture import Mixture, mixture_of
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, Schedule
+from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.files import to_dict
-from duckplets.sampling import messages, state
-from duckplets.sampling.chunk_facts import ChunkIndex, Index
-from duckplets.sampling.columns import checked_columns
-from duckplets.sampling.fetch import Fetcher
-from duckplets.sampling.message_fetch import ConversationIndex, MessageFetcher
-from duckplets.sampling.plan import SINGLE, Planner, samples_per_draw
+from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.recipes import TripletRecipe
+from duckplets.sampling import candidates, messages, state
+from duckplets.sampling.blocks import Reader
+from duckplets.sampling.columns import checked_columns, needs_scores
+from duckplets.sampling.fetch import Fetcher, chunk_facts
+from duckplets.sampling.plan import Planner, samples_per_draw
 from duckplets.sampling.prefixes.prefixing import Prefixes
-from duckplets.sampling.reader import Reader
 from duckplets.sampling.sampler import Sampler
-from duckplets.sampling.settings import Kind, Remainder, RunSettings
+from duckplets.sampling.settings import Kind, RunSettings, checked_arguments, checked_ranks
 from duckplets.sampling.stream import Stream
-from duckplets.sampling.streams import open_streams, pin
 
 Recipe = recipe_store.Recipe
 
@@ -59,7 +61,7 @@ def open_run(
     allow_stale: bool = False,
 ) -> Sampler:
     """Open a new run at its first position; see ``Corpus.sampler``."""
-    arguments = _checked(kind, arguments)
+    arguments = checked_arguments(kind, arguments)
     split = splits.checked_split(arguments["split"])
     split_settings = splits.need_splits(database)
     version = records.current_version(database)
@@ -102,9 +104,9 @@ def open_run(
         chunking=chunking,
         declared_prefixes=prefix_store.digest(database, version),
     )
-    drawn = _schedule(settings, None).drawn
-    pins = pin(database, settings, drawn, allow_stale=bool(allow_stale))
-    return open_settings(database, replace(settings, candidates=pins), state_path)
+    schedule = _schedule(settings, None)
+    pins = _pins(database, settings, schedule.drawn, allow_stale=bool(allow_stale))
+    return _opened(database, replace(settings, candidates=pins), schedule, state_path)
 
 
 def resume_run(
@@ -139,30 +141,20 @@ def resume_run(
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
     )
     state.refuse_mismatch(saved.fingerprint, now.fingerprint(), allow_drift=allow_drift)
-    sampler = open_settings(database, now, state_path, events=saved.events)
+    sampler = _opened(database, now, _schedule(now, saved.events), state_path)
     sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
     return sampler
 
 
-def open_settings(
-    database: Database,
-    settings: RunSettings,
-    state_path: Path,
-    *,
-    events: Events | None = None,
+def _opened(
+    database: Database, settings: RunSettings, schedule: Schedule, state_path: Path
 ) -> Sampler:
-    """Open a run of given settings at its first position.
-
-    Args:
-        database: The corpus.
-        settings: All of them.
-        state_path: Where the run is saved.
-        events: Weights that were set during the run.
-    """
-    with ThreadPoolExecutor(1) as beside:
-        index = beside.submit(_index, database.cursor(), settings)
-        schedule = _schedule(settings, events)
-        streams = _streams(database, settings, sorted(schedule.drawn))
+    """Open a run of given settings at its first position, to be saved at ``state_path``."""
+    is_messages = settings.kind == "messages"
+    read_facts = messages.conversation_facts if is_messages else chunk_facts
+    with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
+        facts = beside.submit(read_facts, reading, settings.chunking)
+        streams = open_streams(database, settings, sorted(schedule.drawn))
     planner = Planner(
         streams,
         schedule,
@@ -171,42 +163,141 @@ def open_settings(
         swap=settings.swap,
         distinct_batch=settings.global_batch if settings.no_duplicates else 0,
     )
-    fetcher = (MessageFetcher if settings.kind == "messages" else Fetcher)(
+    prefixes = None
+    if settings.prefixed:
+        prefixes = Prefixes(database, settings.corpus_version, settings.seed)
+    fetcher = (messages.MessageFetcher if is_messages else Fetcher)(
         database,
         planner.streams,
         kind=settings.kind,
         negatives=settings.negatives,
         columns=settings.columns,
-        index=index.result(),
-        prefixes=_prefixes(database, settings),
+        facts=facts.result(),
+        prefixes=prefixes,
     )
-    # What lies beyond a number of steps may be mixed in: so they change no batch before.
+    # Ignore steps here: rearranging may use samples past them, so other steps alter no batch.
     planner.end = replace(settings, steps=None).end(planner.epoch_length)
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
-    portion, prefetch = settings.portion(), settings.prefetch
-    end = settings.end(planner.epoch_length)
-    reader = Reader(planner, fetcher, portion, end=end, prefetch=prefetch)
+    end, prefetch = settings.end(planner.epoch_length), settings.prefetch
+    reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
-        return _streams(database, settings, [name])
+        return open_streams(database, settings, [name])
 
     return Sampler(settings, reader, state_path, open_source)
 
 
-def _streams(database: Database, settings: RunSettings, sources: Sequence[str]) -> list[Stream]:
-    opened = messages.open_streams if settings.kind == "messages" else open_streams
-    return opened(database, settings, sources)
+def open_streams(database: Database, settings: RunSettings, sources: Sequence[str]) -> list[Stream]:
+    """Read the pools of all recipes that can be drawn of some sources.
+
+    Raises:
+        EmptyPoolError: A source has no recipe, or a recipe no anchor.
+        StateMismatchError: Mined negatives are not there, or others than the run is pinned to.
+    """
+    if settings.kind == "messages":
+        return messages.open_streams(database, settings, sources)
+    compiled = []
+    for source in sources:
+        recipes = _drawn(settings, source)
+        if not recipes:
+            raise EmptyPoolError(
+                f"source {source!r} has no recipe to draw by; give one for it, or give the "
+                f"source weight 0 in mixture="
+            )
+        compiled += [_compiled(database, settings, source, recipe) for recipe in recipes]
+    streams = []
+    scores = needs_scores(settings.columns)
+    with PoolReader(database, [pool for pool, _ in compiled]) as reader:
+        for pool, mining in compiled:
+            source = pool.parameters["source"]
+            try:
+                read = reader.read(pool)
+            except EmptyPoolError:
+                if pool.recipe.name in settings.optional.get(source, []):
+                    continue
+                raise
+            if mining is not None:
+                found = candidates.read(database, read, mining, scores=scores)
+                read = replace(read, candidates=found)
+            streams.append(Stream(source, read, settings.seed, settings.negatives))
+    return streams
 
 
-def _index(database: Database, settings: RunSettings) -> Index:
-    indexed = ConversationIndex if settings.kind == "messages" else ChunkIndex
-    return indexed(database, settings.chunking)
+def _pins(
+    database: Database, settings: RunSettings, needed: Collection[str], *, allow_stale: bool
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the number and digest of the mining of every mined recipe, by source.
+
+    Args:
+        database: The corpus.
+        settings: Of the run.
+        needed: Sources that it draws from; of others what is missing or stale is left out.
+        allow_stale: Whether to take minings of other records than those of the run.
+
+    Raises:
+        StateMismatchError: Negatives were not mined, or are stale.
+    """
+    pins: dict[str, dict[str, dict[str, Any]]] = {}
+    for source in settings.sources:
+        for recipe in _drawn(settings, source):
+            if not (isinstance(recipe, TripletRecipe) and recipe.mined):
+                continue
+            try:
+                mining = mining_store.current(
+                    database,
+                    recipe,
+                    source=source,
+                    split=settings.split,
+                    version=settings.corpus_version,
+                    allow_stale=allow_stale,
+                )
+            except StateMismatchError:
+                if source in needed:
+                    raise
+                continue
+            found = {"mining": mining.key, "digest": mining.digest}
+            pins.setdefault(source, {})[recipe.name] = found
+    return pins
 
 
-def _prefixes(database: Database, settings: RunSettings) -> Prefixes | None:
-    if not settings.prefixed:
-        return None
-    return Prefixes(database, settings.corpus_version, settings.seed)
+def _drawn(settings: RunSettings, source: str) -> list[Recipe]:
+    recipes = [from_dict(definition) for definition in settings.recipes[source]]
+    return [recipe for recipe in recipes if recipe.weight]
+
+
+def _compiled(
+    database: Database, settings: RunSettings, source: str, recipe: Recipe
+) -> tuple[CompiledPool, mining_store.Mining | None]:
+    mined = isinstance(recipe, TripletRecipe) and recipe.mined
+    mining = _pinned(database, settings, source, recipe.name) if mined else None
+    pool = compile_pool(
+        recipe,
+        source=source,
+        split=settings.split,
+        version=settings.corpus_version,
+        negatives=settings.negatives,
+        mining=mining.key if mining else 0,
+    )
+    return pool, mining
+
+
+def _pinned(
+    database: Database, settings: RunSettings, source: str, recipe: str
+) -> mining_store.Mining:
+    named = settings.candidates.get(source, {}).get(recipe)
+    if named is None:
+        raise StateMismatchError(
+            f"source {source!r}, recipe {recipe!r}: there were no mined negatives when run "
+            f"{settings.run!r} was opened; call corpus.mine(), and open another run"
+        )
+    mining = mining_store.by_key(database, named["mining"])
+    if mining.digest != named["digest"]:
+        raise StateMismatchError(
+            f"source {source!r}, recipe {recipe!r}: the negatives of mining {mining.key} are not "
+            f"those run {settings.run!r} was opened with (digest then: {named['digest']}, now: "
+            f"{mining.digest}); it is another file"
+        )
+    return mining
 
 
 def _schedule(settings: RunSettings, events: Events | None) -> Schedule:
@@ -239,55 +330,12 @@ def _overridden(settings: RunSettings, overrides: Mapping[str, Any]) -> RunSetti
             raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
     overridden = replace(settings, **overrides)
     if "world_size" in overrides and "batch_size" not in overrides:
-        _checked_ranks(overridden.rank, overridden.world_size)
+        checked_ranks(overridden.rank, overridden.world_size)
         size = batch_size_of(settings.global_batch, overridden.world_size)
         overridden = replace(overridden, batch_size=size)
-    overridden = replace(overridden, **_checked(overridden.kind, asdict(overridden)))
+    overridden = replace(overridden, **checked_arguments(overridden.kind, vars(overridden)))
     columns = overridden.columns
     if overrides.get("remainder") == "pad" and "columns" not in overrides:
         columns = [*columns, "padded"]
     columns = checked_columns(columns, overridden.kind, overridden.negatives)
     return replace(overridden, columns=columns)
-
-
-def _checked(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with plain integers, if all of them are right."""
-    if kind not in get_args(Kind):
-        raise SamplerError(
-            f"kind={kind!r}{nearest(str(kind), get_args(Kind))}: give one of "
-            f"{', '.join(get_args(Kind))}"
-        )
-    least = {"batch_size": 1, "negatives": 1, "prefetch": 0, "steps": 0, "epochs": 0, "seed": None}
-    plain = {
-        name: integer(name, arguments[name], low)
-        for name, low in least.items()
-        if arguments[name] is not None or name not in ("steps", "epochs")
-    }
-    plain |= _checked_ranks(arguments["rank"], arguments["world_size"])
-    if arguments["remainder"] not in get_args(Remainder):
-        raise SamplerError(
-            f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
-        )
-    if kind in SINGLE and arguments["negatives"] != 1:
-        raise SamplerError(f"negatives: {kind} have none; leave it at 1")
-    if not isinstance(arguments.get("prefixes", True), bool):
-        raise SamplerError(f"prefixes={arguments['prefixes']!r}: give True or False")
-    run = arguments["run"]
-    if not isinstance(run, str) or not run.strip() or not run.isprintable():
-        raise SamplerError(f"run={run!r}: give a printable name")
-    return dict(arguments) | plain | {"log": _checked_log(arguments["log"])}
-
-
-def _checked_log(log: Any) -> str | None:
-    if log is not None and not (isinstance(log, str | Path) and str(log)):
-        raise SamplerError(f"log={log!r}: give the path of a folder")
-    return None if log is None else str(log)
-
-
-def _checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
-    world_size, rank = integer("world_size", world_size, 1), integer("rank", rank, 0)
-    if rank >= world_size:
-        raise SamplerError(
-            f"rank={rank}: with world_size={world_size} give one from 0 to {world_size - 1}"
-        )
-    return {"rank": rank, "world_size": world_size}

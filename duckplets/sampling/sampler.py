@@ -1,4 +1,4 @@
-"""The sampler: a run's batches, one after the other or any of them by number.
+"""Serve a run's batches, one after the other or any of them by number, and save where it stands.
 
 Where a run stands is the position of its next batch, together with the weights that were set on
 the way; all else follows from its configuration. What was taken is counted as well, by source.
@@ -16,11 +16,10 @@ from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.sampling import state
 from duckplets.sampling.batch import Batch
+from duckplets.sampling.blocks import Reader
 from duckplets.sampling.metrics import PhaseLog
-from duckplets.sampling.reader import Reader
-from duckplets.sampling.served import ServedLog
+from duckplets.sampling.served import ServedLog, Views
 from duckplets.sampling.settings import RunSettings
-from duckplets.sampling.views import Views
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -52,8 +51,10 @@ class Sampler(Views):
         self._drifted_from: state.Fingerprint | None = None
         self._taken: int | None = None  # step of the batch taken last
         self._phases = PhaseLog(self.mixture, quiet=settings.rank > 0)
-        order = state.digest(settings.fingerprint())
-        self._log = ServedLog(Path(settings.log), settings.run, order) if settings.log else None
+        self._log: ServedLog | None = None
+        if settings.log:
+            order = state.digest(settings.fingerprint())
+            self._log = ServedLog(Path(settings.log), settings.run, order)
 
     # -- iteration ----------------------------------------------------------------------------
 
@@ -65,7 +66,7 @@ class Sampler(Views):
         if stop <= start:
             raise StopIteration
         batch = self._reader.take(start)
-        self._position = self._reader.bounded(start + self._reader.portion.stride)
+        self._position = self._reader.bounded(start + self._reader.part.stride)
         self._taken = batch.step
         self._phases.take(batch.step)
         if self._log is not None:
@@ -141,7 +142,7 @@ class Sampler(Views):
 
     def peek(self, steps: int) -> Iterator[Batch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
-        stop = self._position + integer("steps", steps, 0) * self._reader.portion.stride
+        stop = self._position + integer("steps", steps, 0) * self._reader.part.stride
         return self._reader.between(self._position, stop)
 
     def move(self, position: int) -> None:
@@ -316,7 +317,6 @@ class Sampler(Views):
             events=self._planner.schedule.events,
         )
         cursor = state.Cursor(
-            run=run.name,
             tag=tag,
             position=self._position,
             step=self.step,

@@ -1,16 +1,22 @@
-"""Run settings: everything a run's order and batches follow from, as plain values.
+"""Check the arguments of a sampler and keep what its order and batches follow from.
 
-A saved run keeps them, so that resuming resolves nothing anew.
+A saved run keeps its settings as they are, so that resuming resolves nothing anew and fields that
+recipes or mixtures gain later alter no fingerprint.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args
 
+from duckplets.base.checks import integer
+from duckplets.errors import SamplerError, nearest
 from duckplets.order.permute import ORDER_VERSION
-from duckplets.order.ranks import Portion
+from duckplets.order.ranks import RankPart
 from duckplets.sampling import state
+from duckplets.sampling.plan import SINGLE
 
 Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
@@ -36,7 +42,7 @@ class RunSettings:
         negatives: How many a triplet has.
         swap: Whether anchor and positive change places half of the time.
         columns: Columns of a batch.
-        prefetch: Blocks to prepare ahead.
+        prefetch: Blocks to prepare in the background.
         rank: Which of the ranks this is, from 0.
         world_size: Number of ranks.
         log: Folder to write the ids of what is served to, or None.
@@ -115,9 +121,9 @@ class RunSettings:
         """Samples of a batch of all ranks."""
         return self.batch_size * self.world_size
 
-    def portion(self) -> Portion:
+    def rank_part(self) -> RankPart:
         """Return what this rank takes."""
-        return Portion(self.batch_size, self.rank, self.world_size)
+        return RankPart(self.batch_size, self.rank, self.world_size)
 
     def padded_from(self, epoch_length: int) -> int | None:
         """Return the position from which samples only fill up the last batch."""
@@ -137,3 +143,48 @@ class RunSettings:
                 end = -(-end // self.global_batch) * self.global_batch
             ends.append(end)
         return min(ends, default=None)
+
+
+def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a sampler with plain integers, if all of them are right.
+
+    Raises:
+        SamplerError: One is not.
+    """
+    if kind not in get_args(Kind):
+        raise SamplerError(
+            f"kind={kind!r}{nearest(str(kind), get_args(Kind))}: give one of "
+            f"{', '.join(get_args(Kind))}"
+        )
+    least = {"batch_size": 1, "negatives": 1, "prefetch": 0, "steps": 0, "epochs": 0, "seed": None}
+    plain = {
+        name: integer(name, arguments[name], low)
+        for name, low in least.items()
+        if arguments[name] is not None or name not in ("steps", "epochs")
+    }
+    plain |= checked_ranks(arguments["rank"], arguments["world_size"])
+    if arguments["remainder"] not in get_args(Remainder):
+        raise SamplerError(
+            f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
+        )
+    if kind in SINGLE and arguments["negatives"] != 1:
+        raise SamplerError(f"negatives: {kind} have none; leave it at 1")
+    if not isinstance(arguments.get("prefixes", True), bool):
+        raise SamplerError(f"prefixes={arguments['prefixes']!r}: give True or False")
+    run = arguments["run"]
+    if not isinstance(run, str) or not run.strip() or not run.isprintable():
+        raise SamplerError(f"run={run!r}: give a printable name")
+    log = arguments["log"]
+    if log is not None and not (isinstance(log, str | Path) and str(log)):
+        raise SamplerError(f"log={log!r}: give the path of a folder")
+    return dict(arguments) | plain | {"log": None if log is None else str(log)}
+
+
+def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
+    """Return the two as plain integers, if there is such a rank."""
+    world_size, rank = integer("world_size", world_size, 1), integer("rank", rank, 0)
+    if rank >= world_size:
+        raise SamplerError(
+            f"rank={rank}: with world_size={world_size} give one from 0 to {world_size - 1}"
+        )
+    return {"rank": rank, "world_size": world_size}

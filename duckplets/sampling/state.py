@@ -1,4 +1,4 @@
-"""State files: what runs there are and where they stand.
+"""Save runs and where they stand to a state file, and load them from there.
 
 A state file lies beside its corpus and is opened for writing only for the moment of a save, in
 one transaction: a kill at any instant leaves the last completed save. What must agree for a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from duckplets.db import migrate
 from duckplets.db.database import Database, open_patiently
-from duckplets.errors import DuckpletsError, StateMismatchError, nearest
+from duckplets.errors import StateMismatchError, nearest
 from duckplets.order.ranks import world_sizes
 
 Fingerprint = dict[str, Any]
@@ -29,7 +29,6 @@ class Cursor:
     """Where a run stands.
 
     Attributes:
-        run: Name of the run.
         tag: Name of the checkpoint, or None for the latest save.
         position: First position not yet taken.
         step: First step not yet taken.
@@ -38,7 +37,6 @@ class Cursor:
             if there were any.
     """
 
-    run: str
     tag: str | None
     position: int
     step: int
@@ -99,18 +97,15 @@ def save(path: Path, run: Run, cursor: Cursor, *, drifted_from: Fingerprint | No
     with _writing(path) as database:
         _write_run(database, path, run, drifted_from)
         _write_events(database, run.name, run.events)
-        _write_cursor(database, path, cursor)
+        _write_cursor(database, path, run.name, cursor)
 
 
 def save_events(path: Path, run: str, fingerprint: Fingerprint, events: Events) -> None:
     """Write the weights set during a run, if the file knows this run; a save does it else."""
     if not path.exists():
         return
-    database = _open_to_read(path)
-    try:
+    with _reading(path) as database:
         known = _find_run(database, run)
-    finally:
-        database.close()
     if known is not None and known.fingerprint == fingerprint:
         with _writing(path) as database:
             _write_events(database, run, events)
@@ -124,52 +119,35 @@ def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
     """
     if not path.exists():
         raise StateMismatchError(f"no run is saved: {path} does not exist; call save() first")
-    database = _open_to_read(path)
-    try:
+    with _reading(path) as database:
         found = _find_run(database, run)
         if found is None:
-            names = [row[0] for row in database.run("sampling/state/runs")]
-            raise StateMismatchError(
-                f"{path} has no run {run!r}{nearest(run, names)}; it has: "
-                f"{', '.join(names) or 'none'}"
-            )
+            raise _no_run(path, run, (row[0] for row in _cursors(database)))
         rows = database.run("sampling/state/cursor", {"run": run, "tag": tag})
         if not rows:
-            tags = _tags(database, run)
+            tags = ", ".join(_tags(database, run))
             raise StateMismatchError(
-                f"run {run!r} has no save tagged {tag!r}; its tags: {', '.join(tags) or 'none'}"
+                f"run {run!r} has no save tagged {tag!r}; its tags: {tags or 'none'}"
             )
-        position, step, epoch, counts = rows[0]
-        counts = json.loads(counts or "{}")
-        return found, Cursor(
-            run=run, tag=tag, position=position, step=step, epoch=epoch, counts=counts
-        )
-    finally:
-        database.close()
+    position, step, epoch, counts = rows[0]
+    counts = json.loads(counts or "{}")
+    return found, Cursor(tag=tag, position=position, step=step, epoch=epoch, counts=counts)
 
 
 def cursors(path: Path) -> list[dict[str, Any]]:
     """Return every saved cursor of a state file, the latest of each run first."""
     if not path.exists():
         return []
-    database = _open_to_read(path)
-    try:
-        names = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
-        return [
-            dict(zip(names, row, strict=True))
-            for row in database.run("sampling/state/cursors_of_runs")
-        ]
-    finally:
-        database.close()
+    names = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
+    with _reading(path) as database:
+        return [dict(zip(names, row, strict=True)) for row in _cursors(database)]
 
 
 def reset(path: Path, run: str) -> int:
     """Forget a run and its cursors; returns how many cursors that were."""
-    names = sorted({str(row["run"]) for row in cursors(path)})
+    names = {row["run"] for row in cursors(path)}
     if run not in names:
-        raise StateMismatchError(
-            f"{path} has no run {run!r}{nearest(run, names)}; it has: {', '.join(names) or 'none'}"
-        )
+        raise _no_run(path, run, names)
     with _writing(path) as database:
         removed = database.run("sampling/state/delete_cursors", {"run": run})[0][0]
         database.run("sampling/state/delete_events", {"run": run, "step": 0})
@@ -221,14 +199,26 @@ def _writing(path: Path) -> Iterator[Database]:
         database.close()
 
 
-def _open_to_read(path: Path) -> Database:
+@contextmanager
+def _reading(path: Path) -> Iterator[Database]:
+    """Open a state file to read."""
     database = Database.open(path, read_only=True, threads=1)
     try:
         migrate.check(database, "state")
-    except DuckpletsError:
+        yield database
+    finally:
         database.close()
-        raise
-    return database
+
+
+def _cursors(database: Database) -> list[tuple[Any, ...]]:
+    return database.run("sampling/state/cursors_of_runs")
+
+
+def _no_run(path: Path, run: str, names: Iterable[str]) -> StateMismatchError:
+    known = sorted(set(names))
+    return StateMismatchError(
+        f"{path} has no run {run!r}{nearest(run, known)}; it has: {', '.join(known) or 'none'}"
+    )
 
 
 def _find_run(database: Database, run: str) -> Run | None:
@@ -252,11 +242,8 @@ def _events(database: Database, run: str) -> list[tuple[int, str]]:
 
 
 def _write_run(database: Database, path: Path, run: Run, drifted_from: Fingerprint | None) -> None:
-    definition = {
-        "run": run.name,
-        "settings": json.dumps(run.settings),
-        "fingerprint": json.dumps(run.fingerprint),
-    }
+    settings, fingerprint = json.dumps(run.settings), json.dumps(run.fingerprint)
+    definition = {"run": run.name, "settings": settings, "fingerprint": fingerprint}
     known = _find_run(database, run.name)
     if known is not None:
         if known.fingerprint != drifted_from or _tags(database, run.name):
@@ -264,15 +251,8 @@ def _write_run(database: Database, path: Path, run: Run, drifted_from: Fingerpri
         # Its bounds, columns and the like may be others than at the last save.
         database.run("sampling/state/update_run", definition)
         return
-    database.run(
-        "sampling/state/add_run",
-        definition
-        | {
-            "kind": run.kind,
-            "corpus_version": run.corpus_version,
-            "order_version": run.order_version,
-        },
-    )
+    versions = {"corpus_version": run.corpus_version, "order_version": run.order_version}
+    database.run("sampling/state/add_run", definition | versions | {"kind": run.kind})
 
 
 def _write_events(database: Database, run: str, events: Events) -> None:
@@ -309,17 +289,16 @@ def _refuse_other(path: Path, known: Run, run: Run) -> None:
 
 def _tags(database: Database, run: str) -> list[str]:
     """Return the names of a run's checkpoints: they are of the order it was saved with."""
-    return [tag for name, tag in database.run("sampling/state/cursors") if name == run and tag]
+    return sorted(tag for name, tag, *_ in _cursors(database) if name == run and tag)
 
 
-def _write_cursor(database: Database, path: Path, cursor: Cursor) -> None:
-    which = {"run": cursor.run, "tag": cursor.tag}
+def _write_cursor(database: Database, path: Path, run: str, cursor: Cursor) -> None:
+    which = {"run": run, "tag": cursor.tag}
     if cursor.tag is None:
-        database.run("sampling/state/delete_latest", {"run": cursor.run})
+        database.run("sampling/state/delete_latest", {"run": run})
     elif database.run("sampling/state/cursor", which):
         raise StateMismatchError(
-            f"{path} has a save tagged {cursor.tag!r} of run {cursor.run!r} already; give "
-            f"another tag"
+            f"{path} has a save tagged {cursor.tag!r} of run {run!r} already; give another tag"
         )
     where = {"position": cursor.position, "step": cursor.step, "epoch": cursor.epoch}
     counts = json.dumps(dict(cursor.counts))

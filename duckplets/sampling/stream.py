@@ -1,10 +1,10 @@
-"""Drawing from one stream: which windows its i-th samples are made of.
+"""Draw the windows that the i-th samples of a stream are made of, from i alone.
 
-A stream is one (source, recipe). Its i-th sample takes anchor ``order(epoch)[rank]``; the
-epoch counts the visits to that anchor, and by visits the anchor's windows and positives rotate
-from a hashed start, each used once before any twice. So do mined negatives, and those of the
-anchor's own record; others are hashed draws. Everything is keyed and vectorised, nothing is
-remembered.
+A stream is the anchors of one (source, recipe) of a run. Its i-th sample takes anchor
+``order(epoch)[rank]``; the epoch counts the visits to that anchor, and by visits the anchor's
+windows and positives rotate from a hashed start, each used once before any twice. So do mined
+negatives, and those of the anchor's own record; others are hashed draws. Everything is keyed and
+vectorised, nothing is remembered.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Places:
 
 @dataclass(frozen=True)
 class Stream:
-    """One recipe over one source.
+    """The anchors of one recipe over one source, in the order of a run.
 
     Attributes:
         source: Name of the source.

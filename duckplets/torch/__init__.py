@@ -1,4 +1,4 @@
-"""Batches for PyTorch: a dataset that any number of workers and ranks can read.
+"""Serve a run's batches to PyTorch, as a dataset that any number of workers and ranks can read.
 
     dataset = SamplerDataset("faq.duckdb", batch_size=64, seed=7)
     for batch in DataLoader(dataset, batch_size=None, num_workers=4):
@@ -30,8 +30,7 @@ try:
 except ImportError as error:
     raise ExtensionError("duckplets.torch needs PyTorch: pip install 'duckplets[torch]'") from error
 
-from duckplets.torch.opening import Opening, Run
-from duckplets.torch.start import Start, State, put, standing, worker_of
+from duckplets.torch.opening import Opening, Run, Start, State, put, standing
 
 __all__ = ["SamplerDataset"]
 
@@ -140,7 +139,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     def _begun(self) -> _Batches:
         info = get_worker_info()
-        worker, workers = worker_of(info)
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
         loaded, allow_drift = self._start.take(info), self._start.allow_drift
         sampler = self._opening.open(workers if info else None)
         try:

@@ -1,20 +1,25 @@
-"""Opening a run in whichever process iterates it, and what its states are made of."""
+"""Open a run in whichever process iterates it, where that iteration begins.
+
+An iteration begins where a loaded state says, which is told once, to whoever iterates next.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import distributed
 
 from duckplets.base.checks import integer
 from duckplets.corpus import Corpus
-from duckplets.errors import CorpusLockedError
+from duckplets.errors import CorpusLockedError, SamplerError, StateMismatchError
 from duckplets.sampling.sampler import Sampler
-from duckplets.torch.start import State, standing
+
+State = dict[str, Any]
 
 _MEMORY = 1024  # MB of DuckDB's for all workers of a machine together: what one process has
 _LEAST_MEMORY = 256  # MB
@@ -63,8 +68,8 @@ class Opening:
             ) from error
         try:
             ranks = self.resolved()
-            arguments = self.arguments | {"rank": ranks.rank or 0}
-            arguments["world_size"] = 1 if ranks.world_size is None else ranks.world_size
+            size = 1 if ranks.world_size is None else ranks.world_size
+            arguments = self.arguments | {"rank": ranks.rank or 0, "world_size": size}
             sampler = (corpus.resume if self.resumed else corpus.sampler)(**arguments)
         except BaseException:
             corpus.close()
@@ -140,3 +145,99 @@ class Run:
         if self.end is not None:
             position = min(position, self.end)
         return self.start | {"position": position, "events": begun.get("events", [])}
+
+
+class Start:
+    """Tell where the next iteration begins, once: to this process or to one set of workers.
+
+    Workers have copies of the dataset, so who was told lies in memory that they share. A
+    DataLoader seeds its workers anew for every iteration, which tells one set from another.
+
+    Args:
+        loaded: A loaded state; None for the start of the run.
+        allow_drift: Names of fingerprint fields that may differ from it.
+
+    Attributes:
+        loaded: As given.
+        allow_drift: As given.
+    """
+
+    def __init__(self, loaded: State | None = None, allow_drift: tuple[str, ...] = ()) -> None:
+        self.loaded = loaded
+        self.allow_drift = allow_drift
+        self._taken = False  # in this process
+        # 0 for nobody, -1 if another state was loaded since, else the seed of those told first.
+        self._told = torch.zeros(1, dtype=torch.int64).share_memory_()
+
+    @property
+    def told_workers(self) -> bool:
+        """Whether workers began there."""
+        return int(self._told) > 0
+
+    def take(self, worker_info: Any) -> State | None:
+        """Return what was loaded to the first that ask, None to all others.
+
+        Raises:
+            SamplerError: This is a worker, and a state was loaded since it was started.
+        """
+        first = self._is_for(worker_info) and not self._taken
+        self._taken = True
+        return self.loaded if first else None
+
+    def _is_for(self, worker_info: Any) -> bool:
+        told = int(self._told)
+        if worker_info is None:
+            self._told.fill_(0)
+            return told == 0
+        if told < 0:
+            raise SamplerError(
+                "a state was loaded after these workers had started, so they do not know it; make "
+                "a new DataLoader, or leave out persistent_workers=True"
+            )
+        asking = (worker_info.seed - worker_info.id) % (1 << 62) + 1
+        if told == 0:
+            self._told.fill_(asking)
+        return told in (0, asking)
+
+    def replaced(self, worker_info: Any) -> None:
+        """Note that another state was loaded: here, or by torchdata in a worker of its own."""
+        if worker_info is None:
+            self._told.fill_(-1)
+        else:
+            self.take(worker_info)
+
+
+def standing(sampler: Sampler, worker: int, workers: int) -> State:
+    """Return the state of a worker's sampler, without counters: each counts only its own."""
+    found = {name: value for name, value in sampler.state_dict().items() if name != "counts"}
+    return found if workers == 1 else found | {"worker": [worker, workers]}
+
+
+def put(
+    sampler: Sampler,
+    state: State | None,
+    worker: int,
+    workers: int,
+    *,
+    allow_drift: Collection[str],
+) -> None:
+    """Put a worker's sampler where it begins, to take its share of the batches.
+
+    A state that a worker made (for torchdata) is of that worker's next batch; any other is of the
+    next batch of all workers.
+
+    Raises:
+        StateMismatchError: The state is of another run, or of another worker.
+    """
+    own = None if state is None else state.get("worker")
+    if own is not None:
+        if list(own) != [worker, workers]:
+            raise StateMismatchError(
+                f"this is the state of worker {own[0]} of {own[1]}, not of {worker} of {workers}: "
+                f"give the StatefulDataLoader the num_workers that its state was saved with"
+            )
+        sampler.stride(worker, workers)
+    if state is not None:
+        sampler.load_state_dict(state, allow_drift=allow_drift)
+    if own is None:
+        sampler.stride(worker, workers)

@@ -14,7 +14,7 @@ import pytest
 from effort import often
 
 import duckplets as dp
-from duckplets.sampling.columns import MESSAGES
+from duckplets.sampling.messages import MESSAGES
 from duckplets.testing import assert_resumes_everywhere
 
 INSERT = "INSERT INTO conversations SELECT record_key, messages, rejected_messages FROM told"

@@ -209,7 +209,7 @@ def test_ranks_and_blocks_do_not_show(corpus: dp.Corpus, monkeypatch: pytest.Mon
         assert [row for rank in ranks for row in next(rank).to_pylist()] == expected
 
     def follow(self: Any, start: int) -> tuple[int, int]:
-        return start, start + (1 + start % 5) * self.portion.stride
+        return start, start + (1 + start % 5) * self.part.stride
 
     monkeypatch.setattr("duckplets.sampling.blocks.BlockSizes.follow", follow)
     assert [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), 20)] == whole

@@ -51,7 +51,7 @@ def test_blocks_do_not_show(
     for sizes in ([1], [5], [7, 30, 3]):
 
         def follow(self: Any, start: int, sizes: list[int] = sizes) -> tuple[int, int] | None:
-            stop = start + sizes[start % len(sizes)] * self.portion.stride
+            stop = start + sizes[start % len(sizes)] * self.part.stride
             stop = stop if self.end is None else min(stop, self.end)
             return (start, stop) if stop > start else None
 

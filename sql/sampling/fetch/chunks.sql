@@ -5,7 +5,7 @@
 SELECT
     chunks.chunk_key,
     chunks.section_key,
-    chunks.token_count,
+    chunks.token_count AS tokens,
     chunks.start,
     CASE
         WHEN chunks.kind = 'window' AND chunks.token_count = sections.token_count THEN -1

@@ -1,4 +1,4 @@
-"""Portions: what ranks and workers take, and that all rows are taken as often as they are due.
+"""A rank's part: what ranks and workers take, and that all rows are taken as often as they are due.
 
 No database here: streams over hand-made pools, dealt and planned as in a run.
 """
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.order.permute import key, mix
-from duckplets.order.ranks import Portion, batch_size_of
+from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.order.schedule import Schedule
 from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import CompiledPool
@@ -28,8 +28,8 @@ from duckplets.sampling.stream import Stream
 WORLDS = range(1, 10)
 
 
-def portions(batch_size: int, world_size: int, workers: int = 1) -> list[Portion]:
-    return [Portion(batch_size, rank, world_size, workers) for rank in range(world_size)]
+def parts_of(batch_size: int, world_size: int, workers: int = 1) -> list[RankPart]:
+    return [RankPart(batch_size, rank, world_size, workers) for rank in range(world_size)]
 
 
 # -- slices -----------------------------------------------------------------------------------
@@ -45,9 +45,9 @@ def portions(batch_size: int, world_size: int, workers: int = 1) -> list[Portion
 def test_slices_laid_end_to_end_are_the_batch(
     batch_size: int, world_size: int, start: int, short: float
 ) -> None:
-    ranks = portions(batch_size, world_size)
+    ranks = parts_of(batch_size, world_size)
     for size in (ranks[0].batch, int(short * ranks[0].batch)):
-        slices = [portion.slice(start, start + size) for portion in ranks]
+        slices = [part.slice(start, start + size) for part in ranks]
         assert slices[0][0] == start
         assert slices[-1][1] == start + size
         assert all(one[1] == other[0] for one, other in pairwise(slices))
@@ -69,7 +69,7 @@ def test_ranks_and_workers_share_out_a_block(
     batch_size: int, world_size: int, workers: int, start: int, batches: int, cut: int
 ) -> None:
     """Each takes whole slices of every batch that is its turn, in order; the last may be short."""
-    ranks = portions(batch_size, world_size, workers)
+    ranks = parts_of(batch_size, world_size, workers)
     batch = ranks[0].batch
     stop = start + batches * ranks[0].stride
     end = max(start + 1, stop - cut)
@@ -83,9 +83,9 @@ def test_ranks_and_workers_share_out_a_block(
         begins = ranks[0].batches(at, high).tolist()
         whole = [p for b in begins for p in range(b, min(b + batch, end))]
         assert ranks[0].shared(at, high).tolist() == whole
-        owns = [portion.own(at, high).tolist() for portion in ranks]
-        for portion, own in zip(ranks, owns, strict=True):
-            slices = [portion.slice(b, min(b + batch, end)) for b in begins]
+        owns = [part.own(at, high).tolist() for part in ranks]
+        for part, own in zip(ranks, owns, strict=True):
+            slices = [part.slice(b, min(b + batch, end)) for b in begins]
             assert own == [p for low, high in slices for p in range(low, high)]
         assert sorted(p for own in owns for p in own) == whole
         taken += whole
@@ -150,10 +150,8 @@ def served(planner: Planner, run: RunSettings) -> list[list[list[tuple[str, int,
     ]
     found = []
     for rank in range(run.world_size):
-        portion = dataclasses.replace(run, rank=rank).portion()
-        spans = [
-            portion.slice(at, min(at + portion.batch, end)) for at in range(0, end, portion.batch)
-        ]
+        part = dataclasses.replace(run, rank=rank).rank_part()
+        spans = [part.slice(at, min(at + part.batch, end)) for at in range(0, end, part.batch)]
         found.append([rows[low:high] for low, high in spans])
     return found
 

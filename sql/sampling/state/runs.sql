@@ -1,5 +1,0 @@
--- Names of the runs.
--- Rows: by name.
-SELECT run
-FROM runs
-ORDER BY run
