@@ -62,23 +62,23 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.sampling.sampler import Sampler as Sampler
     from duckplets.search.index import IndexReport as IndexReport
     from duckplets.search.terms import Terms as Terms
-    from duckplets.sources import ArrowSource as ArrowSource
-    from duckplets.sources import CsvSource as CsvSource
-    from duckplets.sources import CustomSource as CustomSource
-    from duckplets.sources import DatasetSource as DatasetSource
-    from duckplets.sources import IndexedSource as IndexedSource
-    from duckplets.sources import JsonSource as JsonSource
-    from duckplets.sources import MemorySource as MemorySource
-    from duckplets.sources import PagedSource as PagedSource
-    from duckplets.sources import ParquetSource as ParquetSource
-    from duckplets.sources import Resumable as Resumable
-    from duckplets.sources import SqlSource as SqlSource
-    from duckplets.sources import TextFileSource as TextFileSource
-    from duckplets.sources import TextLinesSource as TextLinesSource
-    from duckplets.sources.converters import converter_names as converter_names
-    from duckplets.sources.converters import register_converter as register_converter
-    from duckplets.sources.hub import HubSource as HubSource
-    from duckplets.sources.hub import read_hub_list as read_hub_list
+    from duckplets.sources.arrow_file import ArrowSource as ArrowSource
+    from duckplets.sources.converters.registry import converter_names as converter_names
+    from duckplets.sources.converters.registry import register_converter as register_converter
+    from duckplets.sources.csv_file import CsvSource as CsvSource
+    from duckplets.sources.dataset import DatasetSource as DatasetSource
+    from duckplets.sources.hub.source import HubSource as HubSource
+    from duckplets.sources.hub.source import read_hub_list as read_hub_list
+    from duckplets.sources.json_file import JsonSource as JsonSource
+    from duckplets.sources.memory import MemorySource as MemorySource
+    from duckplets.sources.parquet_file import ParquetSource as ParquetSource
+    from duckplets.sources.resumable import Resumable as Resumable
+    from duckplets.sources.sql_query import SqlSource as SqlSource
+    from duckplets.sources.text_file import TextFileSource as TextFileSource
+    from duckplets.sources.text_file import TextLinesSource as TextLinesSource
+    from duckplets.sources.user.custom import CustomSource as CustomSource
+    from duckplets.sources.user.custom import PagedSource as PagedSource
+    from duckplets.sources.user.indexed import IndexedSource as IndexedSource
     from duckplets.text.chunking import Chunking as Chunking
     from duckplets.text.denoiser import Denoiser as Denoiser
     from duckplets.text.prefix import Field as Field
@@ -113,13 +113,19 @@ _HOMES = {
     "sampling.sampler": "Sampler",
     "search.index": "IndexReport",
     "search.terms": "Terms",
-    "sources": (
-        "ArrowSource CsvSource CustomSource DatasetSource IndexedSource JsonSource "
-        "MemorySource PagedSource ParquetSource Resumable SqlSource TextFileSource "
-        "TextLinesSource"
-    ),
-    "sources.converters": "converter_names register_converter",
-    "sources.hub": "HubSource read_hub_list",
+    "sources.arrow_file": "ArrowSource",
+    "sources.converters.registry": "converter_names register_converter",
+    "sources.csv_file": "CsvSource",
+    "sources.dataset": "DatasetSource",
+    "sources.hub.source": "HubSource read_hub_list",
+    "sources.json_file": "JsonSource",
+    "sources.memory": "MemorySource",
+    "sources.parquet_file": "ParquetSource",
+    "sources.resumable": "Resumable",
+    "sources.sql_query": "SqlSource",
+    "sources.text_file": "TextFileSource TextLinesSource",
+    "sources.user.custom": "CustomSource PagedSource",
+    "sources.user.indexed": "IndexedSource",
     "text.chunking": "Chunking",
     "text.denoiser": "Denoiser",
     "text.prefix": "Field Prefix",

@@ -21,8 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import DuckpletsError, SourceError, nearest
 from duckplets.records.controls import IndexControls
-from duckplets.sources import ArrowSource, CsvSource, JsonSource, ParquetSource, paths
+from duckplets.sources import paths
+from duckplets.sources.arrow_file import ArrowSource
 from duckplets.sources.base import TEXTS, Mapped
+from duckplets.sources.csv_file import CsvSource
+from duckplets.sources.json_file import JsonSource
+from duckplets.sources.parquet_file import ParquetSource
 from duckplets.sources.resumable import Resumable, Whole
 from duckplets.sources.text_file import TextLinesSource
 

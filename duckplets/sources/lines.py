@@ -79,7 +79,7 @@ class Keys:
 
     def values(self, table: pa.Table) -> pa.Table:
         """Return the values of a table's objects, one column for each name of the mapping."""
-        from duckplets.sources.json_values import values_statement
+        from duckplets.sources.statement import values_statement
 
         self.learn(table)
         keys = tuple(self.found.get(name, name) for name in self._mapping.names())
