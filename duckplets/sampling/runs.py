@@ -46,6 +46,7 @@ from duckplets.sampling.settings import Kind, RunSettings, checked_arguments, ch
 from duckplets.sampling.stream import Stream
 
 Recipe = recipe_store.Recipe
+Drawn = Mapping[str, Sequence[Recipe]]  # of every source the recipes that samples are drawn by
 
 
 def open_run(
@@ -105,8 +106,9 @@ def open_run(
         declared_prefixes=prefix_store.digest(database, version),
     )
     schedule = _schedule(settings, None)
-    pins = _pins(database, settings, schedule.drawn, allow_stale=bool(allow_stale))
-    return _opened(database, replace(settings, candidates=pins), schedule, state_path)
+    drawn = {s.source: [r for r in s.recipes if r.weight] for s in resolved}
+    pins = _pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
+    return _opened(database, replace(settings, candidates=pins), drawn, schedule, state_path)
 
 
 def resume_run(
@@ -141,20 +143,20 @@ def resume_run(
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
     )
     state.refuse_mismatch(saved.fingerprint, now.fingerprint(), allow_drift=allow_drift)
-    sampler = _opened(database, now, _schedule(now, saved.events), state_path)
+    sampler = _opened(database, now, _drawn(now), _schedule(now, saved.events), state_path)
     sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
     return sampler
 
 
 def _opened(
-    database: Database, settings: RunSettings, schedule: Schedule, state_path: Path
+    database: Database, settings: RunSettings, drawn: Drawn, schedule: Schedule, state_path: Path
 ) -> Sampler:
     """Open a run of given settings at its first position, to be saved at ``state_path``."""
     is_messages = settings.kind == "messages"
     read_facts = messages.conversation_facts if is_messages else chunk_facts
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         facts = beside.submit(read_facts, reading, settings.chunking)
-        streams = open_streams(database, settings, sorted(schedule.drawn))
+        streams = open_streams(database, settings, drawn, sorted(schedule.drawn))
     planner = Planner(
         streams,
         schedule,
@@ -182,12 +184,14 @@ def _opened(
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
-        return open_streams(database, settings, [name])
+        return open_streams(database, settings, drawn, [name])
 
     return Sampler(settings, reader, state_path, open_source)
 
 
-def open_streams(database: Database, settings: RunSettings, sources: Sequence[str]) -> list[Stream]:
+def open_streams(
+    database: Database, settings: RunSettings, drawn: Drawn, sources: Sequence[str]
+) -> list[Stream]:
     """Read the pools of all recipes that can be drawn of some sources.
 
     Raises:
@@ -198,7 +202,7 @@ def open_streams(database: Database, settings: RunSettings, sources: Sequence[st
         return messages.open_streams(database, settings, sources)
     compiled = []
     for source in sources:
-        recipes = _drawn(settings, source)
+        recipes = drawn[source]
         if not recipes:
             raise EmptyPoolError(
                 f"source {source!r} has no recipe to draw by; give one for it, or give the "
@@ -224,13 +228,19 @@ def open_streams(database: Database, settings: RunSettings, sources: Sequence[st
 
 
 def _pins(
-    database: Database, settings: RunSettings, needed: Collection[str], *, allow_stale: bool
+    database: Database,
+    settings: RunSettings,
+    drawn: Drawn,
+    needed: Collection[str],
+    *,
+    allow_stale: bool,
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Return the number and digest of the mining of every mined recipe, by source.
 
     Args:
         database: The corpus.
         settings: Of the run.
+        drawn: Its recipes.
         needed: Sources that it draws from; of others what is missing or stale is left out.
         allow_stale: Whether to take minings of other records than those of the run.
 
@@ -239,7 +249,7 @@ def _pins(
     """
     pins: dict[str, dict[str, dict[str, Any]]] = {}
     for source in settings.sources:
-        for recipe in _drawn(settings, source):
+        for recipe in drawn[source]:
             if not (isinstance(recipe, TripletRecipe) and recipe.mined):
                 continue
             try:
@@ -260,9 +270,12 @@ def _pins(
     return pins
 
 
-def _drawn(settings: RunSettings, source: str) -> list[Recipe]:
-    recipes = [from_dict(definition) for definition in settings.recipes[source]]
-    return [recipe for recipe in recipes if recipe.weight]
+def _drawn(settings: RunSettings) -> Drawn:
+    """Return the recipes of a saved run."""
+    return {
+        source: [recipe for recipe in map(from_dict, definitions) if recipe.weight]
+        for source, definitions in settings.recipes.items()
+    }
 
 
 def _compiled(

@@ -67,11 +67,11 @@ def _pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read each pool once: all ranks have the same, and it is most of what opening costs."""
     read, known = runs.open_streams, {}
 
-    def streams(database: Any, settings: Any, sources: Sequence[str]) -> Any:
+    def streams(database: Any, settings: Any, drawn: Any, sources: Sequence[str]) -> Any:
         what = (settings.kind, settings.negatives, settings.seed, settings.corpus_version)
         place = str((database.path, *what, settings.recipes, sources))
         if place not in known:
-            known[place] = read(database, settings, sources)
+            known[place] = read(database, settings, drawn, sources)
         return list(known[place])
 
     monkeypatch.setattr(runs, "open_streams", streams)
