@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from prebuilt import prebuilt
 
 import duckplets as dp
 from duckplets.mining.minings import content_of, definition_of
@@ -41,6 +42,7 @@ class Piece:
     normal: str
 
 
+@prebuilt
 def guarded_corpus(path: Path, count: int, seed: int, *, sources: int = 2) -> dp.Corpus:
     """Records in groups, with titles and bodies that differ in case, accents and space only."""
     draw = random.Random(seed)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
 import re
-import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from programs import ran, said
 from sqlglot import exp, parse
 
 import duckplets
@@ -24,8 +24,27 @@ PACKAGE = ROOT / "duckplets"
 FILES = sorted(PACKAGE.rglob("*.py"))
 STATEMENTS = sorted(file.relative_to(SQL).with_suffix("").as_posix() for file in SQL.rglob("*.sql"))
 
-EVERY_FILE = pytest.mark.parametrize("file", FILES, ids=lambda f: f.relative_to(PACKAGE).as_posix())
-EVERY_STATEMENT = pytest.mark.parametrize("statement", STATEMENTS)
+
+def each(values: Iterable[Any]) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
+    """Make a check of one value a test of all of them, which names every one that fails."""
+
+    def of_all(check: Callable[[Any], None]) -> Callable[[], None]:
+        def test() -> None:
+            failed = []
+            for value in values:
+                try:
+                    check(value)
+                except AssertionError as error:
+                    failed.append(f"{value}: {error}")
+            assert not failed, "\n".join(failed)
+
+        return test
+
+    return of_all
+
+
+EVERY_FILE = each(FILES)
+EVERY_STATEMENT = each(STATEMENTS)
 
 
 def module_of(file: Path) -> str:
@@ -112,13 +131,13 @@ def layer(name: str) -> int:
     return next((i for i, names in enumerate(LAYERS) if first in names), 2)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each(MODULES)
 def test_layers_go_one_way(name: str) -> None:
     higher = {other for other in needs(name) if layer(other) > layer(name)}
     assert not higher, f"{name} imports what is above it"
 
 
-@pytest.mark.parametrize("name", [n for n in MODULES if n.removeprefix("duckplets.") in PURE])
+@each([n for n in MODULES if n.removeprefix("duckplets.") in PURE])
 def test_pure_modules_import_pure_ones_only(name: str) -> None:
     assert needs(name) <= {f"duckplets.{pure}" for pure in (*PURE, "errors", "queries")}
 
@@ -173,6 +192,7 @@ def declared_parameters(statement: str) -> set[str]:
     return set(re.findall(r"\$(\w+)", found[1])) if found else set()
 
 
+@cache
 def trees(statement: str) -> list[exp.Expr]:
     return [tree for tree in parse(text_of(statement), dialect="duckdb") if tree is not None]
 
@@ -272,20 +292,7 @@ HEAVY = ["sqlglot", "typer", "rich", "tokenizers", "torch", "datasets", "hugging
 
 def test_import_leaves_heavy_modules_alone() -> None:
     code = f"import sys, duckplets; print([m for m in {HEAVY} if m in sys.modules])"
-    assert python("-c", code).strip() == "[]"
-
-
-def python(*arguments: str) -> str:
-    """Run Python on this checkout and return what it prints."""
-    run = subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    assert said("-c", code).strip() == "[]"
 
 
 def test_public_names_are_sorted_resolve_and_are_documented() -> None:
@@ -297,7 +304,7 @@ def test_public_names_are_sorted_resolve_and_are_documented() -> None:
             assert (value.__doc__ or "").strip(), name
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each(MODULES)
 def test_modules_are_documented(name: str) -> None:
     documentation = ast.get_docstring(tree_of(MODULES[name]))
     assert documentation or MODULES[name].stat().st_size == 0, name
@@ -344,14 +351,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "-w", str(folder)]
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_RETRIES": "1", "PIP_TIMEOUT": "15"}
-    run = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | quiet
-    )
-    said = run.stdout + run.stderr
+    run = ran(*command, env=quiet)
+    told = run.stdout + run.stderr
     for reason in ("No module named pip", "No matching distribution", "ConnectionError"):
-        if run.returncode and reason in said:
+        if run.returncode and reason in told:
             pytest.skip(f"no wheel can be built here: {reason}")
-    assert run.returncode == 0, said
+    assert run.returncode == 0, told
     (built,) = folder.glob("*.whl")
     return built
 
@@ -390,7 +395,7 @@ print("works")
 @pytest.mark.network
 def test_a_wheel_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    said("-m", "venv", "--without-pip", home)
     (site,) = home.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
@@ -398,13 +403,5 @@ def test_a_wheel_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> No
     import numpy
 
     (site / "dependencies.pth").write_text(f"{Path(numpy.__file__).parent.parent}\n")
-    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run = subprocess.run(
-        [home / "bin" / "python", "-c", TRY],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env=bare,
-    )
+    run = ran(home / "bin" / "python", "-c", TRY, cwd=tmp_path, env={"PYTHONPATH": ""})
     assert (run.stdout.strip(), run.returncode) == ("works", 0), run.stderr

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from duckplets.order.permute import Integers, key
 from duckplets.order.ramp import Ramp
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 
 @dataclass(frozen=True)
 class Case:
