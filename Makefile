@@ -7,13 +7,24 @@ READY := $(VENV)/.ready
 # Tests that need PyTorch have an environment of their own, so that the others go without it.
 TORCH := $(VENV)/torch
 
-.PHONY: demo test test-torch lint format bench clean
+# Bytecode is written wherever the shell says otherwise: the tests start many programs, and each
+# would compile all that it imports, in three times the time.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-all test-torch lint format bench clean
 
 demo: $(READY)
 	$(BIN)/duckplets demo
 
+# Each process takes a stretch of the files, and the one that is done first helps the other.
+SUITE = $(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/adapters
+
 test: $(READY)
-	$(BIN)/python -m pytest -n 3 --ignore=tests/adapters
+	$(SUITE)
+
+# The slow tests in full.
+test-all: $(READY)
+	DUCKPLETS_THOROUGH=1 $(SUITE) --timeout=1800
 
 # One thread each: two of them on a busy machine took six times as long.
 test-torch: $(TORCH)/.ready

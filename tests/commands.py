@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Any
+from subprocess import Popen
+from typing import Any
 
+import programs
 from typer.testing import CliRunner, Result
 
 from duckplets.cli import app
-
-ROOT = Path(__file__).parent.parent
 
 
 def cli(*arguments: str | Path, stdin: str | None = None) -> Result:
@@ -48,23 +46,20 @@ def usage(*arguments: str | Path) -> str:
     return str(result.stderr)
 
 
-def process(
-    *arguments: str | Path, stdin: int | None = None, stdout: int | IO[Any] = subprocess.PIPE
-) -> subprocess.Popen[str]:
+def process(*arguments: str | Path, **streams: Any) -> AbstractContextManager[Popen[str]]:
     """Start the real thing."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "duckplets.cli", *map(str, arguments)],
-        stdin=stdin,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    return programs.python("-m", "duckplets.cli", *arguments, **streams)
 
 
-def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = running.communicate(timeout=50)
-    return running.returncode, out or "", err
+def finish(running: Popen[str]) -> tuple[int, str, str]:
+    out, err = running.communicate(timeout=programs.PATIENCE)
+    return running.returncode, out or "", err or ""
+
+
+def finished(*arguments: str | Path, **streams: Any) -> tuple[int, str, str]:
+    """Run the real thing to its end, and return its exit code, stdout and stderr."""
+    with process(*arguments, **streams) as running:
+        return finish(running)
 
 
 def files(folder: Path = Path()) -> set[str]:

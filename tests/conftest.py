@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import prebuilt
 import pytest
 
 from duckplets.db import migrate
@@ -26,6 +29,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "network: may reach a package index; skipped without one")
+    # A shell starts what runs in its background with SIGINT ignored, and that is inherited: tests
+    # of Ctrl-C, in this process or in one that they start, would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of every garbage collection what stays to the end: modules and tests."""
+    gc.freeze()
 
 
 @pytest.fixture
@@ -45,6 +56,17 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         )
 
     return check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _corpora_are_kept(tmp_path_factory: pytest.TempPathFactory) -> None:
+    prebuilt.keep_in(tmp_path_factory)
+
+
+@pytest.fixture
+def pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of this test do not read a pool again that one before them has read."""
+    prebuilt.keep_pools(monkeypatch)
 
 
 @pytest.fixture(scope="session")

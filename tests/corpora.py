@@ -10,6 +10,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from prebuilt import prebuilt
+
 import duckplets as dp
 
 WORDS = [
@@ -75,6 +77,7 @@ def odd_records(count: int, seed: int, *, repeats: float = 0.2) -> list[dict[str
     return records
 
 
+@prebuilt
 def odd_corpus(
     path: Path, count: int, seed: int, *, repeats: float = 0.2, sources: int = 1
 ) -> dp.Corpus:

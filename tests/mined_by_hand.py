@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from prebuilt import prebuilt
 
 import duckplets as dp
 from duckplets.ingest.chunks import content_of
@@ -45,7 +46,10 @@ class Anchor:
     scores: list[float | None] = field(default_factory=list)
 
 
-def odd_text_corpus(path: Path, count: int = 40, sources: tuple[str, ...] = ("one", "two")) -> Any:
+@prebuilt
+def odd_text_corpus(
+    path: Path, count: int = 40, sources: tuple[str, ...] = ("one", "two")
+) -> dp.Corpus:
     """A corpus whose records have a title, one body or two, and every odd text somewhere."""
     corpus = dp.Corpus(path)
     for name in sources:

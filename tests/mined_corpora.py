@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from prebuilt import prebuilt
 
 import duckplets as dp
 from duckplets.ingest.chunks import content_of
@@ -42,6 +43,7 @@ class Piece:
     normal: str
 
 
+@prebuilt
 def guarded_corpus(path: Path, count: int, seed: int, *, sources: int = 2) -> dp.Corpus:
     """Records in groups, with titles and bodies that differ in case, accents and space only."""
     draw = random.Random(seed)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from prebuilt import copied
 
 import duckplets as dp
 from duckplets.db.fts import stemming
@@ -91,8 +92,13 @@ def records(count: int, seed: int) -> list[dict[str, Any]]:
 
 
 def odd_corpus(path: Path, count: int, seed: int, *, sources: int = 1, **options: Any) -> dp.Corpus:
-    """A corpus of such records."""
-    corpus = dp.Corpus(path, **options)
+    """A corpus of such records, opened with options."""
+    copied(path, _filled, count, seed, sources)
+    return dp.Corpus(path, **options)
+
+
+def _filled(path: Path, count: int, seed: int, sources: int) -> dp.Corpus:
+    corpus = dp.Corpus(path)
     for number in range(sources):
         source = dp.MemorySource(
             records(count, seed + number),

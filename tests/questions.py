@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from prebuilt import prebuilt
+
 import duckplets as dp
 from duckplets.recipes.bm25 import Bm25
 
@@ -38,6 +40,7 @@ SOME_TOPIC = dp.TripletRecipe(
 Rows = list[dict[str, Any]]
 
 
+@prebuilt
 def build(path: Path, seed: int = 1, count: int = 60) -> dp.Corpus:
     """Two sources of questions and answers, with groups, and texts that are nearly the same."""
     draw = random.Random(seed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
+import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
@@ -14,8 +15,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from commands import ok
 from conftest import Golden
+from hub_data import point_to
 from hub_server import Hub
+from programs import ran, said
 
 import duckplets as dp
 
@@ -23,6 +27,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 WITH_TORCH = {"distributed", "finetune", "rerank"}  # tests/adapters runs these
 EXAMPLES = sorted({file.stem for file in ROOT.glob("examples/*.py")} - WITH_TORCH)
+AS_PROGRAMS = {"quickstart", "resume"}  # the others run in this process
 WORDNET = ROOT.parent / "shared" / "corpora" / "wordnet.parquet"
 
 BLOCK = re.compile(r"(<!-- not run: .+? -->\n)?^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -40,23 +45,37 @@ def load_generator() -> ModuleType:
 
 @pytest.fixture
 def surroundings(tmp_path: Path) -> dict[str, str]:
-    """This checkout's package, its command and the duckdb CLI, wherever they are installed."""
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    command = commands / "duckplets"
+    """This checkout's command and the duckdb CLI, wherever they are installed."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    command = folder / "duckplets"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m duckplets.cli "$@"\n')
     command.chmod(0o755)
-    folders = [str(commands), str(Path(sys.executable).parent), os.environ["PATH"]]
-    return os.environ | {"PATH": os.pathsep.join(folders), "PYTHONPATH": str(ROOT)}
+    folders = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
+    return {"PATH": os.pathsep.join(folders)}
 
 
-def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
-    """Run a command that succeeds and return its stdout."""
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}{done.stderr}"
-    return done.stdout
+def shell(code: str, environment: dict[str, str]) -> None:
+    """Run commands in a shell that succeed."""
+    done = ran("bash", "-e", "-o", "pipefail", "-c", code, env=environment)
+    assert done.returncode == 0, f"{code}\n{done.stdout}{done.stderr}"
+
+
+def commands(code: str, environment: dict[str, str]) -> None:
+    """Run a block of commands: ours in this process, what else there is in a shell."""
+    for own, other in re.findall(r"^(duckplets [^|>\n]*)$|((?:^(?!duckplets [^|>\n]*$).*\n)+)",
+                                 code, re.MULTILINE):  # fmt: skip
+        if own:
+            ok(*shlex.split(own)[1:])
+        elif other.strip():
+            shell(other, environment)
+
+
+def program(file: Path, *arguments: str) -> None:
+    """Run a program as if by itself, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [str(file), *arguments])
+        runpy.run_path(str(file), run_name="__main__")
 
 
 # ---- README
@@ -82,31 +101,33 @@ def hub() -> Iterator[Hub]:
 
 
 def test_the_blocks_of_the_readme_run(
-    tmp_path: Path, surroundings: dict[str, str], hub: Hub
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, surroundings: dict[str, str], hub: Hub
 ) -> None:
     folder = tmp_path / "checkout"
     folder.mkdir()
     shutil.copytree(ROOT / "examples", folder / "examples")
-    surroundings |= {"HF_ENDPOINT": hub.url, "DUCKPLETS_CACHE": str(tmp_path / "cache")}
-    ran = []
+    monkeypatch.chdir(folder)
+    point_to(hub, monkeypatch, tmp_path / "cache")
+    found = []
     for reason, language, code in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
         if language == "python":
-            run([sys.executable, "-W", "error", "-c", code], folder, surroundings)
+            exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
         elif language == "sh" and not reason:
-            run(["bash", "-e", "-o", "pipefail", "-c", code], folder, surroundings)
+            commands(code, surroundings)
         elif language == "sh":
-            commands = [line.split("#")[0].strip() for line in code.splitlines()]
-            assert all(line.startswith(("make ", "pip install ")) for line in commands)
+            lines = [line.split("#")[0].strip() for line in code.splitlines()]
+            assert all(line.startswith(("make ", "pip install ")) for line in lines)
         else:
             assert not language, f"a block of {language}: run it here"
-        ran += [language] if not reason else []
-    assert ran.count("python") >= 2
-    assert ran.count("sh") >= 2
+        found += [language] if not reason else []
+    assert found.count("python") >= 2
+    assert found.count("sh") >= 2
 
 
-def test_a_block_that_fails_is_noticed(tmp_path: Path, surroundings: dict[str, str]) -> None:
-    with pytest.raises(AssertionError, match="unknown_name"):
-        run([sys.executable, "-c", "unknown_name"], tmp_path, surroundings)
+def test_a_command_that_fails_is_noticed(surroundings: dict[str, str]) -> None:
+    for code in ("duckplets status nowhere.duckdb\n", "duckplets nonsense | cat\n", "nonsense\n"):
+        with pytest.raises(AssertionError):
+            commands(code, surroundings)
 
 
 # ---- examples
@@ -118,25 +139,33 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_run_anywhere_and_say_the_same(
-    name: str, tmp_path: Path, surroundings: dict[str, str], golden: Golden
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    golden: Golden,
 ) -> None:
     if name == "wordnet" and not WORDNET.exists():
         pytest.skip("wordnet.parquet is not here")
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    script = str(ROOT / "examples" / f"{name}.py")
-    said = run([sys.executable, "-W", "error", script], folder, surroundings)
-    golden(f"examples/{name}.txt", said)
+    monkeypatch.chdir(folder)
+    script = ROOT / "examples" / f"{name}.py"
+    if name in AS_PROGRAMS:
+        golden(f"examples/{name}.txt", said("-W", "error", script))
+    else:
+        program(script)
+        golden(f"examples/{name}.txt", capsys.readouterr().out)
     assert not list(folder.iterdir()), "an example leaves nothing behind"
 
 
 def test_the_wordnet_example_without_its_file_says_where_it_is(
-    tmp_path: Path, surroundings: dict[str, str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    script = str(ROOT / "examples" / "wordnet.py")
-    said = run([sys.executable, script, "nowhere.parquet"], tmp_path, surroundings)
-    assert "nowhere.parquet is not there" in said
-    assert "https://wordnet.princeton.edu" in said
+    program(ROOT / "examples" / "wordnet.py", "nowhere.parquet")
+    told = capsys.readouterr().out
+    assert "nowhere.parquet is not there" in told
+    assert "https://wordnet.princeton.edu" in told
 
 
 def test_the_examples_data_has_anchors_in_all_splits(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 from effort import often
+from programs import python
 
 import duckplets as dp
 from duckplets import doctor, sources
@@ -32,8 +33,7 @@ from duckplets.db.database import Database
 from duckplets.pools.compile import compile_pool
 from duckplets.sampling import state
 
-ROOT = Path(__file__).parent.parent
-ROUNDS = often(50, less=15)
+ROUNDS = often(50, less=6)
 RECORDS = 1_500  # an ingest: of two sections, in three batches
 BATCH = 16  # samples a step
 CHUNKING = dp.Chunking(max_tokens=12, overlap=(2,), summary_tokens=6)
@@ -185,13 +185,7 @@ Start = Callable[..., Child]
 @pytest.fixture(scope="module")
 def start() -> Iterator[Start]:
     """Start a job in a child: ``start("ingest", path)``."""
-    with subprocess.Popen(
-        [sys.executable, __file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as process:
+    with python(__file__, stdin=subprocess.PIPE, stderr=None) as process:
         children: list[Child] = []
 
         def started(job: str, *arguments: object) -> Child:

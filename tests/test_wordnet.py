@@ -20,7 +20,7 @@ TITLE, DEFINITION = dp.role("anchor"), dp.role("context")
 RECIPE = dp.TripletRecipe("title_definition", TITLE, DEFINITION, DEFINITION)
 COLUMNS = ["anchor", "positive", "negative", "source", "swapped"]
 COLUMNS += [f"{slot}_record_id" for slot in COLUMNS[:3]]
-DRAWN = often(200_000, less=80_000)
+DRAWN = often(200_000, less=20_000)
 
 
 @pytest.fixture(scope="module", params=["one source", "two sources"])
@@ -93,7 +93,7 @@ def test_the_bytes_are_those_of_any_number_of_threads(corpus: Path) -> None:
 def test_a_run_saved_and_resumed_fifty_times_is_the_unbroken_run(corpus: Path) -> None:
     draw = random.Random(7)
     with dp.Corpus(corpus, read_only=True) as opened:
-        times = often(50, less=50 if opened.sources().num_rows == 2 else 8)
+        times = often(50, less=8)
         whole = opened.sampler(recipes=[RECIPE], batch_size=64)
         expected = [next(whole).table for _ in range(5 * times)]
         opened.sampler(recipes=[RECIPE], batch_size=64).save()

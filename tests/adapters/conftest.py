@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.testing import toy_corpus
 
 BATCH = 16
 SEED = 7

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from commands import cli, error, files, lines, ok, usage
+from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.cli import output
@@ -21,7 +22,8 @@ from duckplets.cli import sample as sample_commands
 from duckplets.db.migrate import create
 from duckplets.db.queries import migrations
 from duckplets.sampling.sampler import Sampler
-from duckplets.testing import toy_corpus
+
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 # What `plan` and `served` tell of a sample; a batch has it all but the step.
 IDS = ["position", "source", "recipe", "swapped"] + [

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+
+from programs import said
 
 from duckplets.cli.demo import docstrings, topics, walk
 from duckplets.corpus import Corpus
@@ -35,13 +35,7 @@ def test_docstrings_are_of_public_names_and_show_no_addresses() -> None:
 def test_the_text_is_the_same_in_every_process() -> None:
     code = "from duckplets.cli.demo import docstrings, topics; print([topics(), docstrings()])"
     runs = [
-        subprocess.run(
-            [sys.executable, "-W", "error", "-X", "utf8", "-c", code],
-            capture_output=True,
-            check=True,
-            cwd=Path(__file__).parent.parent.parent,
-            env={"PYTHONHASHSEED": seed},
-        ).stdout
+        said("-W", "error", "-X", "utf8", "-c", code, env={"PYTHONHASHSEED": seed})
         for seed in ("1", "2")
     ]
     assert runs[0] == runs[1]

@@ -9,19 +9,19 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import duckdb
 import pytest
 from conftest import Golden
+from programs import python, ran
 
 from duckplets.db import migrate, queries
 from duckplets.db.database import Database
 from duckplets.db.migrate import Kind
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
-ROOT = Path(__file__).parent.parent.parent
 KINDS: tuple[Kind, Kind] = ("corpus", "state")
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
@@ -322,16 +322,6 @@ def test_any_file_name_serves(name: str, tmp_path: Path) -> None:
 # ---- other processes
 
 
-def python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
-
 DIE = """
     import os, signal, sys
     from pathlib import Path
@@ -363,9 +353,8 @@ DIE = """
 
 @pytest.mark.parametrize("moment", ["0", "1", "2", "3", "close", "rename", "unlink"])
 def test_a_kill_while_creating_leaves_no_file_or_a_whole_one(moment: str, path: Path) -> None:
-    process = python(DIE, path, "corpus", moment)
-    assert process.wait(30) == -signal.SIGKILL
-    process.communicate()
+    run = ran(sys.executable, "-c", textwrap.dedent(DIE), path, "corpus", moment)
+    assert run.returncode == -signal.SIGKILL
     assert path.exists() == (moment == "unlink")
     if not path.exists():
         migrate.create(path, "corpus")
@@ -386,17 +375,15 @@ HOLD = """
 @pytest.fixture
 def held(path: Path) -> Iterator[Callable[[str], int]]:
     """Open the file in another process, for writing or reading; returns its id."""
-    processes = []
+    with ExitStack() as stack:
 
-    def hold(how: str) -> int:
-        process = python(HOLD, path, how)
-        processes.append(process)
-        assert process.stdout
-        return int(process.stdout.readline())
+        def hold(how: str) -> int:
+            program = python("-c", textwrap.dedent(HOLD), path, how, stdin=subprocess.PIPE)
+            running = stack.enter_context(program)
+            assert running.stdout
+            return int(running.stdout.readline())
 
-    yield hold
-    for process in processes:
-        process.communicate()
+        yield hold
 
 
 @pytest.mark.parametrize("read_only", [False, True])

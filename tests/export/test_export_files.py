@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import ROOT, error, lines, ok, usage
+from commands import error, lines, ok, usage
 from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
+from programs import ran
 
 import duckplets as dp
 from duckplets.export import ExportReport, export, formats
@@ -170,13 +169,7 @@ with dp.Corpus(path, read_only=True) as corpus:
 def test_a_killed_export_is_absent(
     path: Path, corpus: dp.Corpus, tmp_path: Path, how: signal.Signals
 ) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", KILLED, str(path), str(tmp_path / "t"), str(int(how))],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    run = ran(sys.executable, "-c", KILLED, path, tmp_path / "t", str(int(how)))
     assert run.returncode == -how, run.stderr
     assert not (tmp_path / "t").exists()
     if how == signal.SIGINT:

@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from corpora import odd_corpus
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.testing import toy_corpus
 from duckplets.text.windows import windows
 
 TEXTS = [
@@ -173,7 +174,7 @@ def test_any_settings_give_the_rows_of_windows(
     check(filled, chunking)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=often(15, less=5), deadline=None)
 @given(texts=st.lists(st.text(" \n\u3000ab\0é漢", max_size=40), max_size=6))
 def test_any_text_gives_the_rows_of_windows(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]

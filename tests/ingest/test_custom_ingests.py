@@ -6,17 +6,15 @@ import gc
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from programs import python, said
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -25,7 +23,6 @@ from duckplets.sources.user import marked_rows, record_feed
 from duckplets.sources.user.custom import CustomSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
-ROOT = Path(__file__).parent.parent.parent
 TABLES = [
     "sources",
     "records",
@@ -476,30 +473,17 @@ with dp.Corpus(sys.argv[1]) as corpus:
 
 
 def test_a_killed_ingest_goes_on_and_ends_as_an_unbroken_one(tmp_path):
-    def start(path: Path) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(path)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
-
     whole, broken = tmp_path / "whole.duckdb", tmp_path / "broken.duckdb"
-    unbroken = start(whole)
     begun = []
     for stored in ("stored 20", "stored 50"):
-        process = start(broken)
-        assert process.stdout is not None
-        pages = iter(process.stdout.readline, "")
-        begun.append(int(next(pages).split()[1]))
-        assert any(line.strip() == stored for line in pages)
-        process.kill()
-        process.wait()
-        process.stdout.close()
-    said, _ = start(broken).communicate()
-    expected, _ = unbroken.communicate()
-    assert said.splitlines()[-1] == expected.splitlines()[-1] == "80 1"
-    begun.append(int(said.split()[1]))
+        with python("-c", KILLED, broken) as running:
+            assert running.stdout is not None
+            pages = iter(running.stdout.readline, "")
+            begun.append(int(next(pages).split()[1]))
+            assert any(line.strip() == stored for line in pages)
+    resumed, unbroken = said("-c", KILLED, broken), said("-c", KILLED, whole)
+    assert resumed.splitlines()[-1] == unbroken.splitlines()[-1] == "80 1"
+    begun.append(int(resumed.split()[1]))
     assert 3 <= begun[1] <= 4
     assert 9 <= begun[2] <= 10
     with dp.Corpus(whole) as one, dp.Corpus(broken) as other:

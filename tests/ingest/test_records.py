@@ -20,12 +20,13 @@ import pytest
 from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
 from duckplets.sources import Rows, Source
-from duckplets.testing import toy_corpus, toy_records
+from duckplets.testing import toy_records
 
 Row = tuple[str, str]  # id, content
 Dump = dict[str, list[dict[str, Any]]]
@@ -262,7 +263,7 @@ def test_ids_of_content_are_its_sha256(corpus: dp.Corpus) -> None:
 contents = st.lists(st.text("abc \né漢", max_size=5), min_size=1, max_size=12)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=often(15, less=4), deadline=None)
 @given(rows=contents, data=st.data())
 def test_the_order_of_rows_changes_no_record(
     copies: Callable[[], dp.Corpus], rows: list[str], data: st.DataObject
@@ -457,7 +458,7 @@ rows_of = st.lists(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=often(15, less=7), deadline=None)
+@settings(max_examples=often(15, less=4), deadline=None)
 @given(ingests=st.lists(rows_of, min_size=1, max_size=4), batch=st.sampled_from([1, 2, 3, 100]))
 def test_policies_are_those_of_the_reference(
     copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int
@@ -723,7 +724,7 @@ def test_odd_metadata_comes_back_exactly(corpus: dp.Corpus) -> None:
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=often(25, less=8), deadline=None)
 @given(given_texts=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8, unique=True))
 def test_any_text_comes_back_exactly(
     copies: Callable[[], dp.Corpus], given_texts: list[str]

@@ -19,6 +19,8 @@ from duckplets.base.arrays import Integers
 from duckplets.order.apportion import Ramp
 from duckplets.order.permute import key
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 
 @dataclass(frozen=True)
 class Case:

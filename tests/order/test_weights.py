@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import exact_shares, exact_weights
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 MOST = 2**44
 TEMPERATURES = [5e-324, 1e-3, 0.1, 0.5, 0.999, 1.0, 1.3, 2.0, 5.0, 1e3, 1e9, 1e300]
 

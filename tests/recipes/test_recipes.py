@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import said
 
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
@@ -438,5 +437,4 @@ def test_recipes_load_neither_sqlglot_nor_duckdb() -> None:
         "f.from_dict({'kind': 'text', 'name': 'a', 'selector': 'any_section'})\n"
         "print(sorted({'sqlglot', 'duckdb'} & set(sys.modules)))"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
+    assert said("-c", code).strip() == "[]"

@@ -22,6 +22,8 @@ from duckplets.sources.hub import HubSource
 from duckplets.sources.resumable import Resumable, Whole
 from duckplets.sources.text_file import TextLinesSource
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 ALPACA = [
     {"instruction": f"Do {i}.", "input": "" if i % 2 else f" With {i}.", "output": f"Done {i}."}
     for i in range(30)

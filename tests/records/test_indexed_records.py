@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.errors import SamplerError
@@ -14,7 +15,8 @@ from duckplets.records import controls as index_controls
 from duckplets.records import read as reading
 from duckplets.records.data_index import DataIndex
 from duckplets.records.elements import indexed_elements
-from duckplets.testing import toy_corpus
+
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 
 @pytest.fixture(scope="module")

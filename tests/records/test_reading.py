@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from corpora import odd_corpus, odd_records
+from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.base import pace
 from duckplets.records import read as reading
 from duckplets.sampling.batch import Batch
-from duckplets.testing import toy_corpus
+
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 ALL = [*("index", "record_key", "record_id", "source", "split", "date", "meta", "group_key")]
 ALL += [*("taxonomy", "trust", "created_at", "updated_at", "text", "anchor", "context")]

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from effort import often
 from mined_corpora import (
     CASES,
     Piece,
@@ -23,6 +24,8 @@ from mined_corpora import (
 
 import duckplets as dp
 from duckplets.testing import assert_resumes_everywhere
+
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 ONE = {"s1": 0}  # draw from source s0 alone
 
@@ -364,7 +367,7 @@ def test_every_batch_is_a_function_of_its_step(
     names = [f"{s}_{w}" for s in slots_of(negatives) for w in ("by", "score", "rank")]
     arguments["columns"] = list(dict.fromkeys([*texts, "recipe", "negative_by", *names]))
     sampler = corpus.sampler(**arguments)
-    assert_resumes_everywhere(corpus.sampler(**arguments, prefetch=0), 4)
+    assert_resumes_everywhere(corpus.sampler(**arguments, prefetch=0), often(4, less=3))
     straight = [next(sampler).table for _ in range(6)]
     unprepared = corpus.sampler(**arguments, prefetch=0)
     assert [unprepared.batch_at(step).table for step in (5, 0, 3)] == [

@@ -19,6 +19,8 @@ from duckplets.order.permute import below, hashed, key, mix
 from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
 from duckplets.sampling.plan import Plan
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 
 def plan_of(texts: Integers, start: int = 0) -> Plan:
     """Make a plan of a row of texts (small integers) for every sample, a column a slot.

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from conftest import Golden
 from corpora import odd_corpus
+from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.sampling.columns import slot_names
-from duckplets.testing import toy_corpus
 
 DRAWS, SHOWN, DIGESTED = 1000, 20, 100
 SOURCES = ("alpha", "bravo", "charlie")

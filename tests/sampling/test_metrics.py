@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.testing import toy_corpus
+
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 
 @pytest.fixture(scope="module")

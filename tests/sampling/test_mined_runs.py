@@ -12,6 +12,8 @@ from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, writ
 import duckplets as dp
 from duckplets.db.database import Database
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 RECIPE = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by="bm25")
 COLUMNS = ["anchor", "positive", "negative", "negative_by", "negative_score", "negative_rank"]
 MORE = dp.MemorySource(

@@ -17,6 +17,8 @@ import pytest
 import duckplets as dp
 from duckplets.testing import assert_resumes_everywhere, toy_records
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 ROWS = {"a": 37, "b": 50, "c": 8}
 TITLE = dp.TextRecipe("title", dp.role("anchor"))
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))

@@ -21,6 +21,8 @@ from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import default_recipes, derived_text_recipes
 from duckplets.sources.base import ROW_SCHEMA, Rows
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 ANCHOR, CONTEXT, REJECTED = (dp.role(role) for role in ("anchor", "context", "rejected"))
 CHOSEN = dp.TripletRecipe("chosen_rejected", ANCHOR, CONTEXT, REJECTED, strategy="same_record")
 WORDS = ["one", "two", "three", "four", "five", "six", "seven"]

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from corpora import odd_corpus
+from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.sampling.blocks import BlocksAhead
-from duckplets.testing import toy_corpus
+
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 
 class Recorder:

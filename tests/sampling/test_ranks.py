@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 import duckplets as dp
-from duckplets.sampling import runs
 from duckplets.testing import toy_records
+
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 TOTAL = 24
 WORLDS = [1, 2, 3, 4, 6, 8, 12, 24]
@@ -60,21 +61,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with dp.Corpus(path) as corpus:
         fill(corpus, {"a": 141, "b": 166})
     return path
-
-
-@pytest.fixture(autouse=True)
-def _pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read each pool once: all ranks have the same, and it is most of what opening costs."""
-    read, known = runs.open_streams, {}
-
-    def streams(database: Any, settings: Any, drawn: Any, sources: Sequence[str]) -> Any:
-        what = (settings.kind, settings.negatives, settings.seed, settings.corpus_version)
-        place = str((database.path, *what, settings.recipes, sources))
-        if place not in known:
-            known[place] = read(database, settings, drawn, sources)
-        return list(known[place])
-
-    monkeypatch.setattr(runs, "open_streams", streams)
 
 
 @pytest.fixture

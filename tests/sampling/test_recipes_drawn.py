@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from corpora import Window, all_windows, by_record, odd_corpus, samples
+from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.testing import toy_corpus
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 

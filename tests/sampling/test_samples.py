@@ -17,6 +17,8 @@ from duckplets.pools.read import PoolReader
 Matches = Callable[[Window], bool]
 Legal = Callable[[Window, Window], bool]
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.sampling.served import ServedLog
-from duckplets.testing import toy_corpus
+
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 
 @pytest.fixture

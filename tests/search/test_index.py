@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
@@ -18,8 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from commands import ROOT
 from peers import odd_texts, peer
+from prebuilt import prebuilt
+from programs import ran
 
 import duckplets as dp
 from duckplets.db import fts as extension
@@ -59,6 +58,7 @@ def named(count: int, seed: int) -> dict[str, str]:
     return {f"r{i}": text for i, text in enumerate(texts)}
 
 
+@prebuilt
 def small(path: Path, train: float = 1.0) -> dp.Corpus:
     """Two sources; one split, or two."""
     corpus = dp.Corpus(path)
@@ -354,11 +354,7 @@ def test_a_killed_build_leaves_the_earlier_indexes(tmp_path: Path, after: int) -
         ingest(corpus, {f"new{i}": f"a new text {i}" for i in range(20)}, "b")
         before = everything(of(corpus))
         stale = index.stale(of(corpus))
-    run = subprocess.run(
-        [sys.executable, "-c", KILLED, path, str(after)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=False,
-    )
+    run = ran(sys.executable, "-c", KILLED, path, str(after))
     assert run.returncode == -signal.SIGKILL
     with dp.Corpus(path) as corpus:
         found = everything(of(corpus))

@@ -7,7 +7,6 @@ import math
 import random
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 from commands import error, ok, usage
 from peers import ODD_WORDS, odd_texts, peer
+from programs import ran, said
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -120,8 +120,7 @@ def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
             f"found = search(database, {asked!r}, 1000)['score'].to_pylist()\n"
             "print(' '.join(score.hex() for score in found))"
         )
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert run.stdout.split() == [score.hex() for score in expected["score"].to_pylist()]
+        assert said("-c", code).split() == [score.hex() for score in expected["score"].to_pylist()]
 
 
 def test_sources_with_other_settings_are_asked_by_them(copy: dp.Corpus) -> None:
@@ -300,13 +299,7 @@ with_duckdb = pytest.mark.skipif(not DUCKDB.exists(), reason="no duckdb CLI here
 
 def duckdb(path: Path, statement: str) -> list[dict[str, Any]]:
     """Run a statement in the real duckdb CLI."""
-    run = subprocess.run(
-        [str(DUCKDB), "-readonly", "-json", str(path)],
-        input=statement,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = ran(str(DUCKDB), "-readonly", "-json", str(path), typed=statement)
     assert run.returncode == 0, run.stderr
     rows: list[dict[str, Any]] = json.loads(run.stdout or "[]")
     return rows

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from prebuilt import toy_corpus
 
 from duckplets.corpus import Corpus
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
-from duckplets.testing import toy_corpus
 from duckplets.text.prefix import Field, Prefix, date_renderings, prefix_of
 
 SOURCE = Field("source", "wiki")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import said
 
 import duckplets.text.windows
 from duckplets.base.arrays import Bits
@@ -384,4 +384,4 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_tokenizers_is_imported_only_for_a_tokenizer() -> None:
     code = "import sys, duckplets.text.windows as w; sys.exit('tokenizers' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    said("-c", code)

@@ -1,0 +1,104 @@
+"""Corpora, and pools of theirs, made once a session: a copy takes a fiftieth of the making."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from functools import cache, partial, wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
+
+import pytest
+
+import duckplets as dp
+from duckplets import testing
+from duckplets.sampling import runs
+
+P = ParamSpec("P")
+Build = Callable[Concatenate[Path, P], dp.Corpus]
+
+_FOLDER: Path | None = None  # where those of this session lie, for all its processes
+
+
+def keep_in(session: pytest.TempPathFactory) -> None:
+    """Keep what is made in a folder of the session, which its processes share."""
+    global _FOLDER
+    own = session.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    _FOLDER = shared / "prebuilt"
+    _FOLDER.mkdir(exist_ok=True)
+
+
+def prebuilt(build: Build[P]) -> Build[P]:
+    """Make a function that fills a new corpus at a path do so once for the same arguments.
+
+    What it makes depends on its arguments only, and they on their ``repr``. Every call gives a
+    corpus of its own, open for writing, at the path asked for.
+    """
+
+    @wraps(build)
+    def opened(path: Path, /, *args: P.args, **options: P.kwargs) -> dp.Corpus:
+        copied(path, build, *args, **options)
+        return dp.Corpus(path)
+
+    return opened
+
+
+def copied(path: Path, build: Build[P], *args: P.args, **options: P.kwargs) -> None:
+    """Put what a function fills at a path, made now or earlier in this session."""
+    shutil.copyfile(kept(build, *args, **options), path)
+
+
+def kept(build: Build[P], *args: P.args, **options: P.kwargs) -> Path:
+    """Return the file that a function fills, for reading only: all tests share it."""
+    assert _FOLDER is not None
+    what = f"{build.__module__}.{build.__qualname__}{args}{sorted(options.items())}"
+    name = hashlib.sha256(what.encode()).hexdigest()[:16]
+    path = _FOLDER / f"{name}.duckdb"
+    if not path.exists():
+        aside = _FOLDER / f"{name}.{os.getpid()}.duckdb"
+        build(aside, *args, **options).close()
+        aside.replace(path)  # two processes may make the same; either will do
+    return path
+
+
+toy_corpus = prebuilt(testing.toy_corpus)
+
+
+# ---- pools
+
+_SETTINGS = ("kind", "split", "recipes", "optional", "sources", "seed", "negatives")
+_PINNED = ("corpus_version", "records", "splits", "chunking", "candidates")
+_streams: dict[str, list[Any]] = {}
+
+
+def keep_pools(patch: pytest.MonkeyPatch) -> None:
+    """Read each pool once for the same bytes of a corpus: it is most of what opening a run costs.
+
+    For tests that open many runs and are of what comes after reading.
+    """
+    patch.setattr(runs, "open_streams", partial(_read_once, runs.open_streams))
+
+
+def _read_once(
+    read: Any, database: Any, settings: Any, drawn: Any, sources: Sequence[str]
+) -> list[Any]:
+    what = [getattr(settings, name) for name in (*_SETTINGS, *_PINNED)]
+    key = f"{_contents(Path(database.path))} {what} {list(sources)}"
+    if key not in _streams:
+        _streams[key] = read(database, settings, drawn, sources)
+    return list(_streams[key])
+
+
+def _contents(path: Path) -> str:
+    """Return what a corpus holds: its bytes, and those of what was committed since."""
+    files = [path, path.with_name(f"{path.name}.wal")]
+    told = [(f.resolve(), f.stat()) for f in files if f.exists()]
+    return " ".join(_digest(file, stat.st_mtime_ns, stat.st_size) for file, stat in told)
+
+
+@cache
+def _digest(file: Path, changed: int, size: int) -> str:
+    return hashlib.blake2b(file.read_bytes()).hexdigest()
