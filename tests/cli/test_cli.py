@@ -26,8 +26,7 @@ from programs import PATIENCE, python, ran
 from typer.testing import CliRunner
 
 import duckplets as dp
-from duckplets import demo
-from duckplets.cli import _COMMANDS, _GROUPS, app
+from duckplets.cli import _COMMANDS, _GROUPS, app, demo
 from duckplets.db.database import Database
 
 COMMANDS = [[name] for name in _COMMANDS] + [

@@ -325,7 +325,7 @@ def test_any_file_name_serves(name: str, tmp_path: Path) -> None:
 DIE = """
     import os, signal, sys
     from pathlib import Path
-    from duckplets import migrate
+    from duckplets.db import migrate
     from duckplets.db.database import Database
 
     path, kind, moment = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
