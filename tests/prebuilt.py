@@ -1,4 +1,4 @@
-"""Corpora, and pools of theirs, made once a session: a copy takes a fiftieth of the making."""
+"""Corpora, and pools of theirs, made once a session: a copy, opened, takes a tenth of making it."""
 
 from __future__ import annotations
 
