@@ -73,8 +73,8 @@ MODULES = {
     ),
     "Clean texts": "preprocessing preprocessors denoiser noise waves characters",
     "Recipes to pools": (
-        "recipe_files recipe_store conditions condition_rules compile fills named_pools pools "
-        "pool_arrays"
+        "recipe_files recipe_store conditions condition_rules compile steps fills named_pools "
+        "pools pool_arrays"
     ),
     "Full-text indexes and search": (
         "hard_negatives terms index index_store indexing vocabulary analyser extension search"
@@ -85,8 +85,9 @@ MODULES = {
     ),
     "Mixing": "mixture mixture_files weights schedule ramp",
     "Order to batches": (
-        "order draw candidates random_negatives mined_negatives own_negatives negative_columns "
-        "streams plan distinct ejection portions chunk_index fetch columns blocks prefetch reader "
+        "order draw candidates legality random_negatives mined_negatives own_negatives "
+        "negative_columns streams plan distinct ejection portions chunk_index fetch columns "
+        "blocks prefetch reader "
         "run_settings runs state"
     ),
     "Prefixes and messages": ("prefix prefixes messages message_fetch"),

@@ -98,7 +98,7 @@ PURE = [
     *("copies", "data_index", "entries", "prefix"),
     *("filling", "impacts", "kernel", "knobs", "lists", "selection", "terms"),
     *("arguments", "chunking", "compile", "condition_rules", "conditions"),
-    *("ejection", "fills"),
+    *("ejection", "fills", "steps"),
     *("mixture", "mixture_files", "order", "portions", "ramp", "recipes", "schedule", "weights"),
     *("index_order", "record_metadata", "windows"),
 ]
