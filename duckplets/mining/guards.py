@@ -61,7 +61,7 @@ class Sections:
         return order[np.searchsorted(self.keys[order], keys)]
 
 
-_CODED = ("family", "text_hash")
+_CODED = ("family", "normalised_hash")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class Negatives:
     Attributes:
         chunks: Key of every window, by group, record and window.
         hashes: Text hash of every window.
-        owners: Whose every unit is (the windows of one record in one group): the record's key, or
+        kins: Kin of every unit (the windows of one record in one group): the record's key, or
             the family's where negatives are mined.
         starts: First window of every unit, and the end of the last.
         firsts: For every class its first range, and the end of the last.
@@ -79,13 +79,13 @@ class Negatives:
         illegal: Sorted hashes of (record, text) for records with several anchors or positives:
             none of those texts must be its negative. Where negatives are mined, for all records
             whose own texts, as they are or normalised, other families have.
-        known: Sorted hashes of (normalised text of an anchor, text): positives of other records
+        known: Sorted hashes of (normalised hash of an anchor, text): positives of other records
             with such an anchor. Empty unless negatives are mined.
     """
 
     chunks: Integers
     hashes: Words
-    owners: Integers
+    kins: Integers
     starts: Integers
     firsts: Integers
     lows: Integers
@@ -99,14 +99,14 @@ class Guarded:
     """What else is known of a pool whose negatives are mined.
 
     Attributes:
-        owners: Key of the family of every anchor.
-        normals: Hash of the normalised text of every anchor window's section.
+        families: Key of the family of every anchor.
+        normalised_hashes: Of the text of every anchor window's section.
         sections: Section key of every anchor window.
         negative_sections: Section key of every window of the negatives.
     """
 
-    owners: Integers
-    normals: Words
+    families: Integers
+    normalised_hashes: Words
     sections: Integers
     negative_sections: Integers
 
@@ -213,14 +213,14 @@ def negatives_of(
         illegal: As of ``Negatives``.
         known: As of ``Negatives``.
     """
-    groups, records = words_of(listed, "class_group"), keys_of(listed, "record_key")
+    groups, records = words_if_any(listed, "class_group"), keys_of(listed, "record_key")
     starts = _boundaries(len(records), (groups, records), every=compiled.recipe.per == "chunk")
     firsts, lows, sums = _ranges(compiled, classes, groups[starts[:-1]], pairs)
-    owners = keys_of(listed, "family") if known is not None else records
+    kins = keys_of(listed, "family") if known is not None else records
     return Negatives(
         chunks=keys_of(listed, "chunk_key"),
         hashes=words_of(listed, "text_hash"),
-        owners=owners[starts[:-1]],
+        kins=kins[starts[:-1]],
         starts=starts,
         firsts=firsts,
         lows=lows,
@@ -261,21 +261,6 @@ def _gaps(
     return rows[begins], lows[begins], highs[ends]
 
 
-def several_texts(anchors: pa.Table, positives: pa.Table) -> Words:
-    """Return ``Negatives.illegal`` of records with several anchors or positives.
-
-    A record with one of each needs no entry: a plan compares with both.
-    """
-    words = []
-    for rows in (anchors, positives):
-        records = keys_of(rows, "record_key")
-        several = np.zeros(len(records), dtype=bool)
-        several[1:] = records[1:] == records[:-1]
-        several[:-1] |= several[1:]
-        words.append(pair_hashes(records[several], words_of(rows, "text_hash")[several]))
-    return np.unique(np.concatenate(words))
-
-
 def _boundaries(length: int, columns: tuple[Any, ...], *, every: bool) -> Integers:
     """Return where a new combination of values begins, and the end."""
     if every or length == 0:
@@ -295,3 +280,10 @@ def keys_of(table: pa.Table, column: str) -> Integers:
 def words_of(table: pa.Table, column: str) -> Words:
     """Return a column of hashes."""
     return np.asarray(table[column].to_numpy(), dtype=np.uint64)
+
+
+def words_if_any(table: pa.Table, column: str) -> Words:
+    """Return a column of hashes; zeros where a law compares nothing and there is no such column."""
+    if column in table.column_names:
+        return words_of(table, column)
+    return np.zeros(table.num_rows, np.uint64)

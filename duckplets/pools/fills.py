@@ -1,90 +1,83 @@
 """What a recipe fills into the statement of its pool: conditions, terms and parts.
 
-Selectors become conditions on ``slot``, a window with its section and record. A strategy becomes
+Selectors become conditions on ``slot``, a chunk with its section and record. A strategy becomes
 classes of anchors and groups of negatives, hashed from the terms it compares, and the pairs of
-them that may, or must not, be drawn together.
+them that may, or must not, be drawn together. What users wrote comes from checked trees only.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from duckplets.errors import RecipeError
+from duckplets.pools.steps import literal
 from duckplets.recipes.conditions import pair_condition, where_condition
-from duckplets.recipes.recipes import Selector, SqlStrategy, TripletRecipe
+from duckplets.recipes.recipes import Selector, SqlStrategy, TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-
-def triplet_fills(recipe: TripletRecipe) -> dict[str, Any]:
-    """Return what stands for each name in ``pools/triplets``, but for the strategy's."""
-    fills: dict[str, Any] = {
-        "anchor_condition": selector_condition(recipe.anchor),
-        "positive_condition": selector_condition(recipe.positive),
-        "negative_condition": selector_condition(recipe.negative),
-        "same_condition": _expression("FALSE" if recipe.allow_same_anchor_positive else "TRUE"),
-        "unit_key": column("chunk_key" if recipe.per == "chunk" else "record_key"),
-        "anchor_columns": [],
-        "positive_columns": [column("section_key"), column("normal")] if recipe.mined else [],
-        "negative_columns": [],
-    }
-    for selector in (recipe.positive, recipe.negative):
-        if selector.kind == "near_date":
-            fills["nearest_days"] = _expression(str(selector.days))
-            fills["nearest_condition"] = selector_condition(selector)
-    if recipe.negative.kind == "near_date":
-        # Negatives never leave their source, so the nearest record must not either.
-        own = _expression("slot.source = $source")
-        fills["nearest_condition"] = _both(own, fills["nearest_condition"])
-    return fills
-
-
-def positive_parts(recipe: TripletRecipe) -> list[str]:
-    """Return the statements whose parts say where positives come from, if not the record."""
-    if recipe.positive.kind == "near_date":
-        return ["pools/nearest", "pools/nearest_positives"]
-    return ["pools/own_positives"] if own_positive(recipe) else []
-
-
-def own_positive(recipe: TripletRecipe) -> bool:
-    """Whether anchor and positive are one window: the same text twice, as SimCSE wants it."""
-    return recipe.allow_same_anchor_positive and recipe.anchor == recipe.positive
+_ALLOWED = ("pools/parts/compared", "pools/parts/allowed")
+_FORBIDDEN = ("pools/parts/compared", "pools/parts/forbidden")
+_RECORD = "record_key::UBIGINT"
+_NO_TERM = "0::UBIGINT"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """How a strategy tells legal negatives: parts of the statement, fills, and their sense."""
+class Law:
+    """How a recipe tells legal negatives.
 
-    parts: list[str]
-    fills: dict[str, Any]
+    Attributes:
+        parts: Files whose steps say so, in the place of those of ``pools/triplets``.
+        forbids: Whether ``pairs`` lists what must not be drawn, rather than what may.
+        compares: Whether anchors have classes and negatives groups.
+        unbounded: Whether ``pairs`` compares every class with every group.
+        anchor_columns: Columns of anchors that it looks at, ``class`` the last of them.
+        negative_columns: Columns of negatives, ``class_group`` the last of them.
+        fills: What else it fills in.
+    """
+
+    parts: tuple[str, ...]
     forbids: bool
+    compares: bool = True
     unbounded: bool = False
+    anchor_columns: tuple[str, ...] = ()
+    negative_columns: tuple[str, ...] = ()
+    fills: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
 
-def comparison_of(recipe: TripletRecipe) -> Comparison:
-    """Return how a recipe's strategy tells legal negatives."""
+@lru_cache(maxsize=512)
+def law_of(recipe: TripletRecipe) -> Law:
+    """Return how a recipe tells legal negatives.
+
+    Raises:
+        RecipeError: Selectors and strategy do not go together.
+    """
     if recipe.negative.kind == "near_date":
-        return _nearest_comparison(recipe)
+        _check_nearest(recipe)
+        nearest = ("pools/parts/nearest", "pools/parts/nearest_pairs")
+        return _by_hash((*_ALLOWED, *nearest), _RECORD, _RECORD, forbids=False)
     if isinstance(recipe.strategy, SqlStrategy):
-        return _sql_comparison(recipe.strategy)
+        return _of_condition(recipe.strategy)
     if recipe.strategy == "other_date":
-        return _date_comparison()
+        # Two records without a date are not of different dates: NULL is a date like another here.
+        same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
+        return _of_terms(["slot.date"], ["slot.date"], same, forbids=True)
     if recipe.strategy == "same_record":
-        return Comparison(["pools/same_record"], _by_record(), forbids=False)
+        return _by_hash(("pools/parts/own_negatives",), _RECORD, _RECORD, forbids=False)
     if recipe.strategy == "question_answer_mismatch":
-        fills = {
-            "anchor_terms": _expression("slot.text_hash"),
-            "negative_terms": _expression("slot.record_key::UBIGINT"),
-        }
-        parts = ["pools/same_question", "pools/forbidden"]
-        return Comparison(parts, fills, forbids=True)
-    nothing = {name: _expression("0::UBIGINT") for name in ("anchor_terms", "negative_terms")}
-    return Comparison(["pools/one_group", "pools/forbidden"], nothing, forbids=True)
+        return _by_hash(
+            (*_FORBIDDEN, "pools/parts/same_question"), "text_hash", _RECORD, forbids=True
+        )
+    if recipe.mined:
+        return _by_hash(("pools/parts/compared",), _NO_TERM, _NO_TERM, forbids=True)
+    return Law(("pools/parts/counted",), forbids=True, compares=False)
 
 
-def _nearest_comparison(recipe: TripletRecipe) -> Comparison:
+def _check_nearest(recipe: TripletRecipe) -> None:
     if recipe.strategy != "other_record":
         raise RecipeError(
             f"recipe {recipe.name!r}: a near_date negative is chosen by its date already; "
@@ -94,35 +87,33 @@ def _nearest_comparison(recipe: TripletRecipe) -> Comparison:
         raise RecipeError(
             f"recipe {recipe.name!r}: only one of positive and negative can be near_date"
         )
-    parts = ["pools/nearest", "pools/nearest_pairs", "pools/allowed"]
-    return Comparison(parts, _by_record(), forbids=False)
 
 
-def _by_record() -> dict[str, Any]:
-    """Make each record a class of anchors and a group of negatives."""
-    names = ("anchor_terms", "negative_terms")
-    return {name: _expression("slot.record_key::UBIGINT") for name in names}
+def _by_hash(parts: tuple[str, ...], anchor: str, negative: str, *, forbids: bool) -> Law:
+    """Return a law whose classes and groups are hashes or keys already."""
+    return Law(
+        parts,
+        forbids,
+        anchor_columns=(f"{anchor} AS class",),
+        negative_columns=(f"{negative} AS class_group",),
+    )
 
 
-def _date_comparison() -> Comparison:
-    # Two records without a date are not of different dates: NULL is a date like another here.
-    fills = _term_fills([column("date", "slot")], [column("date", "slot")])
-    fills["pair_condition"] = _expression("anchor.a0 IS NOT DISTINCT FROM negative.n0")
-    return Comparison(["pools/compared", "pools/forbidden"], fills, forbids=True)
-
-
-def _sql_comparison(strategy: SqlStrategy) -> Comparison:
+def _of_condition(strategy: SqlStrategy) -> Law:
     from sqlglot import exp
 
     condition = pair_condition(strategy.condition)
-    fills = _term_fills(list(condition.anchor_terms), list(condition.negative_terms))
     forbids = condition.inequality and not condition.equality
     tree = condition.tree.copy()
     if forbids:
         tree = _refuted(tree)
-    fills["pair_condition"] = exp.paren(tree)
-    parts = ["pools/compared", "pools/forbidden" if forbids else "pools/allowed"]
-    return Comparison(parts, fills, forbids, unbounded=not condition.equality)
+    return _of_terms(
+        [_sql(term) for term in condition.anchor_terms],
+        [_sql(term) for term in condition.negative_terms],
+        _sql(exp.paren(tree)),
+        forbids=forbids,
+        unbounded=not condition.equality,
+    )
 
 
 def _refuted(tree: exp.Expression) -> exp.Expression:
@@ -136,64 +127,109 @@ def _refuted(tree: exp.Expression) -> exp.Expression:
     return refuted
 
 
-def _term_fills(anchor: list[Any], negative: list[Any]) -> dict[str, Any]:
-    """Name the terms each side contributes, and hash them to a class and a group."""
-    from sqlglot import exp
+def _of_terms(
+    anchor: list[str],
+    negative: list[str],
+    condition: str,
+    *,
+    forbids: bool,
+    unbounded: bool = False,
+) -> Law:
+    """Return a law that compares terms: it names those of each side, and hashes them."""
 
-    def columns(terms: list[Any], letter: str) -> list[Any]:
-        return [exp.alias_(term.copy(), f"{letter}{i}") for i, term in enumerate(terms)]
+    def columns(terms: list[str], letter: str, name: str) -> tuple[str, ...]:
+        names = [f"{letter}{i}" for i in range(len(terms))]
+        whole = f"md5_number_lower(json_array({', '.join(names)}))" if terms else _NO_TERM
+        return (*map("{} AS {}".format, terms, names), f"{whole} AS {name}")
 
-    def hashed(terms: list[Any]) -> Any:
-        if not terms:
-            return _expression("0::UBIGINT")
-        call = exp.func("json_array", *(term.copy() for term in terms))
-        return exp.func("md5_number_lower", call)
+    return Law(
+        (*(_FORBIDDEN if forbids else _ALLOWED), "pools/parts/terms"),
+        forbids,
+        unbounded=unbounded,
+        anchor_columns=columns(anchor, "a", "class"),
+        negative_columns=columns(negative, "n", "class_group"),
+        fills={
+            "anchor_values": [f"a{i}" for i in range(len(anchor))],
+            "negative_values": [f"n{i}" for i in range(len(negative))],
+            "pair_condition": condition,
+        },
+    )
 
-    return {
-        "anchor_terms": hashed(anchor),
-        "negative_terms": hashed(negative),
-        "anchor_values": [column(f"a{i}") for i in range(len(anchor))],
-        "negative_values": [column(f"n{i}") for i in range(len(negative))],
-        "anchor_columns": columns(anchor, "a"),
-        "negative_columns": columns(negative, "n"),
+
+def positive_parts(recipe: TripletRecipe) -> tuple[str, ...]:
+    """Return the files whose steps say where positives come from, if not the record."""
+    if recipe.positive.kind == "near_date":
+        return ("pools/parts/nearest", "pools/parts/nearest_positives")
+    return ("pools/parts/own_positives",) if own_positive(recipe) else ()
+
+
+def own_positive(recipe: TripletRecipe) -> bool:
+    """Whether anchor and positive are one chunk: the same text twice, as SimCSE wants it."""
+    return recipe.allow_same_anchor_positive and recipe.anchor == recipe.positive
+
+
+def text_fills(recipe: TextRecipe) -> dict[str, str | Sequence[str]]:
+    """Return what stands for each name in ``pools/texts``."""
+    return {"anchor_condition": selector_condition(recipe.selector)} | _unit(recipe)
+
+
+def triplet_fills(recipe: TripletRecipe) -> dict[str, str | Sequence[str]]:
+    """Return what stands for each name in ``pools/triplets`` and its parts."""
+    law = law_of(recipe)
+    guarded = ["section_key", "normalised_hash"] if recipe.mined else []
+    families = ["family"] if recipe.mined else []
+    fills: dict[str, str | Sequence[str]] = {
+        "anchor_condition": selector_condition(recipe.anchor),
+        "positive_condition": selector_condition(recipe.positive),
+        "negative_condition": selector_condition(recipe.negative),
+        "anchor_columns": [*guarded, *families, *law.anchor_columns],
+        "anchor_names": [*(["class"] if law.compares else []), *guarded, *families],
+        "positive_columns": guarded,
+        "positive_names": guarded,
+        "negative_columns": [*guarded, *families, *law.negative_columns],
+        "negative_names": [*(["class_group"] if law.compares else []), *guarded[:1], *families],
+        "negative_order": ("class_group, " if law.compares else "") + "record_key, chunk_key",
+        "kin_key": "family" if recipe.mined else "record_key",
+        "law_keys": _law_keys(recipe, law),
+        "scope_keys": "scope, question" if recipe.mined else "scope",
+        "class_scopes": "[0::UBIGINT, class]" if _FORBIDDEN[1] in law.parts else "[class]",
     }
+    for selector in (recipe.positive, recipe.negative):
+        if selector.kind == "near_date":
+            fills["nearest_days"] = str(selector.days)
+            fills["nearest_condition"] = selector_condition(selector)
+    if recipe.negative.kind == "near_date":
+        # Negatives never leave their source, so the nearest record must not either.
+        fills["nearest_condition"] = f"slot.source = $source AND {fills['nearest_condition']}"
+    return {**fills, **law.fills, **_unit(recipe)}
 
 
-def selector_condition(selector: Selector) -> Any:
+def _law_keys(recipe: TripletRecipe, law: Law) -> str:
+    """Return what tells two anchors apart for which different negatives are legal."""
+    if not law.compares or recipe.strategy == "same_record":
+        return "record_key"
+    return "record_key, class, normalised_hash" if recipe.mined else "record_key, class"
+
+
+def _unit(recipe: TripletRecipe | TextRecipe) -> dict[str, str | Sequence[str]]:
+    if recipe.per == "chunk":
+        return {"unit_key": "chunk_key", "unit_columns": ["chunk_key"]}
+    return {"unit_key": "record_key", "unit_columns": []}
+
+
+def selector_condition(selector: Selector) -> str:
     """Return the condition on ``slot`` that a selector stands for."""
-    from sqlglot import exp
-
-    slot = _expression("slot.role <> 'rejected'")
-    if selector.kind == "role":
-        slot = column("role", "slot").eq(exp.Literal.string(selector.role))
+    slot = "slot.role <> 'rejected'"
+    if selector.kind == "role" and selector.role is not None:
+        slot = f"slot.role = {literal(selector.role)}"
     elif selector.kind == "near_date":
-        slot = column("role", "slot").eq(exp.Literal.string("context"))
+        slot = "slot.role = 'context'"
     elif selector.kind == "position":
-        slot = column("position", "slot").eq(exp.Literal.number(selector.index))
-    return slot if selector.where is None else _both(slot, where_condition(selector.where))
+        slot = f"slot.position = {selector.index}"
+    if selector.where is None:
+        return slot
+    return f"{slot} AND ({_sql(where_condition(selector.where))})"
 
 
-def _both(first: Any, second: Any) -> Any:
-    from sqlglot import exp
-
-    return exp.and_(first.copy(), second.copy())
-
-
-def _expression(text: str) -> Any:
-    from sqlglot import parse_one
-
-    return parse_one(text, dialect="duckdb")
-
-
-def column(name: str, table: str | None = None) -> Any:
-    """Return a column as a tree."""
-    from sqlglot import exp
-
-    return exp.column(name, table=table)
-
-
-def literal(value: Any) -> Any:
-    """Return a number or a string as a tree."""
-    from sqlglot import exp
-
-    return exp.Literal.number(value) if isinstance(value, int) else exp.Literal.string(value)
+def _sql(tree: exp.Expression) -> str:
+    return tree.sql(dialect="duckdb")

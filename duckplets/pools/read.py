@@ -27,12 +27,12 @@ from duckplets.pools.arrays import (
     negatives_of,
     pair_hashes,
     positives_of,
-    several_texts,
+    words_if_any,
     words_of,
 )
 from duckplets.pools.compile import CompiledPool, Part, stage
+from duckplets.pools.legality import several_texts, usable_of_own
 from duckplets.recipes.recipes import TextRecipe
-from duckplets.sampling.own_negatives import without_illegal
 
 # A strategy without an equality compares every class with every group; beyond this it would
 # run for minutes or fill the memory.
@@ -77,12 +77,13 @@ class PoolReader:
         if isinstance(recipe, TextRecipe):
             anchors = anchors_of(rows, np.zeros(rows.num_rows, np.int64), recipe.per)
             return Pool(compiled, anchors, None, None)
-        classes, index = classes_of(words_of(rows, "class"))
+        classes, index = classes_of(words_if_any(rows, "class"))
         anchors = anchors_of(rows, index, recipe.per)
         listed = self.list(compiled, "positives")
         # Of a single positive the pool knows already that it has another text than the anchor.
         several = pc.max(rows["positives"]).as_py() > 1
-        banned = self.list(compiled, "same") if several else None
+        distinct = not recipe.allow_same_anchor_positive
+        banned = self.list(compiled, "same") if several and distinct else None
         positives = positives_of(anchors, listed, banned)
         negatives = self._negatives(compiled, classes, rows, listed)
         if not recipe.mined:
@@ -114,7 +115,7 @@ class PoolReader:
                 f"compare by equality, or round the values it compares"
             )
         if compiled.own_negatives:
-            listed = without_illegal(rows, positives, listed)
+            listed = usable_of_own(rows, positives, listed)
             return negatives_of(compiled, classes, listed, pairs, illegal=np.zeros(0, np.uint64))
         if isinstance(compiled.recipe, TextRecipe) or not compiled.recipe.mined:
             illegal = several_texts(rows, positives)
@@ -149,8 +150,8 @@ class PoolReader:
 def _guarded(anchors: Anchors, rows: pa.Table, negatives: pa.Table) -> Guarded:
     """Return what else is known of anchor windows and negatives, where they are mined."""
     return Guarded(
-        owners=keys_of(rows, "family")[anchors.starts[:-1]],
-        normals=words_of(rows, "normal"),
+        families=keys_of(rows, "family")[anchors.starts[:-1]],
+        normalised_hashes=words_of(rows, "normalised_hash"),
         sections=keys_of(rows, "section_key"),
         negative_sections=keys_of(negatives, "section_key"),
     )

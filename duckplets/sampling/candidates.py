@@ -35,13 +35,13 @@ class Documents:
 
     Attributes:
         keys: Section key of every document, ascending.
-        owners: Key of the family of every document.
+        kins: Key of the family of every document.
         firsts: First place of every document in ``windows``, and the end of the last.
         windows: The pool's negatives by document; None where they are so already.
     """
 
     keys: Integers
-    owners: Integers
+    kins: Integers
     firsts: Integers
     windows: Integers | None
 
@@ -95,7 +95,7 @@ class Candidates:
         documents = self.documents
         arrays = [
             *(self.rows, self.keys, self.starts, self.numbers, self.ranks, self.filled),
-            *(self.scores, documents.keys, documents.owners, documents.firsts, documents.windows),
+            *(self.scores, documents.keys, documents.kins, documents.firsts, documents.windows),
         ]
         return sum(array.nbytes for array in arrays if array is not None)
 
@@ -240,7 +240,7 @@ def _documents(negatives: Negatives, sections: Integers) -> Documents:
     first_windows = firsts if windows is None else windows[firsts]
     unit = np.searchsorted(negatives.starts, first_windows, side="right") - 1
     ends = np.append(firsts, len(sections)).astype(np.int64)
-    return Documents(keys, negatives.owners[unit], ends, windows)
+    return Documents(keys, negatives.kins[unit], ends, windows)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Integers:

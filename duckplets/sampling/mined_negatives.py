@@ -12,9 +12,9 @@ import numpy as np
 
 from duckplets.base.arrays import Flags, Integers
 from duckplets.order.permute import below, hashed
-from duckplets.pools.arrays import Negatives
+from duckplets.pools.legality import Anchored
 from duckplets.sampling.candidates import Candidates
-from duckplets.sampling.random_negatives import Anchored, RandomNegatives
+from duckplets.sampling.random_negatives import RandomNegatives
 
 AT_RANDOM = -1  # in place of a candidate
 _TRIES = 8
@@ -41,7 +41,6 @@ class MinedNegatives:
         self._candidates = candidates
         self._at_random = at_random
         self._start_key, self._window_key = start_key, window_key
-        self._is_allowed = _Allowed(at_random.pool)
 
     def draw(
         self, samples: Anchored, windows: Integers, visits: Integers
@@ -53,7 +52,7 @@ class MinedNegatives:
             windows: The anchor window of each.
             visits: How often the section of that window was visited before.
         """
-        slots, pool = self._at_random.slots, self._at_random.pool
+        slots, pool = self._at_random.slots, self._at_random.law.pool
         circle = self._circle(samples, windows, visits)
         found, places = [], []
         for slot in range(slots):
@@ -115,10 +114,9 @@ class MinedNegatives:
             at = first + below(hashed(self._window_key, samples.index, counter), count)
         if documents.windows is not None:
             at = documents.windows[at]
-        legal = documents.owners[document] != samples.owners
-        legal &= self._at_random.is_legal(at, samples)
-        legal &= self._is_allowed(at, samples.classes)
-        return at, legal
+        law = self._at_random.law
+        legal = law.is_legal(at, documents.kins[document], samples)
+        return at, legal & law.suits(at, samples.classes)
 
 
 class _Circle:
@@ -168,28 +166,3 @@ class _Lots(_Circle):
         self._drawn = np.vstack([self._drawn, drawn])
         self._spent[left] += 1
         return left, self._first[left] + rank
-
-
-class _Allowed:
-    """Tells which windows a class may draw: nothing else keeps a strategy that was changed since.
-
-    Args:
-        pool: The negatives.
-    """
-
-    def __init__(self, pool: Negatives) -> None:
-        self._starts, self._units = pool.starts, len(pool.owners)
-        sizes = np.diff(pool.sums)
-        self._all = len(pool.lows) == 1 and int(sizes[0]) == self._units
-        classes = np.repeat(np.arange(len(pool.firsts) - 1), np.diff(pool.firsts))
-        self._lows = classes * self._units + pool.lows
-        self._ends = self._lows + sizes
-
-    def __call__(self, at: Integers, classes: Integers) -> Flags:
-        if self._all:
-            return np.ones(len(at), dtype=bool)
-        unit = np.searchsorted(self._starts, at, side="right") - 1
-        place = classes * self._units + unit
-        before = np.searchsorted(self._lows, place, side="right") - 1
-        allowed: Flags = (before >= 0) & (place < self._ends[before])
-        return allowed

@@ -10,24 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.order.permute import below, hashed
-from duckplets.pools.arrays import Negatives, keys_of, pair_hashes, words_of
-from duckplets.sampling.random_negatives import Anchored
-
-
-def without_illegal(anchors: pa.Table, positives: pa.Table, negatives: pa.Table) -> pa.Table:
-    """Return the windows of negatives whose text no anchor or positive of their record has.
-
-    Of several with one text in one record the first stays.
-    """
-    own = np.concatenate([_texts(anchors), _texts(positives)])
-    texts = _texts(negatives)
-    first = np.zeros(len(texts), dtype=bool)
-    first[np.unique(texts, return_index=True)[1]] = True
-    return negatives.filter(pa.array(first & ~np.isin(texts, own)))
+from duckplets.pools.arrays import Negatives
+from duckplets.pools.legality import Anchored
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +49,3 @@ class OwnNegatives:
         cycle = np.lcm(period, count // np.gcd(count, self.slots))
         base = start + visits * self.slots + visits // cycle
         return [first + (base + slot) % count for slot in range(self.slots)]
-
-
-def _texts(rows: pa.Table) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-    return pair_hashes(keys_of(rows, "record_key"), words_of(rows, "text_hash"))

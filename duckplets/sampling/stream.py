@@ -17,10 +17,11 @@ import numpy as np
 from duckplets.base.arrays import Integers, Words
 from duckplets.order.permute import below, hashed, key, ranks
 from duckplets.pools.arrays import Negatives, Pool, Positives
+from duckplets.pools.legality import Anchored, Legality
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.sampling.mined_negatives import MinedNegatives
 from duckplets.sampling.own_negatives import OwnNegatives
-from duckplets.sampling.random_negatives import Anchored, RandomNegatives
+from duckplets.sampling.random_negatives import RandomNegatives
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +146,8 @@ class Stream:
             index,
             anchors.classes[places.windows],
             anchors.records[places.units],
-            (anchors.records if guarded is None else guarded.owners)[places.units],
-            None if guarded is None else guarded.normals[places.windows],
+            (anchors.records if guarded is None else guarded.families)[places.units],
+            None if guarded is None else guarded.normalised_hashes[places.windows],
             tuple(draw.hashes),
         )
         candidates = None
@@ -175,7 +176,7 @@ class Stream:
 
     def _random(self, pool: Negatives) -> RandomNegatives:
         return RandomNegatives(
-            pool,
+            Legality(pool),
             unit_key=self.purpose("negative"),
             window_key=self.purpose("negative window"),
             slots=self.negatives,

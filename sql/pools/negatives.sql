@@ -1,5 +1,5 @@
 -- What a sampler draws negatives from.
 -- Rows: by group, record and chunk_key.
-SELECT class_group, record_key, chunk_key, text_hash
+SELECT record_key, chunk_key, text_hash, negative_names
 FROM negatives
-ORDER BY class_group, record_key, chunk_key
+ORDER BY negative_order

@@ -1,15 +1,16 @@
--- The records of a source and split, or their windows, by what becomes of them in a text pool.
--- Parameters: $source.
+-- The records of a source and split, or their chunks, by what becomes of them in a text pool.
+-- Parameters: $split, $version, $source.
 -- Rows: by reason; NULL for those in the pool.
 SELECT reason, count(*) AS anchors
 FROM (
     SELECT NULL::VARCHAR AS reason
-    FROM anchors
-    GROUP BY unit_key
-    UNION ALL
-    SELECT 'no anchor' AS reason
-    FROM (SELECT DISTINCT slot.record_key FROM members AS slot WHERE slot.source = $source)
-    WHERE record_key NOT IN (SELECT record_key FROM anchors)
+    FROM anchors GROUP BY unit_key
+    UNION ALL SELECT 'no anchor' AS reason
+    FROM (
+        SELECT DISTINCT slot.record_key
+        FROM split_chunks($split, $version) AS slot WHERE slot.source = $source
+    )
+    ANTI JOIN anchors USING (record_key)
 )
 GROUP BY reason
 ORDER BY reason

@@ -1,2 +1,2 @@
 -- Drop the table of pools/stage.
-DROP TABLE members
+DROP TABLE staged_chunks

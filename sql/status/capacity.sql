@@ -25,9 +25,7 @@ FROM (
     FROM records
     JOIN sources ON sources.source_id = records.source_id
     LEFT JOIN splits ON splits.record_key = records.record_key
-    WHERE
-        records.added_version <= $version
-        AND coalesce(records.removed_version > $version, TRUE)
+    WHERE is_live(records.added_version, records.removed_version, $version)
     GROUP BY sources.name, splits.split
 )
 ORDER BY source, list_position(['train', 'validation', 'test'], split)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from corpora import odd_corpus
+from corpora import odd_corpus, samples
+from sqlglot import exp, parse
 
 import duckplets as dp
-from duckplets.pools.compile import compile_pool, stage
+from duckplets.pools.compile import Part, compile_pool, stage
 from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
@@ -50,6 +52,9 @@ RECIPES: dict[str, dp.TripletRecipe | dp.TextRecipe] = {
         CONTEXT,
     ),
     "mined": dp.TripletRecipe("mined", ANCHOR, CONTEXT, CONTEXT, by="bm25"),
+    "mined_other_date": dp.TripletRecipe(
+        "mined", ANCHOR, CONTEXT, CONTEXT, by="bm25", strategy="other_date"
+    ),
     "mined_comparison": dp.TripletRecipe(
         "mined_comparison",
         ANCHOR,
@@ -68,10 +73,71 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
         yield corpus
 
 
-@pytest.mark.parametrize("name", RECIPES)
+# One of each strategy, selector and law; the others differ in a word.
+SHOWN = [
+    *("roles_anchor_context", "text_simcse", "dated_anchor_context_other_date", "equality"),
+    *("inequality", "question", "near_positive", "near_negative", "condition", "mined"),
+    *("mined_comparison", "texts"),
+]
+TAILS = ["counts", "anchors", "positives", "negatives", "pairs", "same", "sizes"]
+MINED_TAILS = [
+    *("anchors", "negatives", "illegal_texts"),
+    *("mined_anchors", "mined_askers", "mined_documents", "mined_positives"),
+]
+
+
+@pytest.mark.parametrize("name", SHOWN)
 def test_statements_are_golden(name: str, golden: Callable[[str, str], None]) -> None:
     compiled = compile_pool(RECIPES[name], source="it's", split="train", version=3)
-    golden(f"sql/{name}.sql", compiled.sql() + ";\n\n-- runnable\n" + compiled.runnable())
+    golden(f"sql/{name}.sql", compiled.sql() + ";\n")
+
+
+def test_last_parts_are_golden(golden: Callable[[str, str], None]) -> None:
+    parts = [("comparison", tail) for tail in TAILS] + [("mined", tail) for tail in MINED_TAILS]
+    parts += [("texts", "counts"), ("texts", "anchors")]
+    ends = []
+    for name, tail in parts:
+        compiled = compile_pool(RECIPES[name], source="it's", split="train", version=3)
+        end = compiled.sql(cast("Part", tail)).rpartition("\n)\n")[2]
+        ends.append(f"-- {tail} of {name}\n{end};\n")
+    golden("sql/last_parts.sql", "\n".join(ends))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_statements_are_for_reading(name: str) -> None:
+    recipe = RECIPES[name]
+    compiled = compile_pool(recipe, source="it's", split="train", version=3)
+    for text in (compiled.sql(), compiled.runnable()):
+        lines = text.splitlines()
+        nearest = (
+            "near_date" in (recipe.positive.kind, recipe.negative.kind)
+            if isinstance(recipe, dp.TripletRecipe)
+            else False
+        )
+        short = name in ("roles_anchor_context", "long_section", "texts")
+        assert len(lines) <= (40 if short else 150 + 40 * nearest)
+        assert max(map(len, lines)) <= 100
+        (tree,) = parse(text, dialect="duckdb")
+        assert tree is not None
+        written = re.findall(r"^(?:WITH )?(\w+) AS (?:MATERIALIZED )?\($", text, re.MULTILINE)
+        assert written == [step.alias for step in tree.find(exp.With).expressions]
+
+
+def test_nothing_written_in_a_condition_is_taken_for_a_part_of_the_statement(
+    corpus: dp.Corpus,
+) -> None:
+    odd = "heading = '$source FROM verdicts -- if mined kin_key, anchor_columns ''\" slot.evil'"
+    long = " or ".join(f"text = 'one of many {i}'" for i in range(30))
+    recipe = dp.TripletRecipe("r", ANCHOR, CONTEXT, dp.role("context", f"not ({odd}) or {long}"))
+    plain = dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT)
+    found = []
+    for one in (recipe, plain):
+        compiled = compile_pool(one, source="odd0", split="train", version=1)
+        assert max(map(len, compiled.sql().splitlines())) <= 100
+        found.append(corpus._database.arrow(compiled.sql(), compiled.parameters_of()))
+        assert corpus._database.arrow(compiled.runnable()).equals(found[-1])
+    assert found[0].num_rows <= found[1].num_rows
+    assert list(samples(corpus.sampler(recipes=[recipe]), 20))
 
 
 @pytest.mark.parametrize("name", RECIPES)

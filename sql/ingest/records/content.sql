@@ -10,5 +10,4 @@ JOIN splits ON splits.record_key = records.record_key
 WHERE
     sources.name = $source
     AND splits.split = $split
-    AND records.added_version <= $version
-    AND coalesce(records.removed_version > $version, TRUE)
+    AND is_live(records.added_version, records.removed_version, $version)

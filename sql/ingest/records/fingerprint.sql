@@ -5,4 +5,4 @@ SELECT
     coalesce(bit_xor(content_hash), 0) AS contents,
     coalesce(sum((content_hash % 1000003)::HUGEINT * record_key), 0) AS places
 FROM records
-WHERE added_version <= $version AND coalesce(removed_version > $version, TRUE)
+WHERE is_live(added_version, removed_version, $version)

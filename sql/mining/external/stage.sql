@@ -6,9 +6,7 @@ INSERT INTO external_scores
 WITH live AS (
     SELECT records.record_key, records.record_id
     FROM records
-    WHERE
-        records.added_version <= $version
-        AND coalesce(records.removed_version > $version, TRUE)
+    WHERE is_live(records.added_version, records.removed_version, $version)
 ),
 
 live_sections AS (

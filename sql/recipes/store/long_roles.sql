@@ -11,6 +11,5 @@ WHERE
     AND sections.role <> 'rejected'
     AND sources.name = $source
     AND splits.split = $split
-    AND records.added_version <= $version
-    AND coalesce(records.removed_version > $version, TRUE)
+    AND is_live(records.added_version, records.removed_version, $version)
 ORDER BY sections.role DESC

@@ -3,5 +3,5 @@
 -- Rows: by name.
 SELECT name, defaults
 FROM sources
-WHERE added_version <= $version AND coalesce(removed_version > $version, TRUE)
+WHERE is_live(added_version, removed_version, $version)
 ORDER BY name

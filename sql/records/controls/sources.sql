@@ -12,12 +12,9 @@ SELECT
 FROM sources
 LEFT JOIN records
     ON records.source_id = sources.source_id
-    AND records.added_version <= $version
-    AND coalesce(records.removed_version > $version, TRUE)
+    AND is_live(records.added_version, records.removed_version, $version)
 LEFT JOIN splits ON splits.record_key = records.record_key
 LEFT JOIN index_controls ON index_controls.source_id = sources.source_id
-WHERE
-    sources.added_version <= $version
-    AND coalesce(sources.removed_version > $version, TRUE)
+WHERE is_live(sources.added_version, sources.removed_version, $version)
 GROUP BY sources.name, sources.source_id
 ORDER BY sources.name

@@ -8,8 +8,7 @@ FROM records
 JOIN sources ON sources.source_id = records.source_id
 LEFT JOIN splits ON splits.record_key = records.record_key
 WHERE
-    records.added_version <= $version
-    AND coalesce(records.removed_version > $version, TRUE)
+    is_live(records.added_version, records.removed_version, $version)
     AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
     AND ($split IS NULL OR splits.split = $split)
 ORDER BY CASE WHEN $by_source THEN records.source_id END, records.record_key

@@ -11,6 +11,5 @@ JOIN sources ON sources.source_id = records.source_id
 WHERE
     sources.name = $source
     AND splits.split = $split
-    AND records.added_version <= $version
-    AND coalesce(records.removed_version > $version, TRUE)
+    AND is_live(records.added_version, records.removed_version, $version)
 ORDER BY conversations.record_key

@@ -8,9 +8,7 @@ WITH held AS (
         count(conversations.rejected_messages) AS pairs
     FROM conversations
     JOIN records ON records.record_key = conversations.record_key
-    WHERE
-        records.added_version <= $version
-        AND coalesce(records.removed_version > $version, TRUE)
+    WHERE is_live(records.added_version, records.removed_version, $version)
     GROUP BY records.source_id
 )
 SELECT
@@ -19,7 +17,5 @@ SELECT
     coalesce(held.pairs, 0) AS pairs
 FROM sources
 LEFT JOIN held ON held.source_id = sources.source_id
-WHERE
-    sources.added_version <= $version
-    AND coalesce(sources.removed_version > $version, TRUE)
+WHERE is_live(sources.added_version, sources.removed_version, $version)
 ORDER BY sources.name

@@ -9,6 +9,4 @@ SELECT
     )::VARCHAR AS places
 FROM record_prefixes
 JOIN records ON records.record_key = record_prefixes.record_key
-WHERE
-    records.added_version <= $version
-    AND coalesce(records.removed_version > $version, TRUE)
+WHERE is_live(records.added_version, records.removed_version, $version)

@@ -12,6 +12,5 @@ FROM latest
 JOIN sources ON sources.source_id = latest.source_id
 WHERE
     latest.definition IS NOT NULL
-    AND sources.added_version <= $version
-    AND coalesce(sources.removed_version > $version, TRUE)
+    AND is_live(sources.added_version, sources.removed_version, $version)
 ORDER BY sources.name

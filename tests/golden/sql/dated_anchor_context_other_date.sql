@@ -1,648 +1,121 @@
-WITH members AS NOT MATERIALIZED (
-  SELECT
-    chunks.chunk_key,
-    chunks.record_key,
-    chunks.text_hash,
-    chunks.kind,
-    chunks.window_index,
-    sections.position,
-    sections.role,
-    sections.heading,
-    sections.text,
-    sections.token_count,
-    records.record_id,
-    records.date,
-    records.group_key,
-    records.taxonomy,
-    records.meta,
-    records.trust,
-    records.created_at,
-    records.updated_at,
-    sources.name AS source
-  FROM chunks
-  JOIN sections
-    ON sections.section_key = chunks.section_key
-  JOIN records
-    ON records.record_key = chunks.record_key
-  JOIN splits
-    ON splits.record_key = chunks.record_key
-  JOIN sources
-    ON sources.source_id = records.source_id
-  WHERE
-    splits.split = $split
-    AND records.added_version <= $version
-    AND COALESCE(records.removed_version > $version, TRUE)
-), anchors AS (
-  SELECT
-    slot.record_key,
-    slot.chunk_key,
-    slot.text_hash,
-    MD5_NUMBER_LOWER(JSON_ARRAY(slot.date)) AS class,
-    slot.date AS a0
-  FROM members AS slot
-  WHERE
-    slot.source = $source AND slot.role = 'anchor'
-), positives /* Every window an anchor's record may take its positive from. */ AS (
-  SELECT
-    slot.record_key,
-    slot.chunk_key,
-    slot.text_hash
-  FROM members AS slot
-  WHERE
-    slot.source = $source AND slot.role = 'context'
-), negatives /* Every window the negative selector matches, grouped by what the strategy compares. */ AS (
-  SELECT
-    slot.record_key,
-    slot.chunk_key,
-    slot.text_hash,
-    MD5_NUMBER_LOWER(JSON_ARRAY(slot.date)) AS class_group,
-    slot.date AS n0
-  FROM members AS slot
-  WHERE
-    slot.source = $source AND slot.role = 'context'
-), pairs AS (
-  SELECT DISTINCT
-    anchor.class,
-    negative.class_group
-  FROM (
-    SELECT DISTINCT
-      class,
-      a0
-    FROM anchors
-  ) AS anchor
-  JOIN (
-    SELECT DISTINCT
-      class_group,
-      n0
-    FROM negatives
-  ) AS negative
-    ON anchor.a0 IS NOT DISTINCT FROM negative.n0
-), positive_texts /* The texts an anchor's record can take its positive from: only the first and the last matter, */ /* for if they are one, they all are. */ AS (
-  SELECT
-    record_key,
-    COUNT(*) AS positives,
-    MIN(text_hash) AS first_text,
-    MAX(text_hash) AS last_text
-  FROM positives
-  GROUP BY
-    record_key
-), group_texts /* Texts found in one group only: they differ from group to group, so they can be added up. */ AS (
-  SELECT
-    class_group,
-    COUNT(*) AS texts
-  FROM (
-    SELECT
-      MIN(class_group) AS class_group
-    FROM negatives
-    GROUP BY
-      text_hash
-    HAVING
-      MIN(class_group) = MAX(class_group)
-  )
-  GROUP BY
-    class_group
-), class_texts AS (
-  SELECT
-    classes.class,
-    (
-      SELECT
-        COALESCE(SUM(texts), 0)
-      FROM group_texts
-    ) - COALESCE(forbidden.texts, 0) AS texts
-  FROM (
-    SELECT DISTINCT
-      class
-    FROM anchors
-  ) AS classes
-  LEFT JOIN (
-    SELECT
-      pairs.class,
-      SUM(group_texts.texts) AS texts
-    FROM pairs
-    JOIN group_texts
-      USING (class_group)
-    GROUP BY
-      pairs.class
-  ) AS forbidden
-    USING (class)
-), most_windows /* No record has more windows than this, whatever its sections: read off the columns' ranges. */ AS (
-  SELECT
-    (
-      SELECT
-        MAX(position) + 1
-      FROM sections
-    ) * (
-      SELECT
-        (
-          MAX(window_index) + 2
-        ) * (
-          COUNT(DISTINCT overlap) + 1
-        )
-      FROM chunks
-    ) AS windows
-), risky_classes AS (
-  SELECT
-    classes.class,
-    COALESCE(class_texts.texts, 0) AS texts
-  FROM (
-    SELECT DISTINCT
-      class
-    FROM anchors
-  ) AS classes
-  LEFT JOIN class_texts
-    USING (class)
-  WHERE
-    COALESCE(class_texts.texts, 0) < 3 * (
-      SELECT
-        windows
-      FROM most_windows
-    ) + $negatives
-), illegal_counts /* A text the record has as anchor or positive is never its negative, so as many texts as that, */ /* and those of its own negatives, can be illegal for it. */ AS (
-  SELECT
-    record_key,
-    COUNT(*) AS illegal
-  FROM (
-    SELECT
-      record_key
-    FROM anchors
-    UNION ALL
-    SELECT
-      record_key
-    FROM positives
-    UNION ALL
-    SELECT
-      record_key
-    FROM negatives
-  )
-  WHERE
-    record_key IN (
-      SELECT
-        record_key
-      FROM anchors
-      WHERE
-        class IN (
-          SELECT
-            class
-          FROM risky_classes
-        )
+-- What the three selectors match, and the texts of each record's positives.
+WITH anchors AS (
+    SELECT record_key, chunk_key, text_hash, slot.date AS a0, md5_number_lower(json_array(a0)) AS
+        class
+    FROM split_chunks($split, $version) AS slot
+    WHERE slot.source = $source AND slot.role = 'anchor'
+),
+positives AS (
+    SELECT record_key, chunk_key, text_hash FROM split_chunks($split, $version) AS slot
+    WHERE slot.source = $source AND slot.role = 'context'
+),
+negatives AS (
+    SELECT record_key, chunk_key, text_hash, slot.date AS n0, md5_number_lower(json_array(n0)) AS
+        class_group
+    FROM split_chunks($split, $version) AS slot
+    WHERE slot.source = $source AND slot.role = 'context'
+),
+positive_texts AS (
+    SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
+    FROM positives GROUP BY record_key
+),
+-- Texts of negatives, with the kin and the group of those that have one only.
+texts AS (
+    SELECT text_hash, only_one(record_key) AS kin, only_one(class_group) AS class_group
+    FROM negatives GROUP BY text_hash
+),
+-- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.
+group_texts AS (
+    SELECT class_group, count(*) AS texts FROM texts WHERE class_group IS NOT NULL GROUP BY ALL
+),
+-- Every class of anchors with every group of negatives, once each, however many chunks they have.
+pairs AS (
+    SELECT DISTINCT class, class_group FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
+    JOIN (SELECT DISTINCT class_group, n0
+    FROM negatives) AS negative ON anchor.a0 IS NOT DISTINCT FROM negative.n0
+),
+class_texts AS (
+    SELECT class, (SELECT sum(texts)
+    FROM group_texts) - coalesce(sum(group_texts.texts), 0) AS texts
+    FROM (SELECT DISTINCT class FROM anchors) LEFT JOIN pairs USING (class)
+    LEFT JOIN group_texts USING (class_group) GROUP BY class
+),
+-- Which of them are no negatives of a record, for they are its own.
+own_texts AS (
+    SELECT record_key, text_hash FROM anchors SEMI JOIN texts USING (text_hash)
+    UNION SELECT record_key, text_hash FROM positives SEMI JOIN texts USING (text_hash)
+),
+losses AS (
+    SELECT 'kin' AS why, count(*) AS texts FROM texts WHERE kin IS NOT NULL GROUP BY kin
+    UNION ALL SELECT 'own', count(*) FROM own_texts GROUP BY record_key
+),
+doubts AS (
+    SELECT DISTINCT record_key, class, anchors.record_key AS kin
+    FROM anchors LEFT JOIN class_texts USING (class)
+    WHERE coalesce(class_texts.texts, 0) < $negatives + (
+        SELECT coalesce(sum(most), 0) FROM (SELECT max(texts) AS most FROM losses GROUP BY why)
     )
-  GROUP BY
-    record_key
-), doubts AS (
-  SELECT DISTINCT
-    anchors.record_key,
-    anchors.class
-  FROM anchors
-  JOIN risky_classes
-    USING (class)
-  JOIN illegal_counts
-    USING (record_key)
-  WHERE
-    risky_classes.texts < illegal_counts.illegal + $negatives
-), doubtful_negatives AS (
-  SELECT
-    classes.class,
-    negatives.record_key,
-    negatives.text_hash
-  FROM (
-    SELECT DISTINCT
-      class
-    FROM doubts
-  ) AS classes
-  CROSS JOIN negatives
-  WHERE
-    NOT EXISTS(
-      SELECT
-        *
-      FROM pairs
-      WHERE
-        pairs.class = classes.class AND pairs.class_group = negatives.class_group
-    )
-), doubtful_texts AS (
-  SELECT
-    class,
-    text_hash,
-    MIN(record_key) AS first_record,
-    MAX(record_key) AS last_record
-  FROM doubtful_negatives
-  GROUP BY
-    class,
-    text_hash
-), illegal_texts AS (
-  SELECT
-    record_key,
-    text_hash
-  FROM anchors
-  WHERE
-    record_key IN (
-      SELECT
-        record_key
-      FROM doubts
-    )
-  UNION
-  SELECT
-    record_key,
-    text_hash
-  FROM positives
-  WHERE
-    record_key IN (
-      SELECT
-        record_key
-      FROM doubts
-    )
-), resolved /* Doubts resolved one by one: enough texts of other records that are none of the illegal ones. */ AS (
-  SELECT
-    doubts.record_key,
-    doubts.class
-  FROM doubts
-  JOIN doubtful_texts
-    USING (class)
-  WHERE
-    (
-      doubtful_texts.first_record <> doubts.record_key
-      OR doubtful_texts.last_record <> doubts.record_key
-    )
-    AND NOT EXISTS(
-      SELECT
-        *
-      FROM illegal_texts
-      WHERE
-        illegal_texts.record_key = doubts.record_key
-        AND illegal_texts.text_hash = doubtful_texts.text_hash
-    )
-  GROUP BY
-    doubts.record_key,
-    doubts.class
-  HAVING
-    COUNT(*) >= $negatives
-), verdicts AS (
-  SELECT
-    anchors.record_key,
-    anchors.chunk_key,
-    anchors.text_hash,
-    anchors.class,
-    positive_texts.positives,
-    CASE
-      WHEN positive_texts.positives IS NULL
-      THEN 'no positive'
-      WHEN TRUE
-      AND positive_texts.first_text = anchors.text_hash
-      AND positive_texts.last_text = anchors.text_hash
-      THEN 'same text'
-      WHEN NOT doubts.class IS NULL AND resolved.class IS NULL
-      THEN 'no negative'
+),
+askers AS (
+    SELECT *, unnest([0::UBIGINT, class]) AS scope FROM doubts
+),
+-- Texts of forbidden groups, and what is left of them elsewhere: sums tell if it is of one kin.
+paired AS (
+    SELECT pairs.class, text_hash, count(*) AS chunks, sum(record_key) AS kins,
+        sum(record_key * record_key::HUGEINT) AS squares
+    FROM (SELECT DISTINCT class FROM doubts) JOIN pairs USING (class)
+    JOIN negatives USING (class_group) GROUP BY pairs.class, text_hash
+),
+whole AS (
+    SELECT text_hash, count(*) AS chunks, sum(record_key) AS kins,
+        sum(record_key * record_key::HUGEINT) AS squares
+    FROM negatives SEMI JOIN paired USING (text_hash) GROUP BY text_hash
+),
+remaining AS (
+    SELECT class, text_hash, whole.chunks - paired.chunks AS chunks,
+        whole.kins - paired.kins AS kins, whole.squares - paired.squares AS squares
+    FROM paired JOIN whole USING (text_hash)
+),
+-- What can be drawn: by all (scope 0), less what a class is paired with, plus what remains of that.
+stock AS (
+    SELECT 0::UBIGINT AS scope, text_hash, 1 AS texts, kin FROM texts
+    UNION ALL SELECT class, text_hash, -1, texts.kin FROM paired JOIN texts USING (text_hash)
+    UNION ALL SELECT class, text_hash, 1, only_of_sums(chunks, kins, squares)
+    FROM remaining WHERE chunks > 0
+),
+-- How much there is, less what is of the anchor's kin, less what is forbidden besides.
+ledger AS (
+    SELECT scope, kin, sum(texts) AS texts FROM stock GROUP BY scope, kin
+),
+asked_own AS MATERIALIZED (
+    FROM askers JOIN own_texts USING (record_key)
+),
+of_own AS (
+    SELECT record_key, class, sum(stock.texts) AS texts
+    FROM asked_own JOIN stock USING (scope, text_hash)
+    WHERE stock.kin IS DISTINCT FROM asked_own.kin GROUP BY record_key, class
+),
+legal AS (
+    SELECT record_key, class,
+        sum(coalesce(totals.texts, 0) - coalesce(ledger.texts, 0))
+        - coalesce(any_value(of_own.texts), 0) AS texts
+    FROM askers
+    LEFT JOIN (SELECT scope, sum(texts) AS texts FROM ledger GROUP BY ALL) AS totals
+        USING (scope)
+    LEFT JOIN ledger USING (scope, kin)
+    LEFT JOIN of_own USING (record_key, class)
+    GROUP BY record_key, class
+),
+-- The anchors, each with the reason why it is left out, if it is.
+verdicts AS (
+    SELECT anchors.*, positives, CASE
+        WHEN positives IS NULL THEN 'no positive'
+        WHEN least = text_hash AND greatest = text_hash THEN 'same text'
+        WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
     END AS reason
-  FROM anchors
-  LEFT JOIN positive_texts
-    USING (record_key)
-  LEFT JOIN doubts
-    ON doubts.record_key = anchors.record_key AND doubts.class = anchors.class
-  LEFT JOIN resolved
-    ON resolved.record_key = anchors.record_key AND resolved.class = anchors.class
-), pool AS (
-  SELECT
-    MIN(record_key) AS record_key,
-    ARRAY_AGG(chunk_key ORDER BY chunk_key) AS anchors,
-    MIN(positives) AS positives
-  FROM verdicts
-  WHERE
-    reason IS NULL
-  GROUP BY
-    record_key
+    FROM anchors LEFT JOIN positive_texts USING (record_key)
+    LEFT JOIN legal USING (record_key, class)
 )
-SELECT
-  pool.record_key,
-  records.record_id,
-  pool.anchors,
-  pool.positives
-FROM pool
-JOIN records
-  ON records.record_key = pool.record_key
-ORDER BY
-  pool.record_key,
-  pool.anchors;
-
--- runnable
-WITH members AS NOT MATERIALIZED (
-  SELECT
-    chunks.chunk_key,
-    chunks.record_key,
-    chunks.text_hash,
-    chunks.kind,
-    chunks.window_index,
-    sections.position,
-    sections.role,
-    sections.heading,
-    sections.text,
-    sections.token_count,
-    records.record_id,
-    records.date,
-    records.group_key,
-    records.taxonomy,
-    records.meta,
-    records.trust,
-    records.created_at,
-    records.updated_at,
-    sources.name AS source
-  FROM chunks
-  JOIN sections
-    ON sections.section_key = chunks.section_key
-  JOIN records
-    ON records.record_key = chunks.record_key
-  JOIN splits
-    ON splits.record_key = chunks.record_key
-  JOIN sources
-    ON sources.source_id = records.source_id
-  WHERE
-    splits.split = 'train'
-    AND records.added_version <= 3
-    AND COALESCE(records.removed_version > 3, TRUE)
-), anchors AS (
-  SELECT
-    slot.record_key,
-    slot.chunk_key,
-    slot.text_hash,
-    MD5_NUMBER_LOWER(JSON_ARRAY(slot.date)) AS class,
-    slot.date AS a0
-  FROM members AS slot
-  WHERE
-    slot.source = 'it''s' AND slot.role = 'anchor'
-), positives /* Every window an anchor's record may take its positive from. */ AS (
-  SELECT
-    slot.record_key,
-    slot.chunk_key,
-    slot.text_hash
-  FROM members AS slot
-  WHERE
-    slot.source = 'it''s' AND slot.role = 'context'
-), negatives /* Every window the negative selector matches, grouped by what the strategy compares. */ AS (
-  SELECT
-    slot.record_key,
-    slot.chunk_key,
-    slot.text_hash,
-    MD5_NUMBER_LOWER(JSON_ARRAY(slot.date)) AS class_group,
-    slot.date AS n0
-  FROM members AS slot
-  WHERE
-    slot.source = 'it''s' AND slot.role = 'context'
-), pairs AS (
-  SELECT DISTINCT
-    anchor.class,
-    negative.class_group
-  FROM (
-    SELECT DISTINCT
-      class,
-      a0
-    FROM anchors
-  ) AS anchor
-  JOIN (
-    SELECT DISTINCT
-      class_group,
-      n0
-    FROM negatives
-  ) AS negative
-    ON anchor.a0 IS NOT DISTINCT FROM negative.n0
-), positive_texts /* The texts an anchor's record can take its positive from: only the first and the last matter, */ /* for if they are one, they all are. */ AS (
-  SELECT
-    record_key,
-    COUNT(*) AS positives,
-    MIN(text_hash) AS first_text,
-    MAX(text_hash) AS last_text
-  FROM positives
-  GROUP BY
-    record_key
-), group_texts /* Texts found in one group only: they differ from group to group, so they can be added up. */ AS (
-  SELECT
-    class_group,
-    COUNT(*) AS texts
-  FROM (
-    SELECT
-      MIN(class_group) AS class_group
-    FROM negatives
-    GROUP BY
-      text_hash
-    HAVING
-      MIN(class_group) = MAX(class_group)
-  )
-  GROUP BY
-    class_group
-), class_texts AS (
-  SELECT
-    classes.class,
-    (
-      SELECT
-        COALESCE(SUM(texts), 0)
-      FROM group_texts
-    ) - COALESCE(forbidden.texts, 0) AS texts
-  FROM (
-    SELECT DISTINCT
-      class
-    FROM anchors
-  ) AS classes
-  LEFT JOIN (
-    SELECT
-      pairs.class,
-      SUM(group_texts.texts) AS texts
-    FROM pairs
-    JOIN group_texts
-      USING (class_group)
-    GROUP BY
-      pairs.class
-  ) AS forbidden
-    USING (class)
-), most_windows /* No record has more windows than this, whatever its sections: read off the columns' ranges. */ AS (
-  SELECT
-    (
-      SELECT
-        MAX(position) + 1
-      FROM sections
-    ) * (
-      SELECT
-        (
-          MAX(window_index) + 2
-        ) * (
-          COUNT(DISTINCT overlap) + 1
-        )
-      FROM chunks
-    ) AS windows
-), risky_classes AS (
-  SELECT
-    classes.class,
-    COALESCE(class_texts.texts, 0) AS texts
-  FROM (
-    SELECT DISTINCT
-      class
-    FROM anchors
-  ) AS classes
-  LEFT JOIN class_texts
-    USING (class)
-  WHERE
-    COALESCE(class_texts.texts, 0) < 3 * (
-      SELECT
-        windows
-      FROM most_windows
-    ) + 1
-), illegal_counts /* A text the record has as anchor or positive is never its negative, so as many texts as that, */ /* and those of its own negatives, can be illegal for it. */ AS (
-  SELECT
-    record_key,
-    COUNT(*) AS illegal
-  FROM (
-    SELECT
-      record_key
-    FROM anchors
-    UNION ALL
-    SELECT
-      record_key
-    FROM positives
-    UNION ALL
-    SELECT
-      record_key
-    FROM negatives
-  )
-  WHERE
-    record_key IN (
-      SELECT
-        record_key
-      FROM anchors
-      WHERE
-        class IN (
-          SELECT
-            class
-          FROM risky_classes
-        )
-    )
-  GROUP BY
-    record_key
-), doubts AS (
-  SELECT DISTINCT
-    anchors.record_key,
-    anchors.class
-  FROM anchors
-  JOIN risky_classes
-    USING (class)
-  JOIN illegal_counts
-    USING (record_key)
-  WHERE
-    risky_classes.texts < illegal_counts.illegal + 1
-), doubtful_negatives AS (
-  SELECT
-    classes.class,
-    negatives.record_key,
-    negatives.text_hash
-  FROM (
-    SELECT DISTINCT
-      class
-    FROM doubts
-  ) AS classes
-  CROSS JOIN negatives
-  WHERE
-    NOT EXISTS(
-      SELECT
-        *
-      FROM pairs
-      WHERE
-        pairs.class = classes.class AND pairs.class_group = negatives.class_group
-    )
-), doubtful_texts AS (
-  SELECT
-    class,
-    text_hash,
-    MIN(record_key) AS first_record,
-    MAX(record_key) AS last_record
-  FROM doubtful_negatives
-  GROUP BY
-    class,
-    text_hash
-), illegal_texts AS (
-  SELECT
-    record_key,
-    text_hash
-  FROM anchors
-  WHERE
-    record_key IN (
-      SELECT
-        record_key
-      FROM doubts
-    )
-  UNION
-  SELECT
-    record_key,
-    text_hash
-  FROM positives
-  WHERE
-    record_key IN (
-      SELECT
-        record_key
-      FROM doubts
-    )
-), resolved /* Doubts resolved one by one: enough texts of other records that are none of the illegal ones. */ AS (
-  SELECT
-    doubts.record_key,
-    doubts.class
-  FROM doubts
-  JOIN doubtful_texts
-    USING (class)
-  WHERE
-    (
-      doubtful_texts.first_record <> doubts.record_key
-      OR doubtful_texts.last_record <> doubts.record_key
-    )
-    AND NOT EXISTS(
-      SELECT
-        *
-      FROM illegal_texts
-      WHERE
-        illegal_texts.record_key = doubts.record_key
-        AND illegal_texts.text_hash = doubtful_texts.text_hash
-    )
-  GROUP BY
-    doubts.record_key,
-    doubts.class
-  HAVING
-    COUNT(*) >= 1
-), verdicts AS (
-  SELECT
-    anchors.record_key,
-    anchors.chunk_key,
-    anchors.text_hash,
-    anchors.class,
-    positive_texts.positives,
-    CASE
-      WHEN positive_texts.positives IS NULL
-      THEN 'no positive'
-      WHEN TRUE
-      AND positive_texts.first_text = anchors.text_hash
-      AND positive_texts.last_text = anchors.text_hash
-      THEN 'same text'
-      WHEN NOT doubts.class IS NULL AND resolved.class IS NULL
-      THEN 'no negative'
-    END AS reason
-  FROM anchors
-  LEFT JOIN positive_texts
-    USING (record_key)
-  LEFT JOIN doubts
-    ON doubts.record_key = anchors.record_key AND doubts.class = anchors.class
-  LEFT JOIN resolved
-    ON resolved.record_key = anchors.record_key AND resolved.class = anchors.class
-), pool AS (
-  SELECT
-    MIN(record_key) AS record_key,
-    ARRAY_AGG(chunk_key ORDER BY chunk_key) AS anchors,
-    MIN(positives) AS positives
-  FROM verdicts
-  WHERE
-    reason IS NULL
-  GROUP BY
-    record_key
-)
-SELECT
-  pool.record_key,
-  records.record_id,
-  pool.anchors,
-  pool.positives
-FROM pool
-JOIN records
-  ON records.record_key = pool.record_key
-ORDER BY
-  pool.record_key,
-  pool.anchors;
+SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
+FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL
+GROUP BY record_key, record_id, positives ORDER BY record_key, anchors;

@@ -1,0 +1,23 @@
+-- The law of a pool whose negatives are those of the anchor's own record.
+
+-- A record may use the texts of its negatives but for those of its anchors and positives.
+WITH pairs AS (
+    SELECT DISTINCT class_group AS class, class_group
+    FROM negatives
+),
+texts AS (
+    SELECT DISTINCT record_key, text_hash
+    FROM negatives
+),
+own_texts AS (
+    SELECT record_key, text_hash FROM anchors
+    UNION SELECT record_key, text_hash FROM positives
+),
+legal AS (
+    SELECT anchored.record_key, count(usable.text_hash) AS texts
+    FROM (SELECT DISTINCT record_key FROM anchors) AS anchored
+    LEFT JOIN (FROM texts ANTI JOIN own_texts USING (record_key, text_hash)) AS usable
+        USING (record_key)
+    GROUP BY anchored.record_key
+)
+SELECT 1

@@ -1,0 +1,83 @@
+-- counts of comparison
+GROUP BY reason
+ORDER BY reason;
+
+-- anchors of comparison
+SELECT record_key, chunk_key, text_hash, positives, class
+FROM verdicts
+WHERE reason IS NULL
+ORDER BY record_key, chunk_key;
+
+-- positives of comparison
+SELECT record_key, chunk_key, text_hash
+FROM positives
+ORDER BY record_key, chunk_key;
+
+-- negatives of comparison
+SELECT record_key, chunk_key, text_hash, class_group
+FROM negatives
+ORDER BY class_group, record_key, chunk_key;
+
+-- pairs of comparison
+SELECT class, class_group
+FROM pairs
+ORDER BY class, class_group;
+
+-- same of comparison
+SELECT anchors.chunk_key, positives.chunk_key AS positive_key
+FROM anchors JOIN positives USING (record_key, text_hash)
+ORDER BY ALL;
+
+-- sizes of comparison
+SELECT
+    (SELECT count(DISTINCT class) FROM anchors) AS classes,
+    (SELECT count(DISTINCT class_group) FROM negatives) AS class_groups;
+
+-- anchors of mined
+SELECT record_key, chunk_key, text_hash, positives, class, section_key, normalised_hash, family
+FROM verdicts
+WHERE reason IS NULL
+ORDER BY record_key, chunk_key;
+
+-- negatives of mined
+SELECT record_key, chunk_key, text_hash, class_group, section_key, family
+FROM negatives
+ORDER BY class_group, record_key, chunk_key;
+
+-- illegal_texts of mined
+SELECT FALSE AS known, own_texts.record_key::UBIGINT AS owner, own_texts.text_hash
+FROM own_texts JOIN texts USING (text_hash)
+JOIN (SELECT DISTINCT record_key, family FROM anchors) AS anchored USING (record_key)
+WHERE texts.kin IS DISTINCT FROM anchored.family
+UNION ALL SELECT TRUE AS known, question AS owner, text_hash
+FROM known_texts;
+
+-- mined_anchors of mined
+SELECT DISTINCT record_key, section_key, class
+FROM verdicts
+WHERE reason IS NULL
+ORDER BY section_key, class;
+
+-- mined_askers of mined
+SELECT DISTINCT record_key, section_key
+FROM anchors
+ORDER BY section_key;
+
+-- mined_documents of mined
+SELECT DISTINCT record_key, section_key, class_group
+FROM negatives
+ORDER BY section_key, class_group;
+
+-- mined_positives of mined
+SELECT DISTINCT record_key, section_key
+FROM positives
+ORDER BY record_key, section_key;
+
+-- counts of texts
+GROUP BY reason
+ORDER BY reason;
+
+-- anchors of texts
+SELECT record_key, chunk_key, text_hash
+FROM anchors
+ORDER BY record_key, chunk_key;
