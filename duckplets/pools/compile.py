@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from duckplets.pools.fills import law_of, own_positive, positive_parts, text_fills, triplet_fills
 from duckplets.pools.steps import assembled, bound
-from duckplets.recipes.conditions import COLUMNS
+from duckplets.recipes.condition_rules import COLUMNS
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
 Recipe = TripletRecipe | TextRecipe

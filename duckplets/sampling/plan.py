@@ -19,7 +19,7 @@ from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
 from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
-from duckplets.sampling.mined_negatives import AT_RANDOM
+from duckplets.sampling.negatives import AT_RANDOM
 from duckplets.sampling.stream import Stream
 
 SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives

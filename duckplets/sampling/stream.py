@@ -19,9 +19,7 @@ from duckplets.order.permute import below, hashed, key, ranks
 from duckplets.pools.arrays import Negatives, Pool, Positives
 from duckplets.pools.legality import Anchored, Legality
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
-from duckplets.sampling.mined_negatives import MinedNegatives
-from duckplets.sampling.own_negatives import OwnNegatives
-from duckplets.sampling.random_negatives import RandomNegatives
+from duckplets.sampling.negatives import MinedNegatives, OwnNegatives, RandomNegatives
 
 
 @dataclass(frozen=True, slots=True)
