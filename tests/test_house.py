@@ -237,7 +237,7 @@ def constants(file: Path) -> list[tuple[ast.Constant, str]]:
 
 @cache
 def named_statements() -> frozenset[str]:
-    """Return what Python names: ``"pools/same"``, or ``f"pools/{part}"`` with a ``"same"``."""
+    """Return what Python names: ``"pools/texts"``, or ``f"pools/lists/{part}"`` with ``"same"``."""
     found = set()
     for file in FILES:
         words = {text for _, text in constants(file)}

@@ -129,7 +129,9 @@ class _InPieces:
             under_way = Storing(self.database, self.request, self.rows, UNPUBLISHED)
             unfinished.begin(self.database, self.request.name, under_way.source_id, self.settings)
             return under_way
-        trust = self.database.run("ingest/pending/trust", {"source_id": self.found.source_id})[0][0]
+        trust = self.database.run("ingest/unfinished/trust", {"source_id": self.found.source_id})[
+            0
+        ][0]
         given = self.request.trust
         return Storing(
             self.database,

@@ -35,20 +35,20 @@ def append(database: Database, record_keys: Integers, definitions: pa.Array) -> 
     checked = pa.array([_checked(text) for text in coded.dictionary.to_pylist()], pa.string())
     rows = pa.table({"record_key": record_keys, "definition": checked.take(coded.indices)})
     with database.registered(new_prefixes=rows.filter(rows["definition"].is_valid())):
-        database.run("sampling/prefixes/append")
+        database.run("ingest/prefixes/append")
 
 
 def set_source(database: Database, source_id: int, version: int, prefix: Prefix | None) -> None:
     """Set the prefix of a source from a version on; None for no prefix any more."""
     definition = None if prefix is None else _json(prefix)
     where = {"source_id": source_id, "version": version}
-    database.run("sampling/prefixes/clear_source", where)
-    database.run("sampling/prefixes/set_source", where | {"definition": definition})
+    database.run("ingest/prefixes/clear_source", where)
+    database.run("ingest/prefixes/set_source", where | {"definition": definition})
 
 
 def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
     """Return the id, name and prefix, as JSON, of every source of a version that has one."""
-    rows = database.run("sampling/prefixes/of_sources", {"version": version})
+    rows = database.run("ingest/prefixes/of_sources", {"version": version})
     return [(source_id, name, definition) for source_id, name, definition in rows]
 
 
@@ -61,12 +61,12 @@ def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
     names = prefix.columns
     if not names:
         return
-    row = database.table("sampling/prefixes/filled", {"source_id": source_id}).to_pylist()[0]
+    row = database.table("ingest/prefixes/filled", {"source_id": source_id}).to_pylist()[0]
     columns = [name for name in COLUMNS if row[name]]
     keys: list[str] = []
     if any(meta_key(name) is not None for name in names):
         keys = [
-            key for (key,) in database.run("sampling/prefixes/meta_keys", {"source_id": source_id})
+            key for (key,) in database.run("ingest/prefixes/meta_keys", {"source_id": source_id})
         ]
     for name in names:
         key = meta_key(name)
@@ -84,7 +84,7 @@ def digest(database: Database, version: int) -> dict[str, Any]:
     sources = {name: definition for _, name, definition in of_sources(database, version)}
     if sources:
         found["sources"] = sources
-    records, *lengths = database.run("sampling/prefixes/of_records", {"version": version})[0]
+    records, *lengths = database.run("ingest/prefixes/of_records", {"version": version})[0]
     if records:  # they came with their records, which a run compares by content besides
         found["records"] = [records, *lengths]
     return found

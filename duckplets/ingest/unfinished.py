@@ -22,12 +22,12 @@ UNPUBLISHED = 2**63 - 1
 """Stands for the versions that add and remove an unpublished record."""
 
 _DISCARD = (
-    "ingest/pending/discard_chunks",
-    "ingest/pending/discard_sections",
-    "ingest/pending/discard_section_originals",
-    "ingest/pending/discard_splits",
-    "ingest/pending/discard_conversations",
-    "ingest/pending/discard_record_prefixes",
+    "ingest/unfinished/discard_chunks",
+    "ingest/unfinished/discard_sections",
+    "ingest/unfinished/discard_section_originals",
+    "ingest/unfinished/discard_splits",
+    "ingest/unfinished/discard_conversations",
+    "ingest/unfinished/discard_record_prefixes",
 )
 
 
@@ -67,7 +67,7 @@ def ingests(database: Database) -> list[Unfinished]:
             saved_at.isoformat(timespec="seconds"),
         )
         for name, source_id, settings, cursor, counts, started_at, saved_at in database.run(
-            "ingest/pending/unfinished"
+            "ingest/unfinished/unfinished"
         )
     ]
 
@@ -99,13 +99,13 @@ def begin(database: Database, name: str, source_id: int, settings: Mapping[str, 
         "cursor": "null",
         "counts": "{}",
     }
-    database.run("ingest/pending/begin", parameters)
+    database.run("ingest/unfinished/begin", parameters)
 
 
 def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) -> None:
     """Note where an ingest goes on, inside the transaction that stores what comes before."""
     parameters = {"name": name, "cursor": json.dumps(cursor), "counts": json.dumps(counts)}
-    database.run("ingest/pending/save", parameters)
+    database.run("ingest/unfinished/save", parameters)
 
 
 def publish(
@@ -118,19 +118,19 @@ def publish(
         overtaken by later ones, and how many stored records they replace; else zeros.
     """
     of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
-    first = database.run("ingest/pending/first_record", of_source)[0][0]
+    first = database.run("ingest/unfinished/first_record", of_source)[0][0]
     of_source["version"] = version
     overtaken = replaced = 0
     if replace:
-        overtaken = int(database.run("ingest/pending/overtake", of_source)[0][0])
-        replaced = int(database.run("ingest/pending/replace", of_source)[0][0])
-    database.run("ingest/pending/publish", of_source)
-    database.run("ingest/pending/publish_source", of_source)
+        overtaken = int(database.run("ingest/unfinished/overtake", of_source)[0][0])
+        replaced = int(database.run("ingest/unfinished/replace", of_source)[0][0])
+    database.run("ingest/unfinished/publish", of_source)
+    database.run("ingest/unfinished/publish_source", of_source)
     database.run(
-        "ingest/pending/publish_quarantine",
+        "ingest/unfinished/publish_quarantine",
         {"name": name, "unpublished": UNPUBLISHED, "version": version},
     )
-    database.run("ingest/pending/forget", {"name": name})
+    database.run("ingest/unfinished/forget", {"name": name})
     return first, overtaken, replaced
 
 
@@ -140,10 +140,10 @@ def discard(database: Database, found: Unfinished) -> int:
     with database.transaction():
         for statement in _DISCARD:
             database.run(statement, of_source)
-        records = int(database.run("ingest/pending/discard_records", of_source)[0][0])
-        database.run("ingest/pending/discard_source", of_source)
+        records = int(database.run("ingest/unfinished/discard_records", of_source)[0][0])
+        database.run("ingest/unfinished/discard_source", of_source)
         database.run(
-            "ingest/pending/discard_quarantine", {"name": found.name, "unpublished": UNPUBLISHED}
+            "ingest/unfinished/discard_quarantine", {"name": found.name, "unpublished": UNPUBLISHED}
         )
-        database.run("ingest/pending/forget", {"name": found.name})
+        database.run("ingest/unfinished/forget", {"name": found.name})
     return records

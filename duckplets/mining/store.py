@@ -80,7 +80,7 @@ def found(
 ) -> list[Mining]:
     """Return the minings that new runs would use, stale ones included, by recipe and pair."""
     parameters = {"recipe": recipe, "source": source, "split": split}
-    return [_mining(row) for row in database.run("mining/minings/current", parameters)]
+    return [_mining(row) for row in database.run("mining/store/current", parameters)]
 
 
 def by_key(database: Database, key: int) -> Mining:
@@ -89,7 +89,7 @@ def by_key(database: Database, key: int) -> Mining:
     Raises:
         StateMismatchError: There is none of that number.
     """
-    rows = database.run("mining/minings/by_key", {"mining": key})
+    rows = database.run("mining/store/by_key", {"mining": key})
     if not rows:
         raise StateMismatchError(
             f"the negatives this run draws from (mining {key}) are not in {database.path}; it is "
@@ -244,7 +244,7 @@ class OpenMining:
             "anchors": target.anchors,
         }
         for key, method, definition, settings, *others in database.run(
-            "mining/minings/unfinished", where
+            "mining/store/unfinished", where
         ):
             found_content, anchors, report, done = others
             found = (method, json.loads(definition), json.loads(settings), found_content, anchors)
@@ -257,7 +257,7 @@ class OpenMining:
             self._forget(int(key))
         plain = made_of | {n: json.dumps(made_of[n]) for n in ("definition", "settings")}
         with database.transaction():
-            rows = database.run("mining/minings/begin", where | plain | {"version": target.version})
+            rows = database.run("mining/store/begin", where | plain | {"version": target.version})
         self.key = int(rows[0][0])
 
     def append(self, anchors: pa.Table, negatives: pa.Table, counts: Mapping[str, int]) -> None:
@@ -271,35 +271,35 @@ class OpenMining:
         key = {"mining": self.key}
         with self._database.transaction():
             with self._database.registered(new_anchors=anchors, new_negatives=negatives):
-                self._database.run("mining/minings/append_anchors", key)
-                self._database.run("mining/minings/append_negatives", key)
+                self._database.run("mining/store/append_anchors", key)
+                self._database.run("mining/store/append_negatives", key)
             self.counts.update(counts)
-            self._database.run("mining/minings/note", key | {"report": json.dumps(self._report())})
+            self._database.run("mining/store/note", key | {"report": json.dumps(self._report())})
 
     def finish(self) -> PairReport:
         """Put the mining in the place of the earlier one, and return its report."""
         key = {"mining": self.key}
-        columns = self._database.table("mining/minings/quantiles", key).to_pylist()[0]
+        columns = self._database.table("mining/store/quantiles", key).to_pylist()[0]
         quantiles = {
             name: dict(zip(QUANTILES, values, strict=True)) if values else {}
             for name, values in columns.items()
         }
-        numbers = [int(n) for n in self._database.run("mining/minings/digest", key)[0]]
+        numbers = [int(n) for n in self._database.run("mining/store/digest", key)[0]]
         digest = ":".join(f"{n:x}" for n in numbers)
         report = self._report() | {"candidates": numbers[0], "quantiles": quantiles}
         report["searched"] = self._target.searched
         with self._database.transaction():
             self._database.run(
-                "mining/minings/finish", key | {"digest": digest, "report": json.dumps(report)}
+                "mining/store/finish", key | {"digest": digest, "report": json.dumps(report)}
             )
-            self._database.run("mining/minings/supersede", key)
+            self._database.run("mining/store/supersede", key)
         return PairReport(
             recipe=self._target.recipe.name,
             source=self._target.source,
             split=self._target.split,
             mining=self.key,
             anchors=self._target.anchors,
-            outcomes=dict(self._database.run("mining/minings/outcomes", key)),
+            outcomes=dict(self._database.run("mining/store/outcomes", key)),
             resumed=self.done,
             **report,
         )
@@ -310,7 +310,7 @@ class OpenMining:
     def _forget(self, key: int) -> None:
         with self._database.transaction():
             for statement in ("forget_anchors", "forget_negatives", "forget"):
-                self._database.run(f"mining/minings/{statement}", {"mining": key})
+                self._database.run(f"mining/store/{statement}", {"mining": key})
 
 
 def _mined_by(settings: Bm25) -> Bm25:

@@ -7,7 +7,7 @@ Where negatives are mined, 24 to 40 bytes a window come on top for the guards.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,6 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Words
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
-
-if TYPE_CHECKING:
-    from duckplets.sampling.candidates import Candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,6 @@ class Pool:
         positives: None for texts.
         negatives: None for texts.
         guarded: Of mined recipes.
-        candidates: Of mined recipes, once they are read.
     """
 
     compiled: CompiledPool
@@ -129,7 +125,6 @@ class Pool:
     positives: Positives | None
     negatives: Negatives | None
     guarded: Guarded | None = None
-    candidates: Candidates | None = None
 
 
 def pair_hashes(owners: Integers | Words, hashes: Words) -> Words:

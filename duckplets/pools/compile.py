@@ -137,7 +137,7 @@ def _stage(recipes: frozenset[Recipe]) -> str:
     needed |= {*_GUARDING} if guarded else set()
     columns = [f"slot.{name}" for name in sorted(needed)]
     chunks = _GUARDED if guarded else ""
-    return assembled([], "pools/stage", {"slot_columns": columns}, chunks=chunks)[0]
+    return assembled([], "pools/lists/stage", {"slot_columns": columns}, chunks=chunks)[0]
 
 
 @lru_cache(maxsize=4096)
@@ -145,8 +145,8 @@ def _statement(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozen
     """Return a statement and the names of its parameters."""
     chunks = _STAGED if staged else ""
     if isinstance(recipe, TextRecipe):
-        ends = {"pool": "pools/texts", "counts": "pools/text_counts"}
-        last = ends.get(part, "pools/text_anchors")
+        ends = {"pool": "pools/texts", "counts": "pools/lists/text_counts"}
+        last = ends.get(part, "pools/lists/text_anchors")
         return assembled(["pools/texts"], last, text_fills(recipe), chunks=chunks)
     parts = ["pools/triplets", *positive_parts(recipe), *law_of(recipe).parts]
     flags = set() if recipe.allow_same_anchor_positive else {"distinct"}
@@ -154,5 +154,5 @@ def _statement(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozen
         parts.append("pools/parts/guarded")
         flags.add("mined")
         chunks = chunks or _GUARDED
-    last = "pools/triplets" if part == "pool" else f"pools/{part}"
+    last = "pools/triplets" if part == "pool" else f"pools/lists/{part}"
     return assembled(parts, last, triplet_fills(recipe), flags, chunks)

@@ -58,7 +58,7 @@ class PoolReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._database.run("pools/unstage")
+        self._database.run("pools/lists/unstage")
         self._database.close()
 
     def read(self, compiled: CompiledPool) -> Pool:

@@ -153,9 +153,9 @@ def _mined(
     if plan.candidates is None:
         return
     for number, stream in enumerate(streams):
-        if stream.pool.candidates is not None:
+        if stream.candidates is not None:
             rows = np.flatnonzero(plan.streams == number)
-            yield rows, stream.pool.candidates, plan.candidates[slot][rows]
+            yield rows, stream.candidates, plan.candidates[slot][rows]
 
 
 def _is_fallback(candidates: Candidates, drawn: Integers) -> Flags:

@@ -1,4 +1,4 @@
-"""Draw the negatives of a stream: at random, from mined candidates, or from the anchor's own record.
+"""Draw the negatives of a stream: at random, from mined candidates, or of the anchor's record.
 
 All three take chunks of the pool that the law of ``pools.legality`` allows, and each draw is a hash
 of the sample's number or of how often its anchor came before; nothing is remembered.

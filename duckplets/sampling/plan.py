@@ -171,7 +171,7 @@ class Planner:
         streams = np.zeros(length, dtype=np.int64)
         chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
-        mined = any(stream.pool.candidates is not None for stream in self.streams)
+        mined = any(stream.candidates is not None for stream in self.streams)
         candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if mined else None
         for share in self.schedule.shares(start, stop):
             indexes, recipes = self._recipes[share.leaf]

@@ -220,10 +220,10 @@ def open_streams(
                 if pool.recipe.name in settings.optional.get(source, []):
                     continue
                 raise
+            mined = None
             if mining is not None:
-                found = candidates.read(database, read, mining, scores=scores)
-                read = replace(read, candidates=found)
-            streams.append(Stream(source, read, settings.seed, settings.negatives))
+                mined = candidates.read(database, read, mining, scores=scores)
+            streams.append(Stream(source, read, settings.seed, settings.negatives, mined))
     return streams
 
 

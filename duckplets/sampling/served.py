@@ -98,7 +98,7 @@ class Views:
         """
         counts = self._reader.counters.counts()
         streams = self._planner.streams
-        mined = {stream.source for stream in streams if stream.pool.candidates is not None}
+        mined = {stream.source for stream in streams if stream.candidates is not None}
         found: dict[str, float] = {}
         for name in sorted(self._planner.schedule.drawn):
             samples, tokens, fallbacks = [*counts.get(name, ()), 0, 0, 0][:3]

@@ -19,6 +19,7 @@ from duckplets.order.permute import below, hashed, key, ranks
 from duckplets.pools.arrays import Negatives, Pool, Positives
 from duckplets.pools.legality import Anchored, Legality
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.sampling.candidates import Candidates
 from duckplets.sampling.negatives import MinedNegatives, OwnNegatives, RandomNegatives
 
 
@@ -62,12 +63,14 @@ class Stream:
         pool: What it draws from.
         seed: Of the run.
         negatives: How many a sample has.
+        candidates: The mined ones, of a mined recipe.
     """
 
     source: str
     pool: Pool
     seed: int
     negatives: int = 1
+    candidates: Candidates | None = None
 
     @property
     def recipe(self) -> TripletRecipe | TextRecipe:
@@ -183,10 +186,10 @@ class Stream:
 
     @cached_property
     def _mined(self) -> MinedNegatives | None:
-        if self.pool.candidates is None or self.pool.negatives is None:
+        if self.candidates is None or self.pool.negatives is None:
             return None
         return MinedNegatives(
-            self.pool.candidates,
+            self.candidates,
             self._random(self.pool.negatives),
             start_key=self.purpose("candidate"),
             window_key=self.purpose("candidate window"),

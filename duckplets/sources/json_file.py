@@ -98,7 +98,7 @@ def _values(reader: Database, file: Path, form: str) -> Iterator[pa.RecordBatch]
     largest = _LARGEST_VALUE if compressed else min(size + 1024, _LARGEST_VALUE)
     values = {"path": str(file), "format": form, "largest": largest}
     try:
-        for batch in scan.stream(query("sources/json_values"), values, rows=_VALUE_ROWS):
+        for batch in scan.stream(query("sources/lines/json_values"), values, rows=_VALUE_ROWS):
             yield line_batch(batch.column("line").cast(pa.string()))
     except QueryError as error:
         raise _broken(file, str(error)) from error

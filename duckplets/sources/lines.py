@@ -46,7 +46,7 @@ def json_rows(
 def judged(reader: Database, tables: Iterable[pa.Table], where: str) -> Iterator[pa.Table]:
     """Yield the tables with a column that says what each line is."""
     for table in tables:
-        kinds = result_of(reader, query("sources/kinds"), table, where)
+        kinds = result_of(reader, query("sources/lines/kinds"), table, where)
         yield table.append_column("kind", kinds["kind"])
 
 
@@ -70,7 +70,7 @@ class Keys:
         # A converter's fields need not be in every input: the first lines show how they are spelt.
         if self.seen and all(name in self.found for name in self._mapping.names()):
             return
-        found = result_of(self._reader, query("sources/keys"), table, self._where)
+        found = result_of(self._reader, query("sources/lines/keys"), table, self._where)
         self.seen = list(dict.fromkeys([*self.seen, *found["key"].to_pylist()]))
         for name in (*self._mapping.names(), *self._fields):
             places = match(name, self.seen)

@@ -68,7 +68,7 @@ class _Scan:
     def columns(self, text: str) -> list[str]:
         """Return the names of a statement's columns; DuckDB accepts one SELECT only."""
         try:
-            found = self._connection.arrow(query("sources/query_columns"), {"query": text})
+            found = self._connection.arrow(query("sources/sql_query/columns"), {"query": text})
         except QueryError as error:
             raise SourceError(f"query: {error}") from error
         return list(found.schema.names)
@@ -77,7 +77,9 @@ class _Scan:
         """Yield the used columns of a statement's rows, then close."""
         values = {"query": text}
         try:
-            for batch in self._connection.stream(query("sources/query"), values, rows=_STREAM_ROWS):
+            for batch in self._connection.stream(
+                query("sources/sql_query/query"), values, rows=_STREAM_ROWS
+            ):
                 yield pick(batch, places)
         except QueryError as error:
             raise SourceError(f"query: {error}") from error
@@ -87,8 +89,8 @@ class _Scan:
     def close(self) -> None:
         """Close the connection; the attached file is let go of."""
         if self._name is not None:
-            self._connection.run("sources/home")
-            self._connection.rows(_named("sources/detach", self._name))
+            self._connection.run("sources/sql_query/home")
+            self._connection.rows(_named("sources/sql_query/detach", self._name))
         self._connection.close()
 
     def _attach(self, path: Path) -> None:
@@ -96,8 +98,8 @@ class _Scan:
             raise SourceError(f"{path} is not a file")
         name = self._name or ""
         try:
-            self._connection.rows(_named("sources/attach", name, path))
-            self._connection.rows(_named("sources/use", name))
+            self._connection.rows(_named("sources/sql_query/attach", name, path))
+            self._connection.rows(_named("sources/sql_query/use", name))
         except QueryError as error:
             raise SourceError(f"{path} cannot be opened: {error}") from error
 

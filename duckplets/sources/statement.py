@@ -287,7 +287,7 @@ def values_statement(
     if fields:
         kinds = call("json_type", document.copy(), _pointers(fields))
         read = read.select(exp.alias_(kinds, "kinds"))
-    read = read.from_(statement("sources/documents").subquery("documents"))
+    read = read.from_(statement("sources/lines/documents").subquery("documents"))
     values = kept()
     for place in range(len(keys)):
         values = values.select(exp.alias_(_value(place), f"c{place}"))

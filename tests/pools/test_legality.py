@@ -217,7 +217,7 @@ def mined_stream(corpus: dp.Corpus, rule: Rule, stream: Stream, careless: Iterab
     key = write_mining(corpus, recipe, rows, source="s")
     mining = minings.by_key(corpus._database, key)
     found = candidates.read(corpus._database, stream.pool, mining, scores=False)
-    return replace(stream, pool=replace(stream.pool, candidates=found))
+    return replace(stream, candidates=found)
 
 
 @pytest.mark.parametrize("seed", range(often(60, less=3)))

@@ -1,0 +1,45 @@
+-- name: tables
+-- Tables and views of the file.
+-- Rows: one each, any order.
+SELECT table_name
+FROM duckdb_tables()
+WHERE database_name = current_database() AND NOT internal AND NOT temporary
+UNION ALL
+SELECT view_name
+FROM duckdb_views()
+WHERE database_name = current_database() AND NOT internal AND NOT temporary
+
+-- name: applied
+-- Applied migrations.
+-- Rows: by number.
+SELECT number, name, kind, checksum
+FROM schema_migrations
+ORDER BY number
+
+-- name: create_table
+-- The record of applied migrations, in every file of ours.
+CREATE TABLE IF NOT EXISTS schema_migrations (
+    number INTEGER NOT NULL,
+    name VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    checksum VARCHAR NOT NULL,
+    applied_at TIMESTAMP NOT NULL
+);
+
+COMMENT ON TABLE schema_migrations IS 'Which migrations made this file what it is';
+
+COMMENT ON COLUMN schema_migrations.number IS 'Counts from 1';
+
+COMMENT ON COLUMN schema_migrations.name IS 'File name without its suffix';
+
+COMMENT ON COLUMN schema_migrations.kind IS 'Of the file: corpus or state';
+
+COMMENT ON COLUMN schema_migrations.checksum IS 'SHA-256 of its text';
+
+COMMENT ON COLUMN schema_migrations.applied_at IS 'UTC'
+
+-- name: record
+-- Note an applied migration.
+-- Parameters: $number, $name, $kind, $checksum (SHA-256 of its text).
+INSERT INTO schema_migrations
+VALUES ($number, $name, $kind, $checksum, now()::TIMESTAMP)

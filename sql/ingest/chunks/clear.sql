@@ -1,2 +1,0 @@
--- Forget all chunks.
-DELETE FROM chunks

@@ -1,0 +1,13 @@
+-- name: quarantine
+-- Append set_aside (Arrow): rows that a converter could not read.
+-- Parameters: $source (name), $version.
+INSERT INTO quarantine
+SELECT $source, $version, "row", skip, quarantined
+FROM set_aside
+
+-- name: append
+-- Append new_conversations (Arrow): the messages of converted records, as JSON.
+INSERT INTO conversations
+SELECT record_key, messages, rejected_messages
+FROM new_conversations
+WHERE messages IS NOT NULL

@@ -1,0 +1,107 @@
+-- name: content
+-- What identifies the records of one source and split of a version.
+-- Parameters: $source, $split, $version.
+SELECT
+    count(*) AS records,
+    coalesce(bit_xor(records.content_hash), 0) AS contents,
+    coalesce(sum((records.content_hash % 1000003)::HUGEINT * records.record_key), 0) AS places
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+JOIN splits ON splits.record_key = records.record_key
+WHERE
+    sources.name = $source
+    AND splits.split = $split
+    AND is_live(records.added_version, records.removed_version, $version)
+
+-- name: append_sections
+-- Append new_sections (Arrow).
+INSERT INTO sections
+SELECT section_key, record_key, position, role, heading, text, token_count
+FROM new_sections
+
+-- name: remove_records
+-- Mark the records of a source as removed; returns their number.
+-- Parameters: $source_id, $version.
+UPDATE records
+SET removed_version = $version
+WHERE source_id = $source_id AND removed_version IS NULL
+
+-- name: remove_source
+-- Mark a source as removed.
+-- Parameters: $source_id, $version.
+UPDATE sources
+SET removed_version = $version
+WHERE source_id = $source_id
+
+-- name: live_sources
+-- Sources of the newest version.
+-- Rows: by source_id.
+SELECT source_id, name, kind, uri, trust, defaults
+FROM sources
+WHERE removed_version IS NULL
+ORDER BY source_id
+
+-- name: version
+-- The newest committed version; 0 when there is none.
+SELECT coalesce(max(version), 0)
+FROM corpus_versions
+
+-- name: add_version
+-- Note a committed change of the records.
+-- Parameters: $version, $what (ingest or remove), $source (its name), $report (JSON).
+INSERT INTO corpus_versions
+VALUES ($version, now()::TIMESTAMP, $what, $source, $report)
+
+-- name: fingerprint
+-- What identifies the records of a version: how many, of what content, under which keys.
+-- Parameters: $version.
+SELECT
+    count(*) AS records,
+    coalesce(bit_xor(content_hash), 0) AS contents,
+    coalesce(sum((content_hash % 1000003)::HUGEINT * record_key), 0) AS places
+FROM records
+WHERE is_live(added_version, removed_version, $version)
+
+-- name: add_source
+-- Add a source; returns its id and trust (0.5 where none was given).
+-- Parameters: $name, $kind, $uri, $trust, $defaults, $version, $removed_version (NULL, or that
+-- of a source not yet published).
+INSERT INTO sources
+SELECT
+    coalesce(max(source_id), 0) + 1, $name, $kind, $uri, coalesce($trust, 0.5), $defaults,
+    $version, $removed_version
+FROM sources
+RETURNING source_id, trust
+
+-- name: update_source
+-- Note what a known source was read from this time; returns its id and trust. Text-only rows
+-- added to a source with anchors leave it its richer default recipes.
+-- Parameters: $name, $kind, $uri, $trust (NULL keeps the old one), $defaults.
+UPDATE sources
+SET
+    kind = $kind,
+    uri = $uri,
+    trust = coalesce($trust, trust),
+    defaults = CASE WHEN $defaults = 'text' THEN defaults ELSE $defaults END
+WHERE name = $name AND removed_version IS NULL
+RETURNING source_id, trust
+
+-- name: replace
+-- Mark the live records that rows of the table newer (Arrow: record_id) take the place of.
+-- Parameters: $version.
+-- Rows: one a record, the version that had added it.
+UPDATE records
+SET removed_version = $version
+WHERE removed_version IS NULL AND record_id IN (SELECT record_id FROM newer)
+RETURNING added_version
+
+-- name: append_records
+-- Append new_records (Arrow).
+-- Parameters: $source_id, $version, $removed_version (NULL, or that of unpublished records),
+-- $trust (of the source, for records without their own).
+INSERT INTO records
+SELECT
+    record_key, record_id, $source_id, $version, $removed_version, date, group_key, taxonomy, meta,
+    coalesce(trust, $trust), content_hash,
+    coalesce(created_at, now()::TIMESTAMP), coalesce(updated_at, created_at, now()::TIMESTAMP)
+FROM new_records

@@ -1,5 +1,0 @@
--- Forget all splits and their settings.
-DELETE FROM settings
-WHERE name = 'splits';
-
-DELETE FROM splits

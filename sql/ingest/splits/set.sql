@@ -1,4 +1,0 @@
--- Keep the settings of the splits.
--- Parameters: $value (JSON).
-INSERT INTO settings
-VALUES ('splits', $value)

@@ -1,0 +1,163 @@
+-- name: trust
+-- The trust of a source, published or not.
+-- Parameters: $source_id.
+SELECT trust FROM sources WHERE source_id = $source_id
+
+-- name: discard_chunks
+-- Delete what belongs to a source's unpublished records from chunks.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM chunks
+WHERE record_key IN (
+    SELECT record_key
+    FROM records
+    WHERE source_id = $source_id AND removed_version = $unpublished
+)
+
+-- name: discard_sections
+-- Delete what belongs to a source's unpublished records from sections.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM sections
+WHERE record_key IN (
+    SELECT record_key
+    FROM records
+    WHERE source_id = $source_id AND removed_version = $unpublished
+)
+
+-- name: discard_section_originals
+-- Delete what belongs to a source's unpublished records from section_originals.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM section_originals
+WHERE record_key IN (
+    SELECT record_key
+    FROM records
+    WHERE source_id = $source_id AND removed_version = $unpublished
+)
+
+-- name: discard_splits
+-- Delete what belongs to a source's unpublished records from splits.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM splits
+WHERE record_key IN (
+    SELECT record_key
+    FROM records
+    WHERE source_id = $source_id AND removed_version = $unpublished
+)
+
+-- name: discard_conversations
+-- Delete what belongs to a source's unpublished records from conversations.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM conversations
+WHERE record_key IN (
+    SELECT record_key
+    FROM records
+    WHERE source_id = $source_id AND removed_version = $unpublished
+)
+
+-- name: discard_record_prefixes
+-- Delete what belongs to a source's unpublished records from record_prefixes.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM record_prefixes
+WHERE record_key IN (
+    SELECT record_key
+    FROM records
+    WHERE source_id = $source_id AND removed_version = $unpublished
+)
+
+-- name: unfinished
+-- Ingests that stopped half-way.
+-- Rows: by name.
+SELECT name, source_id, settings, cursor, counts, started_at, saved_at
+FROM unfinished_ingests
+ORDER BY name
+
+-- name: begin
+-- Note an ingest that may stop and go on.
+-- Parameters: $name, $source_id, $settings (JSON), $cursor (JSON), $counts (JSON).
+INSERT INTO unfinished_ingests
+VALUES ($name, $source_id, $settings, $cursor, $counts, now()::TIMESTAMP, now()::TIMESTAMP)
+
+-- name: save
+-- Note how far an unfinished ingest has come.
+-- Parameters: $name, $cursor (JSON), $counts (JSON).
+UPDATE unfinished_ingests
+SET cursor = $cursor, counts = $counts, saved_at = now()::TIMESTAMP
+WHERE name = $name
+
+-- name: first_record
+-- The first of a source's unpublished records; NULL if it has none.
+-- Parameters: $source_id, $unpublished.
+SELECT min(record_key)
+FROM records
+WHERE source_id = $source_id AND removed_version = $unpublished
+
+-- name: overtake
+-- Of a source's unpublished records with one id only the last is to be seen: remove the others
+-- in the very version that adds them.
+-- Parameters: $source_id, $unpublished, $version.
+UPDATE records
+SET added_version = $version, removed_version = $version
+WHERE
+    source_id = $source_id
+    AND removed_version = $unpublished
+    AND record_key NOT IN (
+        SELECT max(record_key)
+        FROM records
+        WHERE source_id = $source_id AND removed_version = $unpublished
+        GROUP BY record_id
+    )
+
+-- name: replace
+-- Remove the live records whose ids a source's unpublished records take over.
+-- Parameters: $source_id, $unpublished, $version.
+UPDATE records
+SET removed_version = $version
+WHERE
+    source_id = $source_id
+    AND removed_version IS NULL
+    AND record_id IN (
+        SELECT record_id
+        FROM records
+        WHERE source_id = $source_id AND removed_version = $unpublished
+    )
+
+-- name: publish
+-- Let a source's unpublished records be seen.
+-- Parameters: $source_id, $unpublished, $version.
+UPDATE records
+SET added_version = $version, removed_version = NULL
+WHERE source_id = $source_id AND removed_version = $unpublished
+
+-- name: publish_source
+-- Let a new source be seen.
+-- Parameters: $source_id, $unpublished, $version.
+UPDATE sources
+SET added_version = $version, removed_version = NULL
+WHERE source_id = $source_id AND removed_version = $unpublished
+
+-- name: publish_quarantine
+-- Give the quarantined rows of an ingest its version.
+-- Parameters: $name, $unpublished, $version.
+UPDATE quarantine
+SET version = $version
+WHERE source = $name AND version = $unpublished
+
+-- name: forget
+-- Forget an unfinished ingest; its records stay.
+-- Parameters: $name.
+DELETE FROM unfinished_ingests WHERE name = $name
+
+-- name: discard_records
+-- Delete a source's unpublished records.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM records
+WHERE source_id = $source_id AND removed_version = $unpublished
+
+-- name: discard_source
+-- Delete a source that was never seen.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM sources WHERE source_id = $source_id AND removed_version = $unpublished
+
+-- name: discard_quarantine
+-- Delete the quarantined rows of an ingest that was never finished.
+-- Parameters: $name, $unpublished.
+DELETE FROM quarantine WHERE source = $name AND version = $unpublished

@@ -1,2 +1,0 @@
--- Forget all external scores.
-DROP TABLE IF EXISTS external_scores

@@ -1,0 +1,43 @@
+-- name: hash_texts
+-- Keep the hashes of the normalised texts of sections that have none yet.
+INSERT INTO text_hashes
+SELECT section_key, normalised_hash(text)
+FROM sections
+WHERE section_key NOT IN (SELECT section_key FROM text_hashes)
+ORDER BY section_key
+
+-- name: sections
+-- What the guards look at, of wanted sections (Arrow: section_key): their records, families and
+-- normalised texts.
+-- Rows: by record id and position.
+SELECT
+    sections.section_key, sections.record_key, record_families.family,
+    section_hashes.normalised_hash
+FROM wanted
+JOIN sections ON sections.section_key = wanted.section_key
+JOIN records ON records.record_key = sections.record_key
+JOIN record_families ON record_families.record_key = sections.record_key
+JOIN section_hashes ON section_hashes.section_key = wanted.section_key
+ORDER BY records.record_id, sections.position, sections.section_key
+
+-- name: anchor_texts
+-- The beginnings of the texts of anchors (Arrow asked: row, section_key).
+-- Parameters: $characters (so many of each).
+-- Rows: by row.
+SELECT left(sections.text, $characters) AS text
+FROM asked
+JOIN sections ON sections.section_key = asked.section_key
+ORDER BY asked.row
+
+-- name: threads
+-- How many threads this instance may use.
+SELECT current_setting('threads')::INTEGER
+
+-- name: document_counts
+-- How many of some documents (Arrow eligible: document) have each term of an index.
+-- Parameters: $index.
+SELECT index_postings.term_key, count(*) AS document_count
+FROM index_postings
+JOIN eligible ON eligible.document = index_postings.document
+WHERE index_postings.index_key = $index
+GROUP BY index_postings.term_key

@@ -1,2 +1,0 @@
--- Drop the table of pools/stage.
-DROP TABLE staged_chunks

@@ -1,0 +1,44 @@
+-- name: sources
+-- Sources of a version, with which default recipes suit them.
+-- Parameters: $version.
+-- Rows: by name.
+SELECT name, defaults
+FROM sources
+WHERE is_live(added_version, removed_version, $version)
+ORDER BY name
+
+-- name: add
+-- Store a recipe.
+-- Parameters: $name, $kind (triplet or text), $definition (JSON).
+INSERT INTO recipes
+VALUES ($name, $kind, $definition)
+
+-- name: remove
+-- Remove a stored recipe.
+-- Parameters: $name.
+DELETE FROM recipes
+WHERE name = $name
+
+-- name: list
+-- Definitions of the stored recipes.
+-- Rows: by name.
+SELECT definition
+FROM recipes
+ORDER BY name
+
+-- name: long_roles
+-- Roles of which a source and split have sections longer than a window; rejected replies are none.
+-- Parameters: $source, $split, $version, $max_tokens.
+-- Rows: context before anchor.
+SELECT DISTINCT sections.role
+FROM sections
+JOIN records ON records.record_key = sections.record_key
+JOIN sources ON sources.source_id = records.source_id
+JOIN splits ON splits.record_key = sections.record_key
+WHERE
+    sections.token_count > $max_tokens
+    AND sections.role <> 'rejected'
+    AND sources.name = $source
+    AND splits.split = $split
+    AND is_live(records.added_version, records.removed_version, $version)
+ORDER BY sections.role DESC

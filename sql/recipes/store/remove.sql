@@ -1,4 +1,0 @@
--- Remove a stored recipe.
--- Parameters: $name.
-DELETE FROM recipes
-WHERE name = $name

@@ -1,0 +1,94 @@
+-- name: sources
+-- How many conversations, and how many preference pairs among them, the sources of a version have.
+-- Parameters: $version.
+-- Rows: by name of the source.
+WITH held AS (
+    SELECT
+        records.source_id,
+        count(*) AS conversations,
+        count(conversations.rejected_messages) AS pairs
+    FROM conversations
+    JOIN records ON records.record_key = conversations.record_key
+    WHERE is_live(records.added_version, records.removed_version, $version)
+    GROUP BY records.source_id
+)
+SELECT
+    sources.name,
+    coalesce(held.conversations, 0) AS conversations,
+    coalesce(held.pairs, 0) AS pairs
+FROM sources
+LEFT JOIN held ON held.source_id = sources.source_id
+WHERE is_live(sources.added_version, sources.removed_version, $version)
+ORDER BY sources.name
+
+-- name: facts
+-- What a fetch needs to know of every conversation, apart from its messages.
+-- Parameters: $weight_floor.
+-- Rows: by record_key.
+WITH counted AS (
+    SELECT sections.record_key, sum(sections.token_count) AS tokens
+    FROM sections
+    SEMI JOIN conversations ON conversations.record_key = sections.record_key
+    GROUP BY sections.record_key
+)
+SELECT
+    conversations.record_key,
+    coalesce(counted.tokens, 0)::BIGINT AS tokens,
+    greatest($weight_floor, least(1, records.trust))::DOUBLE AS weight
+FROM conversations
+JOIN records ON records.record_key = conversations.record_key
+LEFT JOIN counted ON counted.record_key = conversations.record_key
+ORDER BY conversations.record_key
+
+-- name: pool
+-- The conversations of a source and split as of a version: what a sampler draws messages from.
+-- Parameters: $source, $split, $version, $hashed (whether the hash of their text is needed).
+-- Rows: by record_key.
+SELECT
+    conversations.record_key,
+    CASE WHEN $hashed THEN md5_number_lower(conversations.messages) ELSE 0 END::UBIGINT AS text_hash
+FROM conversations
+JOIN records ON records.record_key = conversations.record_key
+JOIN splits ON splits.record_key = conversations.record_key
+JOIN sources ON sources.source_id = records.source_id
+WHERE
+    sources.name = $source
+    AND splits.split = $split
+    AND is_live(records.added_version, records.removed_version, $version)
+ORDER BY conversations.record_key
+
+-- name: details
+-- What else can be known of requested records (Arrow asked_messages: request, record_key).
+-- Rows: by request.
+SELECT records.record_id, records.trust, records.date, records.meta
+FROM asked_messages AS asked
+JOIN records ON records.record_key = asked.record_key
+ORDER BY asked.request
+
+-- name: fetch
+-- The messages of requests (Arrow asked_messages: request, record_key).
+-- Parameters: $chosen, $rejected (which to return as lists), $chosen_json, $rejected_json (which as
+-- they are stored).
+-- Rows: in any order; request says which is which.
+SELECT
+    asked.request,
+    CASE
+        WHEN $chosen
+            THEN from_json(
+                conversations.messages,
+                '[{"role": "VARCHAR", "content": [{"type": "VARCHAR", "value": "VARCHAR"}],
+                "loss_weight": "DOUBLE"}]'
+            )
+    END AS messages,
+    CASE
+        WHEN $rejected
+            THEN from_json(
+                conversations.rejected_messages,
+                '[{"role": "VARCHAR", "content": [{"type": "VARCHAR", "value": "VARCHAR"}],
+                "loss_weight": "DOUBLE"}]'
+            )
+    END AS rejected_messages,
+    CASE WHEN $chosen_json THEN conversations.messages END AS messages_json,
+    CASE WHEN $rejected_json THEN conversations.rejected_messages END AS rejected_messages_json
+FROM asked_messages AS asked
+JOIN conversations ON conversations.record_key = asked.record_key

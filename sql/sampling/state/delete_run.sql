@@ -1,4 +1,0 @@
--- Forget a run.
--- Parameters: $run.
-DELETE FROM runs
-WHERE run = $run

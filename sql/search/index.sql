@@ -1,0 +1,182 @@
+-- name: next_key
+-- Take the number of a new index.
+SELECT nextval('text_index_keys')
+
+-- name: sections
+-- What an index covers: the live sections of a source and split, with about how many characters
+-- each has: up to the end of its last window. (To measure the texts themselves, DuckDB would have to
+-- hold thousands of them at a time, however long they are.)
+-- Parameters: $source, $split.
+-- Rows: in the order of documents: by hash of the record id, then position.
+WITH covered AS (
+    SELECT sections.section_key, md5(records.record_id) AS place, sections.position
+    FROM sections
+    JOIN records ON records.record_key = sections.record_key
+    JOIN sources ON sources.source_id = records.source_id
+    JOIN splits ON splits.record_key = records.record_key
+    WHERE records.removed_version IS NULL AND sources.name = $source AND splits.split = $split
+),
+
+spans AS (
+    SELECT chunks.section_key, max(chunks.start + chunks.length) AS characters
+    FROM chunks
+    SEMI JOIN covered ON covered.section_key = chunks.section_key
+    GROUP BY chunks.section_key
+)
+
+SELECT covered.section_key, coalesce(spans.characters, 0)::BIGINT AS characters
+FROM covered
+LEFT JOIN spans ON spans.section_key = covered.section_key
+ORDER BY covered.place, covered.position
+
+-- name: add
+-- Store what an index is.
+-- Parameters: $index, $source, $split, $terms (JSON), $content, $version, $documents, $tokens.
+INSERT INTO text_indexes
+SELECT
+    $index, source_id, $split, $terms, $content, $version, $documents, $tokens,
+    now()::TIMESTAMP
+FROM sources
+WHERE name = $source AND removed_version IS NULL
+
+-- name: texts
+-- The texts of some sections (Arrow: section_key), whose keys lie from $low to $high.
+-- Parameters: $low, $high.
+-- Rows: by section_key.
+SELECT sections.text
+FROM sections
+SEMI JOIN wanted ON wanted.section_key = sections.section_key
+WHERE sections.section_key BETWEEN $low AND $high
+ORDER BY sections.section_key
+
+-- name: append_postings
+-- Store postings (Arrow: term_key, document, frequency).
+-- Parameters: $index.
+INSERT INTO index_postings
+SELECT $index, term_key, document, frequency
+FROM new_postings
+
+-- name: append_terms
+-- Store terms (Arrow: term_key, term, document_count).
+-- Parameters: $index.
+INSERT INTO index_terms
+SELECT $index, term_key, term, document_count
+FROM new_terms
+
+-- name: append_documents
+-- Store documents (Arrow: document, section_key, length).
+-- Parameters: $index.
+INSERT INTO index_documents
+SELECT $index, document, section_key, length
+FROM new_documents
+
+-- name: delete
+-- Delete what an index is.
+-- Parameters: $index.
+DELETE FROM text_indexes
+WHERE index_key = $index
+
+-- name: delete_terms
+-- Delete the terms of an index.
+-- Parameters: $index.
+DELETE FROM index_terms
+WHERE index_key = $index
+
+-- name: delete_documents
+-- Delete the documents of an index.
+-- Parameters: $index.
+DELETE FROM index_documents
+WHERE index_key = $index
+
+-- name: delete_postings
+-- Delete the postings of an index.
+-- Parameters: $index.
+DELETE FROM index_postings
+WHERE index_key = $index
+
+-- name: pairs
+-- Sources and splits that have records at the newest version.
+-- Parameters: $source (NULL for all), $split (NULL for all).
+-- Rows: by source, then split.
+SELECT DISTINCT sources.name AS source, splits.split
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+JOIN splits ON splits.record_key = records.record_key
+WHERE
+    records.removed_version IS NULL
+    AND sources.name = coalesce($source, sources.name)
+    AND splits.split = coalesce($split, splits.split)
+ORDER BY sources.name, splits.split
+
+-- name: stored
+-- The stored indexes.
+-- Parameters: $source (NULL for all), $split (NULL for all).
+-- Rows: by source, then split.
+SELECT
+    text_indexes.index_key, sources.name AS source, text_indexes.split, text_indexes.documents,
+    text_indexes.tokens, text_indexes.terms, text_indexes.content
+FROM text_indexes
+JOIN sources ON sources.source_id = text_indexes.source_id
+WHERE
+    sources.name = coalesce($source, sources.name)
+    AND text_indexes.split = coalesce($split, text_indexes.split)
+ORDER BY sources.name, text_indexes.split, text_indexes.index_key
+
+-- name: get_settings
+-- How text becomes terms, by source (JSON); no row while all of them have the defaults.
+SELECT value
+FROM settings
+WHERE name = 'terms'
+
+-- name: set_settings
+-- Keep how text becomes terms, by source.
+-- Parameters: $value (JSON).
+DELETE FROM settings
+WHERE name = 'terms';
+
+INSERT INTO settings
+VALUES ('terms', $value)
+
+-- name: postings
+-- The postings of some documents of an index: from $low to below $high.
+-- Parameters: $index, $low, $high.
+-- Rows: by term_key, then document.
+SELECT term_key, document, frequency
+FROM index_postings
+WHERE index_key = $index AND document >= $low AND document < $high
+ORDER BY term_key, document
+
+-- name: documents
+-- The documents of an index.
+-- Parameters: $index.
+-- Rows: by document.
+SELECT document, section_key, length
+FROM index_documents
+WHERE index_key = $index
+ORDER BY document
+
+-- name: terms
+-- The vocabulary of an index.
+-- Parameters: $index.
+SELECT term, term_key
+FROM index_terms
+WHERE index_key = $index
+
+-- name: size
+-- How many terms an index has.
+-- Parameters: $index.
+SELECT count(*)
+FROM index_terms
+WHERE index_key = $index
+
+-- name: sizes
+-- How many live sections every source and split has.
+-- Rows: by source, then split.
+SELECT sources.name AS source, splits.split, count(*) AS sections
+FROM sections
+JOIN records ON records.record_key = sections.record_key
+JOIN sources ON sources.source_id = records.source_id
+JOIN splits ON splits.record_key = records.record_key
+WHERE records.removed_version IS NULL
+GROUP BY sources.name, splits.split
+ORDER BY sources.name, splits.split

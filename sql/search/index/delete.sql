@@ -1,4 +1,0 @@
--- Delete what an index is.
--- Parameters: $index.
-DELETE FROM text_indexes
-WHERE index_key = $index

@@ -1,0 +1,139 @@
+-- name: tables
+-- What a vocabulary is kept in: an instance in memory. A word that is a stop word, or whose term is
+-- unknown, has the key -1; the empty word, which stands between two blanks, -2.
+CREATE TABLE words (
+    word VARCHAR NOT NULL,
+    term_key INTEGER NOT NULL
+);
+
+CREATE TABLE terms (
+    term VARCHAR NOT NULL,
+    term_key INTEGER NOT NULL
+);
+
+CREATE TABLE stop_words (
+    word VARCHAR NOT NULL
+);
+
+CREATE MACRO plain(text, strip_accents, lower) AS
+    CASE
+        WHEN lower AND strip_accents THEN lower(strip_accents(text))
+        WHEN lower THEN lower(text)
+        WHEN strip_accents THEN strip_accents(text)
+        ELSE text
+    END;
+
+INSERT INTO words
+VALUES ('', -2)
+
+-- name: stemmed
+-- Terms are stemmed, by the fts extension.
+CREATE MACRO term_of(word, stemmer) AS stem(word, stemmer)
+
+-- name: unstemmed
+-- Terms are words as they are; the fts extension is not needed.
+CREATE MACRO term_of(word, stemmer) AS word
+
+-- name: size
+-- How many terms there are.
+SELECT count(*)
+FROM terms
+
+-- name: load_terms
+-- Take over the terms of a stored index (Arrow: term, term_key).
+INSERT INTO terms
+SELECT term, term_key
+FROM loaded
+
+-- name: nothing
+-- The key of the empty term, which some stemmers make of a word such as s.
+SELECT term_key
+FROM terms
+WHERE term = ''
+
+-- name: terms
+-- The terms with keys from $low to below $high.
+-- Parameters: $low, $high.
+-- Rows: by key.
+SELECT term_key, term
+FROM terms
+WHERE term_key >= $low AND term_key < $high
+ORDER BY term_key
+
+-- name: words
+-- The words of texts (Arrow: text), empty ones included. What `ignore` matches becomes a blank, and
+-- words stand between blanks; other white space separates as well, unless `ignore` matches all of it.
+-- Parameters: $ignore, $all_space (whether it matches all white space), $strip_accents, $lower.
+-- Rows: in the order of the texts.
+SELECT string_split(
+    CASE
+        WHEN $all_space
+            THEN regexp_replace(plain(text, $strip_accents, $lower), $ignore, ' ', 'g')
+        ELSE
+            translate(
+                regexp_replace(plain(text, $strip_accents, $lower), $ignore, ' ', 'g'),
+                chr(9) || chr(10) || chr(12) || chr(13),
+                '    '
+            )
+    END,
+    ' '
+) AS words
+FROM texts
+
+-- name: known
+-- The keys of those of different words (Arrow: place, word) that were met before.
+SELECT found.place, words.term_key
+FROM found
+JOIN words ON words.word = found.word
+
+-- name: stem
+-- Stem different words that are met for the first time (Arrow: place, word); stop words have no term.
+-- Parameters: $stemmer.
+CREATE OR REPLACE TABLE fresh AS
+SELECT
+    place,
+    word,
+    CASE WHEN word NOT IN (SELECT word FROM stop_words) THEN term_of(word, $stemmer) END AS term
+FROM found
+
+-- name: add_terms
+-- Number the terms of fresh words that are new, in the order of the words' places.
+-- Parameters: $next (the first free key).
+INSERT INTO terms
+SELECT fresh.term, $next + row_number() OVER (ORDER BY min(fresh.place)) - 1
+FROM fresh
+ANTI JOIN terms ON terms.term = fresh.term
+WHERE fresh.term IS NOT NULL
+GROUP BY fresh.term
+ORDER BY min(fresh.place)
+
+-- name: fresh
+-- The keys of fresh words.
+SELECT fresh.place, coalesce(terms.term_key, -1) AS term_key
+FROM fresh
+LEFT JOIN terms ON terms.term = fresh.term
+
+-- name: add_words
+-- Keep the keys of fresh words.
+INSERT INTO words
+SELECT fresh.word, coalesce(terms.term_key, -1)
+FROM fresh
+LEFT JOIN terms ON terms.term = fresh.term
+
+-- name: english_index
+-- The English stop words of the fts extension come with an index of any table.
+PRAGMA create_fts_index('stop_words', 'word', 'word', stopwords = 'english')
+
+-- name: english_words
+-- Stop words: those of the fts extension for English.
+-- Parameters: $strip_accents, $lower.
+INSERT INTO stop_words
+SELECT DISTINCT plain(sw, $strip_accents, $lower)
+FROM fts_main_stop_words.stopwords
+
+-- name: stop_words
+-- Stop words: those given (Arrow: word), in the form that the words of a text have.
+-- Parameters: $strip_accents, $lower.
+INSERT INTO stop_words
+SELECT DISTINCT plain(word, $strip_accents, $lower)
+FROM given

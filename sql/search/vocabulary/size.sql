@@ -1,3 +1,0 @@
--- How many terms there are.
-SELECT count(*)
-FROM terms

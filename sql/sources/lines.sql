@@ -1,0 +1,45 @@
+-- name: json_values
+-- The values of a .json file, as JSON text: elements of its array, or objects one after another.
+-- Parameters: $path, $format ('array' or 'unstructured'), $largest (bytes of the largest value).
+-- Rows: in the order of the file.
+SELECT json AS line
+FROM read_json_objects($path, format = $format, maximum_object_size = $largest)
+
+-- name: kinds
+-- What each JSON line is: OBJECT, ARRAY, …, or NULL for what is no JSON.
+-- `input` is an Arrow table with a column `line`, registered for the moment. A statement of its
+-- own, because every JSON function in one keeps four times the longest line set aside.
+-- Rows: in the order of the input.
+SELECT TRY(json_type(line)) AS kind
+FROM input
+
+-- name: keys
+-- The keys of JSON lines, each once.
+-- `input` is an Arrow table of (row, line, kind, …), registered for the moment.
+-- Rows: by first appearance.
+SELECT key
+FROM (
+    SELECT "row", unnest(keys) AS key, generate_subscripts(keys, 1) AS place
+    FROM (
+        SELECT "row", CASE WHEN kind = 'OBJECT' THEN json_keys(line) END AS keys
+        FROM input
+    ) AS documents
+) AS appearances
+GROUP BY key
+ORDER BY min(("row", place))
+
+-- name: documents
+-- Lines that should hold one JSON object each, judged; blank ones are left out.
+-- `input` is an Arrow table of (row, fault, modified, line, kind), registered for the moment.
+-- Rows: in the order of the input.
+SELECT
+    "row",
+    modified,
+    CASE WHEN kind = 'OBJECT' THEN line END AS document,
+    CASE
+        WHEN fault IS NOT NULL THEN fault
+        WHEN kind IS NULL THEN 'invalid JSON'
+        WHEN kind <> 'OBJECT' THEN 'not an object'
+    END AS fault
+FROM input
+WHERE fault IS NOT NULL OR kind IS NOT NULL OR regexp_matches(line, '[^ \t\r\n]')

@@ -1,0 +1,60 @@
+-- name: sources
+-- Sources of the newest version with their counts.
+-- Rows: by name.
+SELECT
+    sources.name, sources.kind, sources.uri, sources.trust, sources.defaults,
+    coalesce(source_counts.records, 0) AS records,
+    coalesce(source_counts.sections, 0) AS sections,
+    coalesce(source_counts.chunks, 0) AS chunks,
+    coalesce(source_counts.tokens, 0) AS tokens
+FROM sources
+LEFT JOIN source_counts ON source_counts.source = sources.name
+WHERE sources.removed_version IS NULL
+ORDER BY sources.name
+
+-- name: splits
+-- Records by source and split.
+-- Rows: by source, splits in their usual order.
+SELECT source, split, records
+FROM split_counts
+ORDER BY source, list_position(['train', 'validation', 'test'], split)
+
+-- name: capacity
+-- Estimates of samples by source and split, from counts of records and recipes alone.
+-- Parameters: $version, $triplet_recipes and $text_recipes (stored ones; 0 for the defaults).
+-- Rows: by source, splits in their usual order.
+SELECT
+    source,
+    split,
+    records::BIGINT AS records,
+    recipes AS triplet_recipes,
+    least(recipes * records * (records - 1), 9223372036854775807)::BIGINT AS triplets,
+    CASE WHEN records < 2 THEN 0 ELSE recipes * records * 4 END::BIGINT AS effective_triplets,
+    least(recipes * records * records, 9223372036854775807)::BIGINT AS pairs,
+    (CASE WHEN $text_recipes > 0 THEN $text_recipes ELSE 3 * recipes END * records)::BIGINT
+        AS texts
+FROM (
+    SELECT
+        sources.name AS source,
+        splits.split,
+        count(*)::HUGEINT AS records,
+        CASE
+            WHEN $triplet_recipes > 0 THEN $triplet_recipes
+            WHEN any_value(sources.defaults) = 'dated' THEN 4
+            WHEN any_value(sources.defaults) IN ('roles', 'pairs') THEN 2
+            ELSE 1
+        END AS recipes
+    FROM records
+    JOIN sources ON sources.source_id = records.source_id
+    LEFT JOIN splits ON splits.record_key = records.record_key
+    WHERE is_live(records.added_version, records.removed_version, $version)
+    GROUP BY sources.name, splits.split
+)
+ORDER BY source, list_position(['train', 'validation', 'test'], split)
+
+-- name: mined
+-- How many anchors a mining went through, and the negatives kept for them.
+-- Parameters: $mining.
+SELECT count(*) AS anchors, coalesce(sum(candidates), 0)::BIGINT AS negatives
+FROM mined_anchors
+WHERE mining_key = $mining
