@@ -65,9 +65,9 @@ class Negatives:
     """The windows negatives are drawn from, grouped by record, and the ranges of each class.
 
     Attributes:
-        chunks: Key of every window, by group, record and window.
+        chunks: Key of every chunk, by bin, record and window.
         hashes: Text hash of every window.
-        kins: Kin of every unit (the windows of one record in one group): the record's key, or
+        kins: Kin of every unit (the chunks of one record in one bin): the record's key, or
             the family's where negatives are mined.
         starts: First window of every unit, and the end of the last.
         firsts: For every class its first range, and the end of the last.
@@ -198,19 +198,19 @@ def negatives_of(
     illegal: Words,
     known: Words | None = None,
 ) -> Negatives:
-    """Return the negatives of a list of windows, by group, record and window.
+    """Return the negatives of a list of chunks, by bin, record and chunk.
 
     Args:
         compiled: Of the pool.
         classes: The distinct classes of its anchors, ascending.
         listed: The windows.
-        pairs: Which groups each class may, or must not, draw from.
+        pairs: Which bins each class may, or must not, draw from.
         illegal: As of ``Negatives``.
         known: As of ``Negatives``.
     """
-    groups, records = words_if_any(listed, "class_group"), keys_of(listed, "record_key")
-    starts = _boundaries(len(records), (groups, records), every=compiled.recipe.per == "chunk")
-    firsts, lows, sums = _ranges(compiled, classes, groups[starts[:-1]], pairs)
+    bins, records = words_if_any(listed, "bin"), keys_of(listed, "record_key")
+    starts = _boundaries(len(records), (bins, records), every=compiled.recipe.per == "chunk")
+    firsts, lows, sums = _ranges(compiled, classes, bins[starts[:-1]], pairs)
     kins = keys_of(listed, "family") if known is not None else records
     return Negatives(
         chunks=keys_of(listed, "chunk_key"),
@@ -226,16 +226,16 @@ def negatives_of(
 
 
 def _ranges(
-    compiled: CompiledPool, classes: Words, unit_groups: Words, pairs: pa.Table
+    compiled: CompiledPool, classes: Words, unit_bins: Words, pairs: pa.Table
 ) -> tuple[Integers, Integers, Integers]:
-    """Turn (class, group) pairs into ranges of units for each class."""
-    mine, theirs = words_of(pairs, "class"), words_of(pairs, "class_group")
+    """Turn (class, bin) pairs into ranges of units for each class."""
+    mine, theirs = words_of(pairs, "class"), words_of(pairs, "bin")
     known = np.isin(mine, classes)
     row = np.searchsorted(classes, mine[known])
-    low = np.searchsorted(unit_groups, theirs[known], side="left")
-    high = np.searchsorted(unit_groups, theirs[known], side="right")
+    low = np.searchsorted(unit_bins, theirs[known], side="left")
+    high = np.searchsorted(unit_bins, theirs[known], side="right")
     if compiled.forbids:
-        row, low, high = _gaps(len(classes), len(unit_groups), row, low, high)
+        row, low, high = _gaps(len(classes), len(unit_bins), row, low, high)
     filled = high > low
     row, low, high = row[filled], low[filled], high[filled]
     firsts = np.searchsorted(row, np.arange(len(classes) + 1)).astype(np.int64)

@@ -39,7 +39,7 @@ class RandomNegatives:
 
     Attributes:
         law: Tells which chunks of the pool are legal for a sample.
-        unit_key: Key of the draws of a unit: the chunks of one record in one group.
+        unit_key: Key of the draws of a unit: the chunks of one record in one bin.
         window_key: Key of the draws of one of its chunks.
         slots: How many negatives a sample has.
         what: Recipe and source, for messages.
