@@ -1,6 +1,6 @@
 """Reading pools: from their statements to flat arrays.
 
-The pool's statement decides validity once, in SQL. Its flat lists (anchor windows, positives,
+The pool's statement decides validity once, in SQL. Its flat lists (anchor chunks, positives,
 negatives, which bins suit which class) are read into NumPy (``arrays``). Lists that several
 recipes share, such as the same negatives, are read once.
 """
@@ -92,7 +92,7 @@ class PoolReader:
         return Pool(compiled, anchors, positives, negatives, guarded)
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
-        """Return how many records (or windows) have which reason not to be in the pool."""
+        """Return how many records (or chunks) have which reason not to be in the pool."""
         parameters = compiled.parameters_of("counts", staged=True)
         return dict(self._database.rows(compiled.sql("counts", staged=True), parameters))
 
@@ -148,7 +148,7 @@ class PoolReader:
 
 
 def _guarded(anchors: Anchors, rows: pa.Table, negatives: pa.Table) -> Guarded:
-    """Return what else is known of anchor windows and negatives, where they are mined."""
+    """Return what else is known of anchor chunks and negatives, where they are mined."""
     return Guarded(
         families=keys_of(rows, "family")[anchors.starts[:-1]],
         normalised_hashes=words_of(rows, "normalised_hash"),

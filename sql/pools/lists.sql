@@ -25,7 +25,7 @@ GROUP BY reason
 ORDER BY reason
 
 -- name: text_anchors
--- What a sampler draws texts from: the windows of the pool.
+-- What a sampler draws texts from: the chunks of the pool.
 -- Rows: by record_key and chunk_key.
 SELECT record_key, chunk_key, text_hash
 FROM anchors
