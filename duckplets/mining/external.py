@@ -1,4 +1,4 @@
-"""External scores: a table of anchors, candidates and scores becomes negatives of a recipe.
+"""Turn a table of anchors, candidates and scores from elsewhere into negatives of a recipe.
 
     table ─batches→ external_scores ─judge, for each source and split→ candidates by anchor
           ─Guards, settings→ mined_negatives

@@ -1,4 +1,4 @@
-"""Guards: which documents must not be an anchor's negatives, whatever they score.
+"""Work out which documents must not be an anchor's negatives, whatever they score.
 
     anchors, positives, documents of a recipe ─codes→ Guards ─a block of anchors→ excluded, allowed
 

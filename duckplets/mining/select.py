@@ -1,4 +1,4 @@
-"""Choose which ranked candidates of an anchor are kept, by the settings, as arithmetic on ranks.
+"""Choose which ranked candidates of an anchor are kept: its settings, as arithmetic on ranks.
 
 Pure NumPy, for a block of anchors at a time. An anchor's *legal* candidates, best first, have raw
 ranks 0, 1, …; positives and whatever a guard excludes never count. Because they are sorted, every
@@ -57,7 +57,7 @@ def ceilings(settings: Bm25, positive_scores: Floats) -> Floats:
             has none that is known.
 
     Returns:
-        float64[3, n] in the order of ``CEILINGS``; infinite where nothing is dropped: the setting is
+        float64[3, n] in the order of ``CEILINGS``; infinite where nothing is dropped: the value is
         off, or it is a margin and the positive's score is unknown.
     """
     high = np.full((len(CEILINGS), len(positive_scores)), np.inf)

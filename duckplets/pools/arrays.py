@@ -1,4 +1,4 @@
-"""A pool in memory: what a stream draws from, as flat arrays of keys and text hashes.
+"""Hold a pool in memory: the rows of its statement as flat arrays of keys and text hashes.
 
 Chunks are indexed by ranges, so that a plan is arithmetic: about 37 bytes a chunk, no text.
 Where negatives are mined, 24 to 40 bytes a chunk come on top for the guards.

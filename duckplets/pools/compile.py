@@ -1,4 +1,4 @@
-"""Recipes to SQL: one pool for every (recipe, source, split), compiled to a readable statement.
+"""Compile recipes to SQL: for each (recipe, source, split) its pool, one readable statement.
 
     selectors, strategy ─conditions→ checked text ─┐
     sql/pools, sql/pools/parts ──────steps─────────┴→ one statement, parameterised

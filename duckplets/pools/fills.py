@@ -1,4 +1,4 @@
-"""What a recipe fills into the statement of its pool: conditions, terms and parts.
+"""Turn a recipe's selectors and strategy into what the statement of its pool is filled with.
 
 Selectors become conditions on ``slot``, a chunk with its section and record. A strategy becomes
 classes of anchors and bins of negatives, hashed from the terms it compares, and the pairs of

@@ -1,4 +1,4 @@
-"""Reading pools: from their statements to flat arrays.
+"""Read pools: run their statements, and return what these list as flat arrays.
 
 The pool's statement decides validity once, in SQL. Its flat lists (anchor chunks, positives,
 negatives, which bins suit which class) are read into NumPy (``arrays``). Lists that several

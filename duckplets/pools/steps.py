@@ -1,4 +1,4 @@
-"""Statements put together from named steps: files of ``sql/pools`` in, one readable statement out.
+"""Put statements together from named steps: files of ``sql/pools`` in, a readable statement out.
 
 A file is a chain of steps, ``name AS (`` to ``)`` at the start of lines, each with the comment
 above it, and a last part. Several files are chained: a step takes the place of one of its name,

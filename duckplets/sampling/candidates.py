@@ -1,4 +1,4 @@
-"""Candidates in memory: the negatives mined for every anchor section, as flat arrays.
+"""Read the negatives mined for every anchor section into memory, as flat arrays.
 
     mined_negatives ─by anchor and rank→ rows of candidates ─Lookup→ documents ─→ chunks
 

@@ -1,4 +1,4 @@
-"""Makes rows of pieces of input: gathers tables of bounded size and runs the statement on each.
+"""Make rows of pieces of input: gather tables of bounded size and run the statement on each.
 
 One statement runs per table of at most 40,000 rows or 40 MB, not one over the whole input: what
 DuckDB and Arrow hold at a time then does not depend on the sizes of texts (a thousand texts of a
