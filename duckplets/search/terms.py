@@ -1,4 +1,4 @@
-"""Set how text becomes terms of a full-text index, named as in DuckDB's create_fts_index.
+"""Set how text becomes terms of a full-text index, named as in DuckDB's create_fts_index."""
 
 from __future__ import annotations
 
