@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 THOROUGH = os.environ.get("DUCKPLETS_THOROUGH") == "1"
 
@@ -10,3 +14,11 @@ THOROUGH = os.environ.get("DUCKPLETS_THOROUGH") == "1"
 def often(times: int, *, less: int) -> int:
     """Return how often, or how much: in full, or less for a suite of minutes."""
     return times if THOROUGH else less
+
+
+def some(cases: Iterable[T], *, less: int) -> Sequence[T]:
+    """Return all cases in full, or less of them: the first, the last, and some between."""
+    every = list(cases)
+    if THOROUGH or less >= len(every):
+        return every
+    return [every[i * (len(every) - 1) // max(1, less - 1)] for i in range(less)]

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often
+from effort import often, some
 from programs import python
 
 import duckplets as dp
@@ -33,7 +33,7 @@ from duckplets.db.database import Database
 from duckplets.pools.compile import compile_pool
 from duckplets.sampling import state
 
-ROUNDS = often(50, less=6)
+ROUNDS = often(50, less=4)
 RECORDS = 1_500  # an ingest: of two sections, in three batches
 BATCH = 16  # samples a step
 CHUNKING = dp.Chunking(max_tokens=12, overlap=(2,), summary_tokens=6)
@@ -428,7 +428,8 @@ def test_a_save_waits_for_who_looks_at_the_state_file(
 
 
 @pytest.mark.parametrize(
-    ("records", "room"), [(1_000, 20_000), (1_000, 200_000), (60_000, 2_000_000), (10, 0)]
+    ("records", "room"),
+    some([(10, 0), (1_000, 20_000), (1_000, 200_000), (60_000, 2_000_000)][::-1], less=3),
 )
 def test_a_full_disk_leaves_the_corpus_as_it_was(
     start: Start, toy: Path, records: int, room: int

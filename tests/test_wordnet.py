@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from effort import often
+from effort import often, some
 
 import duckplets as dp
 
@@ -20,10 +20,10 @@ TITLE, DEFINITION = dp.role("anchor"), dp.role("context")
 RECIPE = dp.TripletRecipe("title_definition", TITLE, DEFINITION, DEFINITION)
 COLUMNS = ["anchor", "positive", "negative", "source", "swapped"]
 COLUMNS += [f"{slot}_record_id" for slot in COLUMNS[:3]]
-DRAWN = often(200_000, less=20_000)
+DRAWN = often(200_000, less=8_000)
 
 
-@pytest.fixture(scope="module", params=["one source", "two sources"])
+@pytest.fixture(scope="module", params=some(["one source", "two sources"][::-1], less=1))
 def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("wordnet") / "wordnet.duckdb"
     mapping = {"id": "id", "anchor": "title", "positive": "definition", "meta": ["domain"]}
@@ -57,13 +57,13 @@ def test_every_eligible_anchor_comes_once_an_epoch(corpus: Path) -> None:
             sampler = opened.sampler(
                 recipes=[RECIPE],
                 mixture=mixture,
-                epochs=2,
+                epochs=often(2, less=1),
                 swap=False,
                 batch_size=4096,
                 columns=["anchor_record_id", "position"],
             )
             table = pa.concat_tables(batch.table for batch in sampler)
-            for epoch in range(2):
+            for epoch in range(often(2, less=1)):
                 part = table.slice(epoch * sampler.epoch_length, sampler.epoch_length)
                 assert sorted(part["anchor_record_id"].to_pylist()) == sorted(eligible.to_pylist())
 
@@ -85,15 +85,14 @@ def test_no_sample_breaks_a_rule(corpus: Path) -> None:
 
 
 def test_the_bytes_are_those_of_any_number_of_threads(corpus: Path) -> None:
-    tables = [drawn(corpus, threads) for threads in (1, 2, 8)]
-    assert tables[0].equals(tables[1])
-    assert tables[0].equals(tables[2])
+    tables = [drawn(corpus, threads) for threads in some((1, 2, 8), less=2)]
+    assert all(table.equals(tables[0]) for table in tables)
 
 
 def test_a_run_saved_and_resumed_fifty_times_is_the_unbroken_run(corpus: Path) -> None:
     draw = random.Random(7)
     with dp.Corpus(corpus, read_only=True) as opened:
-        times = often(50, less=8)
+        times = often(50, less=4)
         whole = opened.sampler(recipes=[RECIPE], batch_size=64)
         expected = [next(whole).table for _ in range(5 * times)]
         opened.sampler(recipes=[RECIPE], batch_size=64).save()

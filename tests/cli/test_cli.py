@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import cli, error, files, finish, finished, lines, ok, process, usage
+from effort import THOROUGH, some
 from hub_server import Hub
 from prebuilt import toy_corpus
 from programs import PATIENCE, python, ran
@@ -506,9 +507,11 @@ def test_a_corpus_that_is_being_written(toy: str) -> None:
 # ---- the demo
 
 
-def test_demo_from_end_to_end() -> None:
-    code, out, err = finished("demo", "--keep", "d.duckdb")
-    assert code == 0, err
+def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer_docstrings(monkeypatch, 120)
+    done = cli("demo", "--keep", "d.duckdb")
+    out, err = done.stdout, done.stderr
+    assert done.exit_code == 0, err
     assert err.splitlines()[-1] == "resume: the batch of step 1 equals that of the unbroken run"
     assert out.count("\ntriplet ") == 3
     assert out.count("  anchor ") == out.count("  positive ") == out.count("  negative ") == 3
@@ -517,15 +520,16 @@ def test_demo_from_end_to_end() -> None:
     assert ok("doctor", "d.duckdb")
 
 
-def some_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the demo take fewer texts, where it is not the demo that is tested."""
-    fewer = demo.docstrings()[:300]
-    monkeypatch.setattr(demo, "docstrings", lambda: fewer)
+def fewer_docstrings(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Have the demo take fewer texts, but in full: test_demo takes them all."""
+    if not THOROUGH:
+        fewer = some(demo.docstrings(), less=count)
+        monkeypatch.setattr(demo, "docstrings", lambda: fewer)
 
 
 def test_demo_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    some_docstrings(monkeypatch)
+    fewer_docstrings(monkeypatch, 40)
     assert "duckplets demo --keep" in ok("demo")
     assert files() == set()
 
@@ -546,13 +550,13 @@ def test_examples_of_the_help_texts_run(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
-    some_docstrings(monkeypatch)
+    fewer_docstrings(monkeypatch, 40)
     chats = [
         {"conversations": [{"from": "human", "value": f"{i}?"}, {"from": "gpt", "value": f"{i}!"}]}
         for i in range(50)
     ]
     Path("chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
-    with toy_corpus("toy.duckdb", 200) as corpus:
+    with toy_corpus("toy.duckdb", 60) as corpus:
         table = corpus.sql("SELECT text AS body, record_id AS url FROM section_texts")
     rows = "".join(f"question {i},the answer to question {i}\n" for i in range(50))
     Path("faq.csv").write_text("question,answer\n" + rows)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from corpora import odd_corpus
+from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -166,14 +167,14 @@ def test_leaving_a_run_leaves_no_thread_and_no_file(tmp_path: Path, leaving: str
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 4])
+@pytest.mark.parametrize("prefetch", some([0, 1, 4], less=2))
 def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path: Path, prefetch: int) -> None:
     with toy_corpus(tmp_path / "c.duckdb", 80) as corpus:
         whole = corpus.sampler(batch_size=8)
         expected = [next(whole).table for _ in range(60)]
         path = tmp_path / "c.duckdb"
         corpus.sampler(batch_size=8, prefetch=prefetch).save()
-    for stop in (1, 7, 30, 59):
+    for stop in some((1, 7, 30, 59), less=3):
         with dp.resume(path) as sampler:
             while sampler.step <= stop:
                 step = sampler.step

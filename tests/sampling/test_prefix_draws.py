@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from conftest import Golden
 from corpora import odd_corpus
-from effort import often
+from effort import often, some
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -105,7 +105,7 @@ def drawn_of_varied(corpus: dp.Corpus, seed: int) -> list[tuple[str, str | None]
     ]
 
 
-@pytest.mark.parametrize("seed", [3, 20])
+@pytest.mark.parametrize("seed", some([3, 20], less=1))
 def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) -> None:
     drawn = drawn_of_varied(corpus, seed)
     assert len(drawn) > 100_000
@@ -178,7 +178,7 @@ RUNS: list[dict[str, Any]] = [
 def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, run: dict[str, Any]) -> None:
     set_source(corpus, NAMES)
     give(corpus, {"b/r3": VARIED, "b/r9": Prefix.from_columns("date", 1.0)})
-    assert_resumes_everywhere(corpus.sampler(**run, prefetch=0), steps=often(8, less=4))
+    assert_resumes_everywhere(corpus.sampler(**run, prefetch=0), steps=often(8, less=2))
 
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
@@ -186,9 +186,13 @@ def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -
     kind = run.get("kind", "triplets")
     slots = {"pairs": ["anchor", "other"], "texts": ["text"]}.get(kind, ["anchor", "positive"])
     ids = [*slots, *(f"{s}_{d}" for s in slots for d in ("prefix", "record_id", "tokens"))]
-    before = [b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), 30)]
+    before = [
+        b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), often(30, less=10))
+    ]
     set_source(corpus, NAMES)
-    after = [b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), 30)]
+    after = [
+        b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), often(30, less=10))
+    ]
     several = 0
     for one, other in zip(before, after, strict=True):
         for slot in slots:
@@ -206,7 +210,9 @@ def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -
 
 def test_ranks_and_blocks_do_not_show(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     set_source(corpus, NAMES)
-    whole = [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), 20)]
+    whole = [
+        b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), often(20, less=9))
+    ]
     ranks = [corpus.sampler(batch_size=4, rank=r, world_size=3) for r in range(3)]
     for expected in whole:
         assert [row for rank in ranks for row in next(rank).to_pylist()] == expected
@@ -215,7 +221,9 @@ def test_ranks_and_blocks_do_not_show(corpus: dp.Corpus, monkeypatch: pytest.Mon
         return start, start + (1 + start % 5) * self.part.stride
 
     monkeypatch.setattr("duckplets.sampling.blocks.BlockSizes.follow", follow)
-    assert [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), 20)] == whole
+    assert [
+        b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), often(20, less=9))
+    ] == whole
 
 
 def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from corpora import Window, all_windows, by_record, odd_corpus, samples
+from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -50,7 +51,7 @@ def nearest(windows: list[Window], days: int, *, other_sources: bool) -> dict[st
     return found
 
 
-@pytest.mark.parametrize("days", [0, 3, -5, 400])
+@pytest.mark.parametrize("days", some([0, 3, 400, -5], less=2))
 def test_near_date_takes_the_nearest_other_record(tmp_path: Path, days: int) -> None:
     with odd_corpus(tmp_path / "c.duckdb", 40, 1, sources=2) as corpus:
         recipe = dp.TripletRecipe("near", ANCHOR, dp.near_date(days), CONTEXT)

@@ -15,18 +15,20 @@ from typing import Any
 
 import pytest
 from corpora import odd_corpus, samples
-from effort import often
-from prebuilt import toy_corpus
+from effort import THOROUGH, often, some
+from prebuilt import kept, toy_corpus
 
 import duckplets as dp
+from duckplets import testing
 from duckplets.testing import assert_resumes_everywhere, toy_records
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
-    with toy_corpus(tmp_path / "toy.duckdb", 150, sources=("a", "b")) as corpus:
+@pytest.fixture(scope="module")
+def corpus() -> Iterator[dp.Corpus]:
+    path = kept(testing.toy_corpus, 150, sources=("a", "b"))
+    with dp.Corpus(path, read_only=True) as corpus:
         yield corpus
 
 
@@ -43,15 +45,19 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
 def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, configuration: dict[str, Any]) -> None:
-    assert_resumes_everywhere(corpus.sampler(**configuration), often(20, less=5))
+    ahead = {} if THOROUGH or not configuration else {"prefetch": 0}
+    assert_resumes_everywhere(corpus.sampler(**ahead | configuration), often(20, less=3))
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
+STEPS = often(25, less=9)
+
+
+@pytest.mark.parametrize("configuration", some(CONFIGURATIONS[::-1], less=4), ids=str)
 def test_blocks_do_not_show(
     corpus: dp.Corpus, configuration: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = [b.to_pylist() for b in itertools.islice(corpus.sampler(**configuration), 25)]
-    for sizes in ([1], [5], [7, 30, 3]):
+    whole = [b.to_pylist() for b in itertools.islice(corpus.sampler(**configuration), STEPS)]
+    for sizes in some([[1], [5], [7, 30, 3]], less=2):
 
         def follow(self: Any, start: int, sizes: list[int] = sizes) -> tuple[int, int] | None:
             stop = start + sizes[start % len(sizes)] * self.part.stride
@@ -59,17 +65,17 @@ def test_blocks_do_not_show(
             return (start, stop) if stop > start else None
 
         monkeypatch.setattr("duckplets.sampling.blocks.BlockSizes.follow", follow)
-        cut = [b.to_pylist() for b in itertools.islice(corpus.sampler(**configuration), 25)]
+        cut = [b.to_pylist() for b in itertools.islice(corpus.sampler(**configuration), STEPS)]
         assert cut == whole
 
 
 def test_the_order_does_not_depend_on_threads(tmp_path: Path) -> None:
     odd_corpus(tmp_path / "c.duckdb", 300, 1, sources=2).close()
     found = []
-    for threads in (1, 2, 8):
+    for threads in some((1, 2, 8), less=2):
         with dp.Corpus(tmp_path / "c.duckdb", read_only=True, threads=threads) as corpus:
             found.append([b.to_pydict() for b in itertools.islice(corpus.sampler(), 20)])
-    assert found[0] == found[1] == found[2]
+    assert all(drawn == found[0] for drawn in found)
 
 
 def test_seeds_differ_and_repeat(corpus: dp.Corpus) -> None:
@@ -83,7 +89,7 @@ def test_resume_from_the_file_after_any_batch(tmp_path: Path) -> None:
         whole = [b.table for b in itertools.islice(corpus.sampler(batch_size=11), 60)]
         corpus.sampler(batch_size=11).save()
     draw = random.Random(1)
-    for _ in range(12):
+    for _ in range(often(12, less=4)):
         with dp.resume(path) as sampler:
             start = sampler.step
             for _ in range(draw.randint(0, 5)):

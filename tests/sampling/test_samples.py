@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from corpora import Window, all_windows, by_record, odd_corpus, samples
-from effort import often
+from effort import often, some
 
 import duckplets as dp
 from duckplets.pools.read import PoolReader
@@ -156,7 +156,7 @@ def expected_pool(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: str(c[0].get("strategy", c[0]))[:40])
 @pytest.mark.parametrize(
-    ("count", "repeats", "negatives"), [(60, 0.2, 1), (9, 0.6, 1), (40, 0.4, 3)]
+    ("count", "repeats", "negatives"), some([(60, 0.2, 1), (9, 0.6, 1), (40, 0.4, 3)], less=2)
 )
 def test_triplets_follow_the_rules(
     tmp_path: Path, case: tuple[Any, ...], count: int, repeats: float, negatives: int

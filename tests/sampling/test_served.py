@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from effort import often
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -57,7 +58,7 @@ def test_served_and_plan_are_what_was_yielded(
     served = sampler.served(0, sampler.position)
     assert served.equals(planned)
     draw = random.Random(1)
-    for _ in range(20):
+    for _ in range(often(20, less=6)):
         low, high = sorted(draw.choices(range(sampler.position + 1), k=2))
         assert sampler.served(low, high).equals(served.slice(low, high - low))
     for batch in batches:
@@ -106,7 +107,7 @@ def test_the_log_has_every_position_taken_once(tmp_path: Path) -> None:
         assert not folder.exists()
     draw = random.Random(2)
     last = 0
-    for _ in range(12):
+    for _ in range(often(12, less=5)):
         with dp.resume(path) as sampler:
             saved = draw.randint(0, 4)
             for _ in range(saved):
