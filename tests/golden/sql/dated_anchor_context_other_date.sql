@@ -1,7 +1,7 @@
 -- What the three selectors match, and the texts of each record's positives.
 WITH anchors AS (
-    SELECT record_key, chunk_key, text_hash, slot.date AS a0, md5_number_lower(json_array(a0)) AS
-        class
+    SELECT record_key, chunk_key, text_hash, slot.date AS a0,
+        md5_number_lower(json_array(a0)) AS class
     FROM split_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'anchor'
 ),
@@ -10,8 +10,8 @@ positives AS (
     WHERE slot.source = $source AND slot.role = 'context'
 ),
 negatives AS (
-    SELECT record_key, chunk_key, text_hash, slot.date AS n0, md5_number_lower(json_array(n0)) AS
-        bin
+    SELECT record_key, chunk_key, text_hash, slot.date AS n0,
+        md5_number_lower(json_array(n0)) AS bin
     FROM split_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'context'
 ),
