@@ -95,9 +95,7 @@ def columns_of(arguments: dict[str, Any], *, texts: bool = True) -> list[str]:
     return ["position", "source", "recipe", *labels, *ids, *([*slots, "weight"] if texts else [])]
 
 
-def unbroken(
-    corpus: dp.Corpus, arguments: dict[str, Any], steps: int = STEPS
-) -> list[pa.Table]:
+def unbroken(corpus: dp.Corpus, arguments: dict[str, Any], steps: int = STEPS) -> list[pa.Table]:
     sampler = corpus.sampler(batch_size=TOTAL, **{"prefetch": 0} | arguments)
     return [batch.table.combine_chunks() for batch in islice(sampler, steps)]
 
