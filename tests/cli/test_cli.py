@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import cli, error, files, finish, finished, lines, ok, process, usage
-from effort import THOROUGH, some
+from effort import THOROUGH, often, some
 from hub_server import Hub
 from prebuilt import toy_corpus
 from programs import PATIENCE, python, ran
@@ -173,7 +174,8 @@ def test_a_wrong_input_gives_one_clear_line(toy: str, arguments: list[str], said
 
 
 def test_debug_shows_the_traceback_wherever_it_stands() -> None:
-    for arguments in (["--debug", "status", "no.duckdb"], ["status", "no.duckdb", "--debug"]):
+    everywhere = [["--debug", "status", "no.duckdb"], ["status", "no.duckdb", "--debug"]]
+    for arguments in some(everywhere[::-1], less=1):
         code, out, err = finished(*arguments)
         assert (code, out) == (1, "")
         assert err.startswith("Traceback")
@@ -509,7 +511,7 @@ def test_a_corpus_that_is_being_written(toy: str) -> None:
 
 def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     fewer_docstrings(monkeypatch, 120)
-    done = cli("demo", "--keep", "d.duckdb")
+    done = cli("demo", "--keep", "demo.duckdb")
     out, err = done.stdout, done.stderr
     assert done.exit_code == 0, err
     assert err.splitlines()[-1] == "resume: the batch of step 1 equals that of the unbroken run"
@@ -517,7 +519,7 @@ def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.count("  anchor ") == out.count("  positive ") == out.count("  negative ") == 3
     for line in out.split("What to do next:\n")[1].splitlines()[:3]:
         assert ok(*shlex.split(line)[1:])
-    assert ok("doctor", "d.duckdb")
+    assert ok("doctor", "demo.duckdb")
 
 
 def fewer_docstrings(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -550,7 +552,6 @@ def test_examples_of_the_help_texts_run(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
-    fewer_docstrings(monkeypatch, 40)
     chats = [
         {"conversations": [{"from": "human", "value": f"{i}?"}, {"from": "gpt", "value": f"{i}!"}]}
         for i in range(50)
@@ -568,8 +569,11 @@ def test_examples_of_the_help_texts_run(
     stdin = "".join(json.dumps({"text": f"text {i}", "url": i}) + "\n" for i in range(20))
     shown = examples()
     assert len(shown) >= len(COMMANDS)
-    # What reads the corpus comes after what fills it; the chunking, forgetting and removing last.
-    shown.sort(key=lambda line: re.search("chunk|reset|remove|recipe add", line) is not None)
+    shown.remove("duckplets demo --keep demo.duckdb")  # above
+    # What reads the corpus comes after what fills it, with two sources: each is mined. Those of
+    # other kinds, the chunking, forgetting and removing are last.
+    late = re.compile(r"hf://|chats|dump|chunk|reset|remove|recipe add")
+    shown.sort(key=lambda line: late.search(line) is not None)
     for line in shown:
         words = shlex.split(
             re.sub(r"^.* \| (?=duckplets)", "", line).split(" > ")[0].split(" | ")[0]
@@ -633,7 +637,7 @@ def test_ctrl_c_while_ingesting_stores_nothing() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is full")
 def test_a_full_disk_is_one_line(toy: str) -> None:
     with open("/dev/full", "w") as full:
-        for steps in ("1", "100"):
+        for steps in some(("100", "1"), less=1):
             code, _, err = finished("sample", toy, "--steps", steps, stdout=full)
             assert (code, err) == (1, "error: No space left on device\n")
 
@@ -677,12 +681,13 @@ def duckdb(path: str, statement: str, *, patience: float = 0) -> list[dict[str, 
 def test_the_duckdb_cli_runs_what_sql_prints(toy: str) -> None:
     Path("r.toml").write_text(RECIPES)
     ok("recipe", "add", toy, "r.toml")
-    for recipe in ("mine", "bodies", "anchor_anchor", "anchor_context"):
-        for options in ([], ["--source", "b", "--split", "validation"]):
-            rows = duckdb(toy, ok("sql", toy, recipe, *options) + ";")
-            expected = lines(ok("pool", toy, recipe, *options))
-            assert [row["record_id"] for row in rows] == [row["record_id"] for row in expected]
-            assert rows
+    recipes = ("mine", "bodies", "anchor_anchor", "anchor_context")
+    every = list(product(recipes, ([], ["--source", "b", "--split", "validation"])))
+    for recipe, options in some(every, less=3):
+        rows = duckdb(toy, ok("sql", toy, recipe, *options) + ";")
+        expected = lines(ok("pool", toy, recipe, *options))
+        assert [row["record_id"] for row in rows] == [row["record_id"] for row in expected]
+        assert rows
 
 
 @with_duckdb
@@ -694,8 +699,8 @@ def test_the_duckdb_cli_shows_commented_tables(toy: str) -> None:
         assert tables
         on_tables = f"{bare} AND table_name IN (SELECT table_name FROM duckdb_tables())"
         assert duckdb(path, on_tables) == [{"n": 0}]
-        for table in tables:
-            duckdb(path, f"FROM {table['name']} LIMIT 1")
+        rows = (f"(SELECT count(*) FROM {table['name']})" for table in tables)
+        duckdb(path, f"SELECT {', '.join(rows)}")
 
 
 SAVING = """
@@ -710,7 +715,7 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
     while waiting.is_alive():
         next(sampler)
         sampler.save()
-        time.sleep(0.02)
+        time.sleep(0.1)
     print(sampler.step)
 """
 
@@ -724,14 +729,13 @@ def test_both_files_can_be_looked_at_while_a_run_goes_on(toy: str) -> None:
         assert running.stdout.readline() == "started\n"
         wait_for(Path("toy.state.duckdb").exists)
         pool = len(lines(ok("pool", toy, "anchor_context")))
-        while len(set(steps)) < 5:
+        while len(set(steps)) < often(5, less=3):
             assert running.poll() is None
             assert len(duckdb(toy, statement)) == pool
             steps += column(duckdb("toy.state.duckdb", "SELECT step FROM cursors", patience=60))
         code, out, err = finish(running)  # closes its stdin: it may end
     assert code == 0, err
     assert column(duckdb("toy.state.duckdb", "SELECT step FROM cursors")) == [int(out)]
-    assert len(steps) > 2
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]
 

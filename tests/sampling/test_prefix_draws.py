@@ -165,6 +165,7 @@ def test_always_and_never(corpus: dp.Corpus) -> None:
 
 # ---- a function of the position
 
+SHOWN = often(30, less=9)  # batches
 RUNS: list[dict[str, Any]] = [
     {},
     {"kind": "pairs", "batch_size": 9},
@@ -186,13 +187,9 @@ def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -
     kind = run.get("kind", "triplets")
     slots = {"pairs": ["anchor", "other"], "texts": ["text"]}.get(kind, ["anchor", "positive"])
     ids = [*slots, *(f"{s}_{d}" for s in slots for d in ("prefix", "record_id", "tokens"))]
-    before = [
-        b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), often(30, less=10))
-    ]
+    before = [b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), SHOWN)]
     set_source(corpus, NAMES)
-    after = [
-        b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), often(30, less=10))
-    ]
+    after = [b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), SHOWN)]
     several = 0
     for one, other in zip(before, after, strict=True):
         for slot in slots:
@@ -210,9 +207,7 @@ def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -
 
 def test_ranks_and_blocks_do_not_show(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     set_source(corpus, NAMES)
-    whole = [
-        b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), often(20, less=9))
-    ]
+    whole = [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), SHOWN)]
     ranks = [corpus.sampler(batch_size=4, rank=r, world_size=3) for r in range(3)]
     for expected in whole:
         assert [row for rank in ranks for row in next(rank).to_pylist()] == expected
@@ -221,9 +216,7 @@ def test_ranks_and_blocks_do_not_show(corpus: dp.Corpus, monkeypatch: pytest.Mon
         return start, start + (1 + start % 5) * self.part.stride
 
     monkeypatch.setattr("duckplets.sampling.blocks.BlockSizes.follow", follow)
-    assert [
-        b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), often(20, less=9))
-    ] == whole
+    assert [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), SHOWN)] == whole
 
 
 def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None:
