@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -143,7 +144,7 @@ ODD = st.text(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=often(20, less=8), deadline=None)
 @given(pairs=st.lists(st.tuples(ODD, ODD), min_size=1, max_size=4))
 def test_any_text_comes_through_every_format(reader, pairs):
     with tempfile.TemporaryDirectory() as folder:  # DuckDB remembers a path it has read
