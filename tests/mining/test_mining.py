@@ -75,7 +75,7 @@ def test_negatives_are_the_best_legal_documents(
                 a for a in oracle.anchors if any(oracle.legal(a, d) for d in oracle.documents)
             ]
             compared += oracle.check(corpus, "mined", top_k=7)
-        assert compared == len(corpus.sql("FROM negatives")) > 2 * count
+        assert compared == len(corpus.sql("FROM negatives")) > count
 
 
 ANCHORS = often(1000, less=12)  # each costs a match_bm25

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from conftest import Golden
 from effort import often
+from golden_numbers import listed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_order import listed
 
 from duckplets.base.arrays import Integers
 from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights

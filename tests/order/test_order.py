@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import Golden
 from effort import often
+from golden_numbers import listed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -191,11 +192,6 @@ def test_keys_take_any_text_and_any_integer() -> None:
 
 
 # ---- golden files: the first thousand of each
-
-
-def listed(values: Integers) -> str:
-    rows = [values[i : i + 20] for i in range(0, len(values), 20)]
-    return "".join(" ".join(str(v) for v in row) + "\n" for row in rows)
 
 
 def permutation(n: int, first_epoch: int = 0, seed: int = 7) -> Callable[[], Integers]:

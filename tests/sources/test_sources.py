@@ -17,11 +17,11 @@ import pytest
 from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from source_rows import read, texts
 
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import (
-    ROW_SCHEMA,
     ArrowSource,
     CsvSource,
     JsonSource,
@@ -51,18 +51,6 @@ def reader():
     database = Database.reader()
     yield database
     database.close()
-
-
-def read(source: Source, reader: Database) -> list[dict[str, Any]]:
-    rows = source.open(reader)
-    batches = list(rows.batches)
-    assert all(batch.schema.equals(ROW_SCHEMA) for batch in batches)
-    assert rows.rejected() == {}
-    return [row for batch in batches for row in batch.to_pylist()]
-
-
-def texts(row: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(section["role"], section["text"]) for section in row["sections"]]
 
 
 def write_csv(path: Path, records: list[dict[str, Any]]) -> Path:
