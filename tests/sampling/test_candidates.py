@@ -351,7 +351,7 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=4), ids=str)
+@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=3), ids=str)
 def test_every_batch_is_a_function_of_its_step(
     corpora: dict[int, dp.Corpus], configuration: dict[str, Any]
 ) -> None:

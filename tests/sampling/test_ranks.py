@@ -47,6 +47,7 @@ WORLDS_OF = {
     "bounded": [24],
 }
 EVERY = pytest.mark.parametrize("name", CONFIGURATIONS)
+SOME = pytest.mark.parametrize("name", some(CONFIGURATIONS, less=3))
 
 
 def fill(corpus: dp.Corpus, counts: dict[str, int]) -> None:
@@ -123,7 +124,7 @@ def test_every_number_of_ranks_gives_the_same_batches(corpus: dp.Corpus, name: s
             rank.close()
 
 
-@EVERY
+@SOME
 def test_batch_at_plan_and_served_agree_with_what_ranks_got(corpus: dp.Corpus, name: str) -> None:
     arguments = CONFIGURATIONS[name]
     ids = columns_of(arguments, texts=False)
@@ -219,7 +220,7 @@ def test_a_saved_run_goes_on_with_any_other_number_of_ranks(
             rank.close()
 
 
-@EVERY
+@SOME
 def test_a_state_fits_any_number_of_ranks(corpus: dp.Corpus, name: str) -> None:
     draw = random.Random(name)
     arguments = CONFIGURATIONS[name] | {"columns": columns_of(CONFIGURATIONS[name])}
