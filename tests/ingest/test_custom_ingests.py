@@ -453,8 +453,6 @@ import sys
 import time
 import duckplets as dp
 from duckplets.ingest import ingest
-from duckplets.sources import marked_rows, record_feed
-from duckplets import ingest
 from duckplets.sources.user import marked_rows, record_feed
 
 marked_rows._MARK_ROWS = ingest._ROWS_A_COMMIT = 1
