@@ -270,7 +270,7 @@ def test_ids_of_content_are_its_sha256(corpus: dp.Corpus) -> None:
 contents = st.lists(st.text("abc \né漢", max_size=5), min_size=1, max_size=12)
 
 
-@settings(max_examples=often(15, less=2), deadline=None)
+@settings(max_examples=often(15, less=3), deadline=None)
 @given(rows=contents, data=st.data())
 def test_the_order_of_rows_changes_no_record(
     copies: Callable[[], dp.Corpus], rows: list[str], data: st.DataObject
@@ -465,7 +465,7 @@ rows_of = st.lists(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=often(15, less=3), deadline=None)
+@settings(max_examples=often(15, less=4), deadline=None)
 @given(ingests=st.lists(rows_of, min_size=1, max_size=4), batch=st.sampled_from([1, 2, 3, 100]))
 def test_policies_are_those_of_the_reference(
     copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int

@@ -66,7 +66,9 @@ def test_rows_are_guarded_counted_and_kept(name: str, made: Path, tmp_path: Path
     recipe, seen = RECIPES[name], Counter()
     for seed, knobs in enumerate(KNOBS):
         with dp.Corpus(shutil.copy(made / f"{seed}.duckdb", tmp_path)) as corpus:
-            rows = random_rows(corpus, seed, often(3000, less=1000))
+            # With fewer rows some topics have no anchor of a source and split.
+            count = 3000 if recipe is SOME_TOPIC else often(3000, less=1500)
+            rows = random_rows(corpus, seed, count)
             report = corpus.add_negatives(rows, name=recipe, when_short="keep", **knobs)
             expected = Expected(corpus, recipe)
             kept, counts = expected.kept(rows, Bm25(**knobs))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from effort import often
 from source_rows import read, texts
 
 from duckplets.db.database import Database
@@ -22,7 +23,7 @@ from duckplets.sources import (
     SqlSource,
 )
 
-HUGE = 'x y"z\n\\' * (50_000_000 // 7)
+HUGE = 'x y"z\n\\' * (often(50_000_000, less=20_000_000) // 7)  # DuckDB stops at 16 MB by itself
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +334,7 @@ def test_statements(tmp_path, reader):
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "json", "parquet"])
-def test_a_text_of_50_mb(tmp_path, reader, kind):
+def test_a_text_of_many_megabytes(tmp_path, reader, kind):
     records = [{"t": "1", "b": "small"}, {"t": "2", "b": HUGE}, {"t": "3", "b": "small"}]
     path = tmp_path / f"f.{kind}"
     source: Any
