@@ -64,7 +64,7 @@ def test_negatives_are_the_best_legal_documents(
 ) -> None:
     how, allowed = STRATEGIES[strategy]
     monkeypatch.setattr(guards, "_BLOCK_PAIRS", often(700, less=100))  # several blocks
-    count = often(110, less=40)
+    count = often(110, less=30)
     with odd_corpus(tmp_path / "c.duckdb", count, seed, sources=2) as corpus:
         corpus.mine(recipe(strategy=how), top_k=7, split="train")
         everything = sections(corpus)

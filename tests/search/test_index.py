@@ -105,7 +105,7 @@ def section_texts(database: Database, found: Index) -> dict[int, str]:
 def odd(tmp_path_factory: pytest.TempPathFactory) -> dp.Corpus:
     """One source and split, sections with roles, some of them empty."""
     corpus = dp.Corpus(tmp_path_factory.mktemp("odd") / "odd.duckdb")
-    texts = odd_texts(180, 1)
+    texts = odd_texts(often(180, less=90), 1)
     rows = [
         {"id": f"{i:x}", "title": f"title {i}", "body": body, "notes": texts[i // 2 : i // 2 + 2]}
         for i, body in enumerate(texts)
@@ -157,7 +157,7 @@ def test_documents_are_in_the_order_of_a_hash_of_the_id_and_the_position(odd: dp
     )
     hashed = [(hashlib.md5(record.encode()).hexdigest(), position) for record, position in places]
     assert hashed == sorted(hashed)
-    assert len(hashed) > 300
+    assert len(hashed) > often(300, less=150)
 
 
 def test_postings_of_ranges_are_all_postings_by_term_then_document(odd: dp.Corpus) -> None:

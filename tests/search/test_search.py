@@ -49,7 +49,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("search") / "c.duckdb"
     with dp.Corpus(path) as corpus:
         for seed, name in enumerate(("left", "right")):
-            ingest(corpus, [*odd_texts(100, seed), "title 3", "title 4"], name)
+            ingest(corpus, [*odd_texts(often(100, less=60), seed), "title 3", "title 4"], name)
         corpus.split(0.7, 0.3, 0)
         index.refresh(of(corpus))
     return path
