@@ -1,4 +1,4 @@
-"""The verbs of a corpus about search and hard negatives: index, search, mine, add, export."""
+"""Find hard negatives: the verbs of a corpus from index and search to mine, add and export."""
 
 from __future__ import annotations
 

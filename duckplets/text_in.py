@@ -1,4 +1,4 @@
-"""The verbs of a corpus about text coming in: ingest, data-set files, prefixes, removal."""
+"""Take text in: the verbs of a corpus from ingest and data-set files to prefixes and removal."""
 
 from __future__ import annotations
 

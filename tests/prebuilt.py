@@ -69,7 +69,9 @@ toy_corpus = prebuilt(testing.toy_corpus)
 
 # ---- pools
 
-_SETTINGS = ("kind", "split", "recipes", "optional", "sources", "seed", "negatives")
+_SETTINGS = (
+    *("kind", "split", "recipes", "optional", "sources", "seed", "negatives", "no_duplicates"),
+)
 _PINNED = ("corpus_version", "records", "splits", "chunking", "candidates")
 _streams: dict[str, list[Any]] = {}
 

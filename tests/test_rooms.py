@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -89,3 +90,10 @@ def test_few_modules_serve_one_other() -> None:
         if file.name != "__init__.py" and len(importers[name]) == 1
     ]
     assert len(single) < 30, "\n".join(sorted(single))
+
+
+def test_the_design_names_modules_that_are_there() -> None:
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\*([a-z]+/[a-z_]+)\*", page))
+    assert len(named) > 50
+    assert {name for name in named if not list(PACKAGE.glob(f"{name}*"))} == set()

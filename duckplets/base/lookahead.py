@@ -1,4 +1,4 @@
-"""Looking ahead: background threads make the next items of an iterator while one is used.
+"""Make the next items of an iterator in background threads while one is used.
 
     calls ─drawn by whoever iterates→ waiting for a thread → being made → made ─in order→ taken
 

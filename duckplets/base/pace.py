@@ -1,4 +1,4 @@
-"""Pace: how many rows the next block of a read takes, from the bytes of the one before.
+"""Size the next block of a read by the rows and bytes of the one before.
 
 Blocks start small, so that the first rows come soon, and grow as far as their bytes allow.
 """

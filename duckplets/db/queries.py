@@ -1,4 +1,4 @@
-"""Finds the statements in ``sql/`` and the migrations by their names, and reads their texts.
+"""Find the statements in ``sql/`` and the migrations by their names, and read their texts.
 
 ``pools/triplets`` is the file ``sql/pools/triplets.sql``. The small statements of a stage stand
 together in one file: ``ingest/splits/assign`` is what follows the line ``-- name: assign`` in

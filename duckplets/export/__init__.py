@@ -1,4 +1,4 @@
-"""Exports: mined negatives with their anchors and positives, in the files that trainers read.
+"""Write mined negatives with their anchors and positives to the files that trainers read.
 
     minings ─subject→ Reader ─examples→ Example ─formats→ rows ─files→ JSON lines or Parquet at PATH
 

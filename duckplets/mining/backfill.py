@@ -27,7 +27,7 @@ def rows_of(
     """Return what a block of anchors adds to a mining, from what was found for it.
 
     Args:
-        settings: The knobs.
+        settings: Of mining.
         guards: Of the recipe.
         block: Which anchors.
         excluded: What they must not get.

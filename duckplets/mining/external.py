@@ -1,7 +1,7 @@
-"""External scores: a table of anchors, candidates and scores becomes negatives of a recipe.
+"""Turn a table of anchors, candidates and scores from elsewhere into negatives of a recipe.
 
     table ─batches→ external_scores ─judge, for each source and split→ candidates by anchor
-          ─Guards, knobs→ mined_negatives
+          ─Guards, settings→ mined_negatives
 
 Rows are staged in a temporary table of keys, which DuckDB moves to disk when they are many; from
 there on a block of anchors is all that is in memory. What a row names and the recipe or a guard
@@ -96,11 +96,11 @@ def add(
         recipe: Whose negatives they are.
         source: Take rows of this source only.
         split: Take rows of this split only.
-        settings: The knobs, but for those of searching.
+        settings: Of mining, but for those of searching.
         progress: Called with anchors done, and how many there are.
 
     Raises:
-        RecipeError: A column or a knob is wrong, or no row names an anchor and a negative.
+        RecipeError: A column or a setting is wrong, or no row names an anchor and a negative.
         SplitError: The corpus has no splits.
     """
     started = time.monotonic()
@@ -267,7 +267,7 @@ def _found(
 
     Args:
         scores: Columns ``anchor``, ``document`` and ``score``, by anchor, best first.
-        settings: The knobs.
+        settings: Of mining.
         block: Which anchors.
         excluded: What they must not get.
         positives: Score of every anchor's lowest-scoring positive; NaN where none is known.

@@ -1,4 +1,4 @@
-"""Guards: which documents must not be an anchor's negatives, whatever they score.
+"""Work out which documents must not be an anchor's negatives, whatever they score.
 
     anchors, positives, documents of a recipe ─codes→ Guards ─a block of anchors→ excluded, allowed
 
@@ -124,7 +124,7 @@ class Guards:
         self._find_strategy(
             compiled.forbids,
             (anchor, anchors["class"].to_numpy()),
-            (document, documents["class_group"].to_numpy()),
+            (document, documents["bin"].to_numpy()),
             reader.list(compiled, "pairs"),
         )
 
@@ -148,7 +148,7 @@ class Guards:
             self._forbidden_texts(records).then(self._of_text),
         ]
         classes = self._classes.take(np.arange(block.start, block.stop))
-        strategy = classes.then(self._paired).then(self._groups)
+        strategy = classes.then(self._paired).then(self._bins)
         if self._forbids:
             documents, reasons = merged([*parts, strategy])
             return Excluded(documents, reasons.astype(np.uint8), None)
@@ -183,21 +183,21 @@ class Guards:
         """List the classes of every anchor, and the documents that pair with a class."""
         self._forbids = forbids
         classes, class_of = np.unique(anchors[1], return_inverse=True)
-        groups, group_of = np.unique(documents[1], return_inverse=True)
-        mine, theirs = pairs["class"].to_numpy(), pairs["class_group"].to_numpy()
-        known = np.isin(mine, classes) & np.isin(theirs, groups)
+        bins, bin_of = np.unique(documents[1], return_inverse=True)
+        mine, theirs = pairs["class"].to_numpy(), pairs["bin"].to_numpy()
+        known = np.isin(mine, classes) & np.isin(theirs, bins)
         self._paired = paired = Lists.of(
             np.searchsorted(classes, mine[known]),
-            np.searchsorted(groups, theirs[known]),
+            np.searchsorted(bins, theirs[known]),
             len(classes),
         )
-        self._groups = Lists.of(group_of, documents[0], len(groups))
-        self._group_count = np.bincount(documents[0], minlength=len(self.sections.keys))
+        self._bins = Lists.of(bin_of, documents[0], len(bins))
+        self._bin_count = np.bincount(documents[0], minlength=len(self.sections.keys))
         row = np.empty(len(self.sections.keys), np.int64)
         row[self.anchors] = np.arange(len(self.anchors))
         self._classes = Lists.of(row[anchors[0]], class_of, len(self.anchors))
         sizes = np.zeros(len(classes), np.int64)
-        np.add.at(sizes, paired.owners(), self._groups.lengths[paired.values])
+        np.add.at(sizes, paired.owners(), self._bins.lengths[paired.values])
         self._costs = np.ones(len(self.anchors), np.int64)
         np.add.at(self._costs, self._classes.owners(), sizes[self._classes.values])
 
@@ -207,7 +207,7 @@ class Guards:
         cells, counts = np.unique(owners * len(self.sections.keys) + documents, return_counts=True)
         owners, documents = np.divmod(cells, max(len(self.sections.keys), 1))
         classes = self._classes.lengths[block]
-        whole = counts == self._group_count[documents] * classes[owners]
+        whole = counts == self._bin_count[documents] * classes[owners]
         return Lists.of(owners[whole], documents[whole], len(found))
 
 

@@ -1,7 +1,7 @@
 """Mine the negatives of recipes: for every anchor the documents that score highest by BM25.
 
     recipe's pool ─Guards→ who may not be found ─┐
-    index ─document shards→ impacts ─by blocks───┴→ candidates ─knobs→ mined_negatives
+    index ─document shards→ impacts ─by blocks───┴→ candidates ─settings→ mined_negatives
 
 Exact over the whole (source, split): the guards and the recipe's strategy act before the top k,
 so a small split still gets its full k. A block of anchors is one transaction; a mining that is
@@ -52,7 +52,7 @@ _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as lon
 def mine(
     database: Database,
     recipes: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
-    knobs: Mapping[str, Any],
+    settings: Mapping[str, Any],
     *,
     source: str | None = None,
     split: str | None = None,
@@ -61,8 +61,8 @@ def mine(
     """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
     splits.need_splits(database)
-    asked = bm25_from(knobs)
-    jobs = _jobs(database, recipes, asked if knobs else None, source, split)
+    asked = bm25_from(settings)
+    jobs = _jobs(database, recipes, asked if settings else None, source, split)
     if jobs:
         with database.transaction():
             database.run("mining/mine/hash_texts")

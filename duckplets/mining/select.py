@@ -1,4 +1,4 @@
-"""Choose which ranked candidates of an anchor are kept, by the knobs, as arithmetic on ranks.
+"""Choose which ranked candidates of an anchor are kept: its settings, as arithmetic on ranks.
 
 Pure NumPy, for a block of anchors at a time. An anchor's *legal* candidates, best first, have raw
 ranks 0, 1, …; positives and whatever a guard excludes never count. Because they are sorted, every
@@ -57,7 +57,7 @@ def ceilings(settings: Bm25, positive_scores: Floats) -> Floats:
             has none that is known.
 
     Returns:
-        float64[3, n] in the order of ``CEILINGS``; infinite where nothing is dropped: the knob is
+        float64[3, n] in the order of ``CEILINGS``; infinite where nothing is dropped: the value is
         off, or it is a margin and the positive's score is unknown.
     """
     high = np.full((len(CEILINGS), len(positive_scores)), np.inf)
@@ -96,7 +96,7 @@ def select(settings: Bm25, starts: Integers, scores: Floats, above: Integers) ->
     """Choose among the candidates that no ceiling removes.
 
     Args:
-        settings: The knobs.
+        settings: Of mining.
         starts: First candidate of every anchor, and the end; int64[n + 1].
         scores: Of the candidates, best first for each anchor. Its first
             ``settings.range_min + settings.top_k`` suffice.
@@ -121,7 +121,7 @@ def tally(settings: Bm25, legal: Integers, above: Integers, below: Integers) -> 
     it would have been kept, but its anchor was dropped; ``kept``.
 
     Args:
-        settings: The knobs.
+        settings: Of mining.
         legal: Legal candidates of every anchor, int64[n].
         above: How many of them score above each ceiling (one that is above two of them counts
             for both); int64[3, n].

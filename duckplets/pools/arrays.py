@@ -1,7 +1,7 @@
-"""A pool in memory: what a stream draws from, as flat arrays of keys and text hashes.
+"""Hold a pool in memory: the rows of its statement as flat arrays of keys and text hashes.
 
-Windows are indexed by ranges, so that a plan is arithmetic: about 37 bytes a window, no text.
-Where negatives are mined, 24 to 40 bytes a window come on top for the guards.
+Chunks are indexed by ranges, so that a plan is arithmetic: about 37 bytes a chunk, no text.
+Where negatives are mined, 24 to 40 bytes a chunk come on top for the guards.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from duckplets.pools.compile import CompiledPool
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """The windows of a pool, grouped into its anchors.
+    """The chunks of a pool, grouped into its anchors.
 
     Attributes:
-        chunks: Key of every window, by record and window.
-        hashes: Text hash of every window.
-        classes: Row of ``Negatives.firsts`` of every window.
+        chunks: Key of every chunk, by record and chunk.
+        hashes: Text hash of every chunk.
+        classes: Row of ``Negatives.firsts`` of every chunk.
         records: Record key of every anchor.
-        starts: First window of every anchor, and the end of the last.
+        starts: First chunk of every anchor, and the end of the last.
     """
 
     chunks: Integers
@@ -41,15 +41,15 @@ class Anchors:
 
 @dataclass(frozen=True, slots=True)
 class Positives:
-    """The windows positives are taken from, and which of them each anchor window must not take.
+    """The chunks positives are taken from, and which of them each anchor chunk must not take.
 
     Attributes:
-        chunks: Key of every window, by the anchor's record and window.
-        hashes: Text hash of every window.
-        starts: First window for every anchor.
-        counts: Number of windows for every anchor.
-        banned_starts: First entry of ``banned`` for every anchor window, and the end.
-        banned: Ranks, within the anchor's windows, of those with the anchor window's own text.
+        chunks: Key of every chunk, by the anchor's record and chunk.
+        hashes: Text hash of every chunk.
+        starts: First chunk for every anchor.
+        counts: Number of chunks for every anchor.
+        banned_starts: First entry of ``banned`` for every anchor chunk, and the end.
+        banned: Ranks, within the anchor's chunks, of those with the anchor chunk's own text.
     """
 
     chunks: Integers
@@ -62,14 +62,14 @@ class Positives:
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """The windows negatives are drawn from, grouped by record, and the ranges of each class.
+    """The chunks negatives are drawn from, grouped by record, and the ranges of each class.
 
     Attributes:
-        chunks: Key of every window, by group, record and window.
-        hashes: Text hash of every window.
-        kins: Kin of every unit (the windows of one record in one group): the record's key, or
+        chunks: Key of every chunk, by bin, record and chunk.
+        hashes: Text hash of every chunk.
+        kins: Kin of every unit (the chunks of one record in one bin): the record's key, or
             the family's where negatives are mined.
-        starts: First window of every unit, and the end of the last.
+        starts: First chunk of every unit, and the end of the last.
         firsts: For every class its first range, and the end of the last.
         lows: First unit of every range.
         sums: Units in all ranges before this one, and in all.
@@ -97,9 +97,9 @@ class Guarded:
 
     Attributes:
         families: Key of the family of every anchor.
-        normalised_hashes: Of the text of every anchor window's section.
-        sections: Section key of every anchor window.
-        negative_sections: Section key of every window of the negatives.
+        normalised_hashes: Of the text of every anchor chunk's section.
+        sections: Section key of every anchor chunk.
+        negative_sections: Section key of every chunk of the negatives.
     """
 
     families: Integers
@@ -133,7 +133,7 @@ def pair_hashes(owners: Integers | Words, hashes: Words) -> Words:
 
 
 def classes_of(words: Words) -> tuple[Words, Integers]:
-    """Return the distinct classes and which of them each window has."""
+    """Return the distinct classes and which of them each chunk has."""
     if words[0] == words[-1] and words.min() == words.max():  # one class, mostly: skip the sort
         return words[:1], np.zeros(len(words), np.int64)
     classes, index = np.unique(words, return_inverse=True)
@@ -141,7 +141,7 @@ def classes_of(words: Words) -> tuple[Words, Integers]:
 
 
 def anchors_of(rows: pa.Table, classes: Integers, per: str) -> Anchors:
-    """Return the anchors of a list of windows; ``classes`` of every window."""
+    """Return the anchors of a list of chunks; ``classes`` of every chunk."""
     records = keys_of(rows, "record_key")
     starts = _boundaries(len(records), (records,), every=per == "chunk")
     return Anchors(
@@ -154,7 +154,7 @@ def anchors_of(rows: pa.Table, classes: Integers, per: str) -> Anchors:
 
 
 def positives_of(anchors: Anchors, rows: pa.Table, banned: pa.Table | None) -> Positives:
-    """Return the positives of anchors; ``banned`` pairs of windows have the same text."""
+    """Return the positives of anchors; ``banned`` pairs of chunks have the same text."""
     owners, chunks = keys_of(rows, "record_key"), keys_of(rows, "chunk_key")
     starts = np.searchsorted(owners, anchors.records, side="left")
     counts = np.searchsorted(owners, anchors.records, side="right") - starts
@@ -165,17 +165,17 @@ def positives_of(anchors: Anchors, rows: pa.Table, banned: pa.Table | None) -> P
 def _banned_ranks(
     anchors: Anchors, starts: Integers, counts: Integers, chunks: Integers, banned: pa.Table | None
 ) -> tuple[Integers, Integers]:
-    windows = len(anchors.chunks)
+    size = len(anchors.chunks)
     if banned is None or banned.num_rows == 0:
-        return np.zeros(windows + 1, np.int64), np.zeros(0, np.int64)
+        return np.zeros(size + 1, np.int64), np.zeros(0, np.int64)
     mine, theirs = keys_of(banned, "chunk_key"), keys_of(banned, "positive_key")
-    window = np.searchsorted(anchors.chunks, mine)
-    known = (window < windows) & (anchors.chunks[np.minimum(window, windows - 1)] == mine)
-    window, theirs = window[known], theirs[known]
-    unit = np.searchsorted(anchors.starts, window, side="right") - 1
+    at = np.searchsorted(anchors.chunks, mine)
+    known = (at < size) & (anchors.chunks[np.minimum(at, size - 1)] == mine)
+    at, theirs = at[known], theirs[known]
+    unit = np.searchsorted(anchors.starts, at, side="right") - 1
     ranks = _positions(chunks, theirs, starts[unit], counts[unit]) - starts[unit]
-    order = np.lexsort((ranks, window))
-    first = np.searchsorted(window[order], np.arange(windows + 1))
+    order = np.lexsort((ranks, at))
+    first = np.searchsorted(at[order], np.arange(size + 1))
     return first.astype(np.int64), ranks[order]
 
 
@@ -198,19 +198,19 @@ def negatives_of(
     illegal: Words,
     known: Words | None = None,
 ) -> Negatives:
-    """Return the negatives of a list of windows, by group, record and window.
+    """Return the negatives of a list of chunks, by bin, record and chunk.
 
     Args:
         compiled: Of the pool.
         classes: The distinct classes of its anchors, ascending.
-        listed: The windows.
-        pairs: Which groups each class may, or must not, draw from.
+        listed: The chunks.
+        pairs: Which bins each class may, or must not, draw from.
         illegal: As of ``Negatives``.
         known: As of ``Negatives``.
     """
-    groups, records = words_if_any(listed, "class_group"), keys_of(listed, "record_key")
-    starts = _boundaries(len(records), (groups, records), every=compiled.recipe.per == "chunk")
-    firsts, lows, sums = _ranges(compiled, classes, groups[starts[:-1]], pairs)
+    bins, records = words_if_any(listed, "bin"), keys_of(listed, "record_key")
+    starts = _boundaries(len(records), (bins, records), every=compiled.recipe.per == "chunk")
+    firsts, lows, sums = _ranges(compiled, classes, bins[starts[:-1]], pairs)
     kins = keys_of(listed, "family") if known is not None else records
     return Negatives(
         chunks=keys_of(listed, "chunk_key"),
@@ -226,16 +226,16 @@ def negatives_of(
 
 
 def _ranges(
-    compiled: CompiledPool, classes: Words, unit_groups: Words, pairs: pa.Table
+    compiled: CompiledPool, classes: Words, unit_bins: Words, pairs: pa.Table
 ) -> tuple[Integers, Integers, Integers]:
-    """Turn (class, group) pairs into ranges of units for each class."""
-    mine, theirs = words_of(pairs, "class"), words_of(pairs, "class_group")
+    """Turn (class, bin) pairs into ranges of units for each class."""
+    mine, theirs = words_of(pairs, "class"), words_of(pairs, "bin")
     known = np.isin(mine, classes)
     row = np.searchsorted(classes, mine[known])
-    low = np.searchsorted(unit_groups, theirs[known], side="left")
-    high = np.searchsorted(unit_groups, theirs[known], side="right")
+    low = np.searchsorted(unit_bins, theirs[known], side="left")
+    high = np.searchsorted(unit_bins, theirs[known], side="right")
     if compiled.forbids:
-        row, low, high = _gaps(len(classes), len(unit_groups), row, low, high)
+        row, low, high = _gaps(len(classes), len(unit_bins), row, low, high)
     filled = high > low
     row, low, high = row[filled], low[filled], high[filled]
     firsts = np.searchsorted(row, np.arange(len(classes) + 1)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Recipes to SQL: one pool for every (recipe, source, split), compiled to a readable statement.
+"""Compile recipes to SQL: for each (recipe, source, split) its pool, one readable statement.
 
     selectors, strategy ─conditions→ checked text ─┐
     sql/pools, sql/pools/parts ──────steps─────────┴→ one statement, parameterised
@@ -51,7 +51,7 @@ class CompiledPool:
         parameters: Values of the statement's parameters.
         forbids: Whether ``pairs`` lists what must not be drawn, rather than what may.
         own_positive: Whether the positive is the anchor window itself.
-        unbounded: Whether ``pairs`` compares every class with every group.
+        unbounded: Whether ``pairs`` compares every class with every bin.
     """
 
     recipe: Recipe

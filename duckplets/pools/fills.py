@@ -1,7 +1,7 @@
-"""What a recipe fills into the statement of its pool: conditions, terms and parts.
+"""Turn a recipe's selectors and strategy into what the statement of its pool is filled with.
 
 Selectors become conditions on ``slot``, a chunk with its section and record. A strategy becomes
-classes of anchors and groups of negatives, hashed from the terms it compares, and the pairs of
+classes of anchors and bins of negatives, hashed from the terms it compares, and the pairs of
 them that may, or must not, be drawn together. What users wrote comes from checked trees only.
 """
 
@@ -33,10 +33,10 @@ class Law:
     Attributes:
         parts: Files whose steps say so, in the place of those of ``pools/triplets``.
         forbids: Whether ``pairs`` lists what must not be drawn, rather than what may.
-        compares: Whether anchors have classes and negatives groups.
-        unbounded: Whether ``pairs`` compares every class with every group.
+        compares: Whether anchors have classes and negatives bins.
+        unbounded: Whether ``pairs`` compares every class with every bin.
         anchor_columns: Columns of anchors that it looks at, ``class`` the last of them.
-        negative_columns: Columns of negatives, ``class_group`` the last of them.
+        negative_columns: Columns of negatives, ``bin`` the last of them.
         fills: What else it fills in.
     """
 
@@ -90,12 +90,12 @@ def _check_nearest(recipe: TripletRecipe) -> None:
 
 
 def _by_hash(parts: tuple[str, ...], anchor: str, negative: str, *, forbids: bool) -> Law:
-    """Return a law whose classes and groups are hashes or keys already."""
+    """Return a law whose classes and bins are hashes or keys already."""
     return Law(
         parts,
         forbids,
         anchor_columns=(f"{anchor} AS class",),
-        negative_columns=(f"{negative} AS class_group",),
+        negative_columns=(f"{negative} AS bin",),
     )
 
 
@@ -147,7 +147,7 @@ def _of_terms(
         forbids,
         unbounded=unbounded,
         anchor_columns=columns(anchor, "a", "class"),
-        negative_columns=columns(negative, "n", "class_group"),
+        negative_columns=columns(negative, "n", "bin"),
         fills={
             "anchor_values": [f"a{i}" for i in range(len(anchor))],
             "negative_values": [f"n{i}" for i in range(len(negative))],
@@ -187,8 +187,8 @@ def triplet_fills(recipe: TripletRecipe) -> dict[str, str | Sequence[str]]:
         "positive_columns": guarded,
         "positive_names": guarded,
         "negative_columns": [*guarded, *families, *law.negative_columns],
-        "negative_names": [*(["class_group"] if law.compares else []), *guarded[:1], *families],
-        "negative_order": ("class_group, " if law.compares else "") + "record_key, chunk_key",
+        "negative_names": [*(["bin"] if law.compares else []), *guarded[:1], *families],
+        "negative_order": ("bin, " if law.compares else "") + "record_key, chunk_key",
         "kin_key": "family" if recipe.mined else "record_key",
         "law_keys": _law_keys(recipe, law),
         "scope_keys": "scope, question" if recipe.mined else "scope",

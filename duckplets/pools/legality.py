@@ -1,4 +1,4 @@
-"""Which chunks are legal negatives of a sample: the law of ``sql/pools/parts``, over arrays.
+"""Judge which chunks are legal negatives of samples: the law of ``sql/pools/parts``, over arrays.
 
 The pool has made sure, in SQL, that every anchor has enough legal negatives; what is drawn for it,
 at random, mined or from its own record, is judged here. A negative is of another kin than the

@@ -1,7 +1,7 @@
-"""Reading pools: from their statements to flat arrays.
+"""Read pools: run their statements, and return what these list as flat arrays.
 
-The pool's statement decides validity once, in SQL. Its flat lists (anchor windows, positives,
-negatives, which groups suit which class) are read into NumPy (``pool_arrays``). Lists that several
+The pool's statement decides validity once, in SQL. Its flat lists (anchor chunks, positives,
+negatives, which bins suit which class) are read into NumPy (``arrays``). Lists that several
 recipes share, such as the same negatives, are read once.
 """
 
@@ -34,7 +34,7 @@ from duckplets.pools.compile import CompiledPool, Part, stage
 from duckplets.pools.legality import several_texts, usable_of_own
 from duckplets.recipes.recipes import TextRecipe
 
-# A strategy without an equality compares every class with every group; beyond this it would
+# A strategy without an equality compares every class with every bin; beyond this it would
 # run for minutes or fill the memory.
 _MOST_COMPARISONS = 1_000_000_000
 _MOST_PAIRS = 20_000_000
@@ -92,7 +92,7 @@ class PoolReader:
         return Pool(compiled, anchors, positives, negatives, guarded)
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
-        """Return how many records (or windows) have which reason not to be in the pool."""
+        """Return how many records (or chunks) have which reason not to be in the pool."""
         parameters = compiled.parameters_of("counts", staged=True)
         return dict(self._database.rows(compiled.sql("counts", staged=True), parameters))
 
@@ -126,13 +126,13 @@ class PoolReader:
         return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
-        classes, groups = self._database.rows(
+        classes, bins = self._database.rows(
             compiled.sql("sizes", staged=True), compiled.parameters_of("sizes", staged=True)
         )[0]
-        if classes * groups > _MOST_COMPARISONS:
+        if classes * bins > _MOST_COMPARISONS:
             raise RecipeError(
                 f"recipe {compiled.recipe.name!r}: its strategy would compare {classes} values "
-                f"of anchors with {groups} of negatives; add an equality between the two, or "
+                f"of anchors with {bins} of negatives; add an equality between the two, or "
                 f"round the values it compares"
             )
 
@@ -148,7 +148,7 @@ class PoolReader:
 
 
 def _guarded(anchors: Anchors, rows: pa.Table, negatives: pa.Table) -> Guarded:
-    """Return what else is known of anchor windows and negatives, where they are mined."""
+    """Return what else is known of anchor chunks and negatives, where they are mined."""
     return Guarded(
         families=keys_of(rows, "family")[anchors.starts[:-1]],
         normalised_hashes=words_of(rows, "normalised_hash"),

@@ -1,4 +1,4 @@
-"""Statements put together from named steps: files of ``sql/pools`` in, one readable statement out.
+"""Put statements together from named steps: files of ``sql/pools`` in, a readable statement out.
 
 A file is a chain of steps, ``name AS (`` to ``)`` at the start of lines, each with the comment
 above it, and a last part. Several files are chained: a step takes the place of one of its name,
@@ -167,18 +167,31 @@ def literal(value: int | str) -> str:
 
 
 def wrapped(line: str) -> list[str]:
-    """Break a line before a clause, else at spaces, and nowhere within quotes."""
+    """Break a line before a clause, else before a phrase, else at spaces, never within quotes."""
     indent = line[: len(line) - len(line.lstrip())]
     lines: list[str] = []
     for clause in _clauses(line):
         room = indent
-        for piece in clause:
-            if len(room) + 1 + len(piece) > WIDTH and room.strip():
-                lines.append(room)
-                room = indent + "    "
-            room += f" {piece}" if room.strip() else piece
+        for phrase in _phrases(clause):
+            # A phrase that fits into no line is broken up at its spaces.
+            pieces = [" ".join(phrase)] if len(" ".join(phrase)) < WIDTH - len(indent) else phrase
+            for piece in pieces:
+                if len(room) + 1 + len(piece) > WIDTH and room.strip():
+                    lines.append(room)
+                    room = indent + "    "
+                room += f" {piece}" if room.strip() else piece
         lines.append(room)
     return lines
+
+
+def _phrases(clause: Iterable[str]) -> list[list[str]]:
+    """Take a clause apart before each condition and after each comma."""
+    phrases: list[list[str]] = [[]]
+    for piece in clause:
+        if phrases[-1] and (piece in ("AND", "OR", "WHERE") or phrases[-1][-1].endswith(",")):
+            phrases.append([])
+        phrases[-1].append(piece)
+    return phrases
 
 
 def _clauses(line: str) -> list[list[str]]:

@@ -1,6 +1,6 @@
-"""Candidates in memory: the negatives mined for every anchor section, as flat arrays.
+"""Read the negatives mined for every anchor section into memory, as flat arrays.
 
-    mined_negatives ─by anchor and rank→ rows of candidates ─Lookup→ documents ─→ windows
+    mined_negatives ─by anchor and rank→ rows of candidates ─Lookup→ documents ─→ chunks
 
 A row is an anchor section, a document a section that the pool's negatives have. A candidate is
 the number of its document, four bytes, so that 32 of them for a million anchors take 128 MB. Ranks
@@ -31,19 +31,19 @@ _SPARSE = 16  # keys so far apart, on average, are searched for instead of looke
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The sections that negatives are windows of.
+    """The sections that negatives are chunks of.
 
     Attributes:
         keys: Section key of every document, ascending.
         kins: Key of the family of every document.
-        firsts: First place of every document in ``windows``, and the end of the last.
-        windows: The pool's negatives by document; None where they are so already.
+        firsts: First place of every document in ``chunks``, and the end of the last.
+        chunks: The pool's negatives by document; None where they are so already.
     """
 
     keys: Integers
     kins: Integers
     firsts: Integers
-    windows: Integers | None
+    chunks: Integers | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Candidates:
         method: How they were mined: ``bm25`` or ``given``.
         sampling: ``rotate``, ``top`` or ``random``.
         rotation: How many of the first ones are drawn from, or None for all.
-        rows: Row of every anchor window of the pool; -1 for one without candidates.
+        rows: Row of every anchor chunk of the pool; -1 for one without candidates.
         keys: Section key of every row, ascending.
         starts: First candidate of every row, and the end of the last.
         numbers: Number of the document of every candidate, by row and rank.
@@ -95,7 +95,7 @@ class Candidates:
         documents = self.documents
         arrays = [
             *(self.rows, self.keys, self.starts, self.numbers, self.ranks, self.filled),
-            *(self.scores, documents.keys, documents.kins, documents.firsts, documents.windows),
+            *(self.scores, documents.keys, documents.kins, documents.firsts, documents.chunks),
         ]
         return sum(array.nbytes for array in arrays if array is not None)
 
@@ -231,16 +231,16 @@ class _Kept:
 
 
 def _documents(negatives: Negatives, sections: Integers) -> Documents:
-    """Group the windows of negatives by section."""
-    windows = None
+    """Group the chunks of negatives by section."""
+    chunks = None
     if np.any(sections[1:] < sections[:-1]):
-        windows = np.argsort(sections, kind="stable")
-        sections = sections[windows]
+        chunks = np.argsort(sections, kind="stable")
+        sections = sections[chunks]
     keys, firsts = np.unique(sections, return_index=True)
-    first_windows = firsts if windows is None else windows[firsts]
-    unit = np.searchsorted(negatives.starts, first_windows, side="right") - 1
+    first_chunks = firsts if chunks is None else chunks[firsts]
+    unit = np.searchsorted(negatives.starts, first_chunks, side="right") - 1
     ends = np.append(firsts, len(sections)).astype(np.int64)
-    return Documents(keys, negatives.kins[unit], ends, windows)
+    return Documents(keys, negatives.kins[unit], ends, chunks)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Integers:

@@ -39,15 +39,15 @@ class RandomNegatives:
 
     Attributes:
         law: Tells which chunks of the pool are legal for a sample.
-        unit_key: Key of the draws of a unit: the chunks of one record in one group.
-        window_key: Key of the draws of one of its chunks.
+        unit_key: Key of the draws of a unit: the chunks of one record in one bin.
+        within_key: Key of the draws of one of its chunks.
         slots: How many negatives a sample has.
         what: Recipe and source, for messages.
     """
 
     law: Legality
     unit_key: int
-    window_key: int
+    within_key: int
     slots: int
     what: str
 
@@ -73,7 +73,7 @@ class RandomNegatives:
             unit = _unit(pool, base[left] + below(words, sizes[left]))
             first = pool.starts[unit]
             count = pool.starts[unit + 1] - first
-            words = hashed(self.window_key, rest.index, counter)
+            words = hashed(self.within_key, rest.index, counter)
             at = first + below(words, count)
             legal = self.law.is_legal(at, pool.kins[unit], rest)
             found[left[legal]] = at[legal]
@@ -130,7 +130,7 @@ class MinedNegatives:
         candidates: What to draw from.
         at_random: What to draw by if these do not do.
         start_key: Key of where a section's circle begins, or of draws from it.
-        window_key: Key of the draws of one of a section's chunks.
+        within_key: Key of the draws of one of a section's chunks.
     """
 
     def __init__(
@@ -139,24 +139,24 @@ class MinedNegatives:
         at_random: RandomNegatives,
         *,
         start_key: int,
-        window_key: int,
+        within_key: int,
     ) -> None:
         self._candidates = candidates
         self._at_random = at_random
-        self._start_key, self._window_key = start_key, window_key
+        self._start_key, self._within_key = start_key, within_key
 
     def draw(
-        self, samples: Anchored, windows: Integers, visits: Integers
+        self, samples: Anchored, anchor_at: Integers, visits: Integers
     ) -> tuple[list[Integers], list[Integers]]:
         """Return a chunk of the pool, and its candidate, for every slot and sample.
 
         Args:
             samples: Samples with anchor and positive.
-            windows: The anchor chunk of each.
+            anchor_at: Place of the anchor chunk of each in the pool.
             visits: How often the section of that chunk was visited before.
         """
         slots, pool = self._at_random.slots, self._at_random.law.pool
-        circle = self._circle(samples, windows, visits)
+        circle = self._circle(samples, anchor_at, visits)
         found, places = [], []
         for slot in range(slots):
             at, place = self._slot(samples, circle, slot)
@@ -168,9 +168,9 @@ class MinedNegatives:
             places.append(place)
         return found, places
 
-    def _circle(self, samples: Anchored, windows: Integers, visits: Integers) -> _Circle:
+    def _circle(self, samples: Anchored, anchor_at: Integers, visits: Integers) -> _Circle:
         candidates, slots = self._candidates, self._at_random.slots
-        row = candidates.rows[windows].astype(np.int64)
+        row = candidates.rows[anchor_at].astype(np.int64)
         known = row >= 0
         row = np.where(known, row, 0)
         if len(candidates.keys) == 0:
@@ -198,13 +198,13 @@ class MinedNegatives:
             if len(left) == 0:
                 break
             rest = samples.part(left)
-            at, legal = self._window(candidate, rest, attempt * self._at_random.slots + slot)
+            at, legal = self._chunk(candidate, rest, attempt * self._at_random.slots + slot)
             found[left[legal]] = at[legal]
             places[left[legal]] = candidate[legal]
             left = left[~legal]
         return found, places
 
-    def _window(
+    def _chunk(
         self, candidate: Integers, samples: Anchored, counter: int
     ) -> tuple[Integers, Flags]:
         """Return one chunk of each candidate's document, and whether it is legal."""
@@ -214,9 +214,9 @@ class MinedNegatives:
         count = documents.firsts[document + 1] - first
         at = first
         if len(documents.keys) < documents.firsts[-1]:
-            at = first + below(hashed(self._window_key, samples.index, counter), count)
-        if documents.windows is not None:
-            at = documents.windows[at]
+            at = first + below(hashed(self._within_key, samples.index, counter), count)
+        if documents.chunks is not None:
+            at = documents.chunks[at]
         law = self._at_random.law
         legal = law.is_legal(at, documents.kins[document], samples)
         return at, legal & law.suits(at, samples.classes)

@@ -1,6 +1,6 @@
-"""Plan which windows the samples at consecutive positions are made of: ids only, no text.
+"""Plan which chunks the samples at consecutive positions are made of: ids only, no text.
 
-    positions ─apportion→ source ─apportion→ recipe ─Stream.draw→ windows ─swap, rearrange→ plan
+    positions ─apportion→ source ─apportion→ recipe ─Stream.draw→ chunks ─swap, rearrange→ plan
 
 A plan is a pure function of the run's configuration and the positions, so any stretch of the
 past or future can be planned alone, and how a run is cut into blocks changes nothing. Every rank

@@ -1,8 +1,8 @@
-"""Draw the windows that the i-th samples of a stream are made of, from i alone.
+"""Draw the chunks that the i-th samples of a stream are made of, from i alone.
 
 A stream is the anchors of one (source, recipe) of a run. Its i-th sample takes anchor
 ``order(epoch)[rank]``; the epoch counts the visits to that anchor, and by visits the anchor's
-windows and positives rotate from a hashed start, each used once before any twice. So do mined
+chunks and positives rotate from a hashed start, each used once before any twice. So do mined
 negatives, and those of the anchor's own record; others are hashed draws. Everything is keyed and
 vectorised, nothing is remembered.
 """
@@ -25,7 +25,7 @@ from duckplets.sampling.negatives import MinedNegatives, OwnNegatives, RandomNeg
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Windows of consecutive samples of a stream, a column a slot.
+    """Chunks of consecutive samples of a stream, a column a slot.
 
     Attributes:
         chunks: Chunk keys: anchor, positive, negatives; for texts the anchor alone.
@@ -46,12 +46,12 @@ class _Places:
     Attributes:
         units: The anchor.
         visits: How often it came before.
-        windows: The window of it that is taken.
+        anchor_at: Place in the pool of the chunk of it that is taken.
     """
 
     units: Integers
     visits: Integers
-    windows: Integers
+    anchor_at: Integers
 
 
 @dataclass(frozen=True)
@@ -89,22 +89,22 @@ class Stream:
         return {name: self.purpose(name) for name in ("order", "window", "positive")}
 
     def draw(self, start: int, stop: int) -> Draw:
-        """Return the windows of the stream's samples ``start … stop-1``."""
+        """Return the chunks of the stream's samples ``start … stop-1``."""
         anchors = self.pool.anchors
         units, visits = ranks(self._keys["order"], len(anchors), start, stop)
-        windows = self._windows(units, visits)
-        draw = Draw([anchors.chunks[windows]], [anchors.hashes[windows]])
+        anchor_at = self._anchor_at(units, visits)
+        draw = Draw([anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]])
         if self.pool.positives is None or self.pool.negatives is None:
             return draw
-        taken = self._positive(self.pool.positives, units, windows, visits)
+        taken = self._positive(self.pool.positives, units, anchor_at, visits)
         draw.chunks.append(taken.chunks[0])
         draw.hashes.append(taken.hashes[0])
         index = np.arange(start, stop, dtype=np.int64)
-        places = _Places(units, visits, windows)
+        places = _Places(units, visits, anchor_at)
         return self._with_negatives(self.pool.negatives, draw, index, places)
 
-    def _windows(self, units: Integers, visits: Integers) -> Integers:
-        """Rotate through an anchor's windows: the visit-th from a hashed start."""
+    def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
+        """Rotate through an anchor's chunks: the visit-th from a hashed start."""
         anchors = self.pool.anchors
         if len(anchors.chunks) == len(anchors):
             return units
@@ -114,7 +114,7 @@ class Stream:
         return first + (start + visits) % count
 
     def _positive(
-        self, positives: Positives, units: Integers, windows: Integers, visits: Integers
+        self, positives: Positives, units: Integers, anchor_at: Integers, visits: Integers
     ) -> Draw:
         """Rotate through an anchor's positives, so that every pairing comes up in time.
 
@@ -123,9 +123,9 @@ class Stream:
         """
         anchors = self.pool.anchors
         if self.pool.compiled.own_positive:
-            return Draw([anchors.chunks[windows]], [anchors.hashes[windows]])
-        low = positives.banned_starts[windows]
-        banned = positives.banned_starts[windows + 1] - low
+            return Draw([anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]])
+        low = positives.banned_starts[anchor_at]
+        banned = positives.banned_starts[anchor_at + 1] - low
         count = positives.counts[units] - banned
         start = below(hashed(self._keys["positive"], anchors.records[units]), count)
         cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
@@ -145,10 +145,10 @@ class Stream:
         anchors, guarded = self.pool.anchors, self.pool.guarded
         samples = Anchored(
             index,
-            anchors.classes[places.windows],
+            anchors.classes[places.anchor_at],
             anchors.records[places.units],
             (anchors.records if guarded is None else guarded.families)[places.units],
-            None if guarded is None else guarded.normalised_hashes[places.windows],
+            None if guarded is None else guarded.normalised_hashes[places.anchor_at],
             tuple(draw.hashes),
         )
         candidates = None
@@ -159,7 +159,7 @@ class Stream:
             found = self._random(pool).draw_all(samples)
         else:
             visits = self._section_visits(places)
-            found, candidates = self._mined.draw(samples, places.windows, visits)
+            found, candidates = self._mined.draw(samples, places.anchor_at, visits)
         return Draw(
             [*draw.chunks, *(pool.chunks[at] for at in found)],
             [*draw.hashes, *(pool.hashes[at] for at in found)],
@@ -167,19 +167,19 @@ class Stream:
         )
 
     def _period(self, units: Integers) -> Integers:
-        """Return after how many visits windows and positives of anchors come as from the start."""
+        """Return after how many visits chunks and positives of anchors come as from the start."""
         anchors, positives = self.pool.anchors, self.pool.positives
-        windows = anchors.starts[units + 1] - anchors.starts[units]
+        chunks = anchors.starts[units + 1] - anchors.starts[units]
         if positives is None or self.pool.compiled.own_positive:
-            return windows
+            return chunks
         count = positives.counts[units]
-        return np.asarray(np.lcm(windows, count) * count, np.int64)
+        return np.asarray(np.lcm(chunks, count) * count, np.int64)
 
     def _random(self, pool: Negatives) -> RandomNegatives:
         return RandomNegatives(
             Legality(pool),
             unit_key=self.purpose("negative"),
-            window_key=self.purpose("negative window"),
+            within_key=self.purpose("negative window"),
             slots=self.negatives,
             what=f"recipe {self.recipe.name!r}, source {self.source!r}",
         )
@@ -192,12 +192,12 @@ class Stream:
             self.candidates,
             self._random(self.pool.negatives),
             start_key=self.purpose("candidate"),
-            window_key=self.purpose("candidate window"),
+            within_key=self.purpose("candidate window"),
         )
 
     @cached_property
     def _runs(self) -> Integers:
-        """First of the adjoining windows of each anchor that are of one section, and the end."""
+        """First of the adjoining chunks of each anchor that are of one section, and the end."""
         anchors, guarded = self.pool.anchors, self.pool.guarded
         first = np.zeros(len(anchors.chunks) + 1, dtype=bool)
         first[anchors.starts] = True
@@ -206,21 +206,21 @@ class Stream:
         return np.flatnonzero(first)
 
     def _section_visits(self, places: _Places) -> Integers:
-        """Return how often each anchor had come to the section of its window before.
+        """Return how often each anchor had come to the section of its chunk before.
 
-        Its windows come in order from a hashed start, and those of a section adjoin: every full
+        Its chunks come in order from a hashed start, and those of a section adjoin: every full
         cycle visits a section once for each of them, the one under way for those it has passed.
         """
         anchors = self.pool.anchors
         if len(anchors.chunks) == len(anchors):
             return places.visits
         first = anchors.starts[places.units]
-        windows, count = places.windows, anchors.starts[places.units + 1] - first
-        run = np.searchsorted(self._runs, windows, side="right") - 1
+        anchor_at, count = places.anchor_at, anchors.starts[places.units + 1] - first
+        run = np.searchsorted(self._runs, anchor_at, side="right") - 1
         low, high = self._runs[run], self._runs[run + 1]
         cycles, since = np.divmod(places.visits, count)
-        begin = first + (windows - first - since) % count  # where every cycle begins
+        begin = first + (anchor_at - first - since) % count  # where every cycle begins
         within = (begin > low) & (begin < high)
-        after = np.where(windows >= begin, windows - begin, high - begin + windows - low)
-        passed = np.where(within, after, windows - low)
+        after = np.where(anchor_at >= begin, anchor_at - begin, high - begin + anchor_at - low)
+        passed = np.where(within, after, anchor_at - low)
         return np.asarray(cycles * (high - low) + passed, np.int64)

@@ -1,4 +1,4 @@
-"""The settings of a full-text index: how text becomes terms, named as DuckDB's create_fts_index."""
+"""Set how text becomes terms of a full-text index, named as in DuckDB's create_fts_index."""
 
 from __future__ import annotations
 

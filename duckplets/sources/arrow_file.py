@@ -1,4 +1,4 @@
-"""Reads Arrow IPC files and streams, Feather files among them, batch by batch into rows."""
+"""Read Arrow IPC files and streams, Feather files among them, batch by batch into rows."""
 
 from __future__ import annotations
 

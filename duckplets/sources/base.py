@@ -1,4 +1,4 @@
-"""Defines what all sources share: the rows that they open into, the mapping of their columns.
+"""Define what all sources share: the rows that they open into, the mapping of their columns.
 
 A source opens into ``Rows``: Arrow batches of one schema, each row a record or a reason why not.
 Those that have columns say with the arguments of ``Mapped`` what becomes of each.

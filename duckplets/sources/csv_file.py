@@ -1,4 +1,4 @@
-"""Reads CSV and TSV files, slice by slice, into rows.
+"""Read CSV and TSV files, slice by slice, into rows.
 
 They are read with Python's ``csv`` module, a C reader, in slices of rows that become Arrow columns
 at once (a million rows of 764 MB take it 3 s; DuckDB's reader takes 1 s). DuckDB's reader

@@ -1,4 +1,4 @@
-"""Reads data sets of the ``datasets`` library, in memory or streaming, into rows and marks.
+"""Read data sets of the ``datasets`` library, in memory or streaming, into rows and marks.
 
     Dataset          rows by number: an ingest goes on at the row it stopped at
     IterableDataset  rows in their order: it goes on from the data set's own state_dict

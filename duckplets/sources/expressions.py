@@ -1,4 +1,4 @@
-"""Makes the pieces of SQL that the statements of sources are put together from."""
+"""Make the pieces of SQL that the statements of sources are put together from."""
 
 from __future__ import annotations
 

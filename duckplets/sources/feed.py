@@ -1,4 +1,4 @@
-"""Makes rows of pieces of input: gathers tables of bounded size and runs the statement on each.
+"""Make rows of pieces of input: gather tables of bounded size and run the statement on each.
 
 One statement runs per table of at most 40,000 rows or 40 MB, not one over the whole input: what
 DuckDB and Arrow hold at a time then does not depend on the sizes of texts (a thousand texts of a
@@ -25,7 +25,7 @@ _CHUNK_ROWS = 8_192
 # JSON functions set aside a multiple of all the values they see at once: a dozen of them needed
 # more than 500 MB for conversations of 12 MB in one chunk.
 _CONVERTED_BYTES = 1 << 20
-_PORTION = 32  # such chunks are converted at once
+_CHUNKS_AT_ONCE = 32  # such chunks are converted at once
 _OWN = {"row": pa.int64(), "fault": pa.string(), "modified": pa.timestamp("us")}
 
 
@@ -142,8 +142,8 @@ def _portions(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield tables in parts that can be converted at once, in small chunks."""
     for table in tables:
         chunks = [c for batch in table.to_batches() for c in _slices(batch, _CONVERTED_BYTES)]
-        for start in range(0, len(chunks), _PORTION):
-            yield pa.Table.from_batches(chunks[start : start + _PORTION], table.schema)
+        for start in range(0, len(chunks), _CHUNKS_AT_ONCE):
+            yield pa.Table.from_batches(chunks[start : start + _CHUNKS_AT_ONCE], table.schema)
 
 
 def _slices(piece: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Reads JSON files into rows: an array or objects (.json), or one object a line (.jsonl, stdin).
+"""Read JSON files into rows: an array or objects (.json), or one object a line (.jsonl, stdin).
 
 Lines are cut here and judged by ``json_valid`` and ``json_type``: DuckDB's own reader turns a bad
 line into a row of NULLs, and a byte order mark makes the first record NULL.

@@ -1,4 +1,4 @@
-"""Puts the names of classes in the place of the integers of ClassLabel columns.
+"""Put the names of classes in the place of the integers of ClassLabel columns.
 
 The names are in the schema of a Parquet or Arrow file, as ``datasets`` writes it, or in the
 card. A column of text may hold the names themselves already.

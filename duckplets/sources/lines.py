@@ -1,4 +1,4 @@
-"""Makes rows of lines of JSON: cuts lines from a stream, judges them, finds the keys of parts."""
+"""Make rows of lines of JSON: cut lines from a stream, judge them, find the keys of parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes rows of records that are in memory already, dictionaries or Arrow data."""
+"""Make rows of records that are in memory already, dictionaries or Arrow data."""
 
 from __future__ import annotations
 

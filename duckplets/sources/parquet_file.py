@@ -1,4 +1,4 @@
-"""Reads Parquet files, a few megabytes of a row group at a time, into rows."""
+"""Read Parquet files, a few megabytes of a row group at a time, into rows."""
 
 from __future__ import annotations
 

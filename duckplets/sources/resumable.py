@@ -1,4 +1,4 @@
-"""Makes sources of files ones that go on at a row, each piece stored for good as it comes.
+"""Make sources of files ones that go on at a row, each piece stored for good as it comes.
 
 A place is a number of rows. To go on there the rows before it are read again and passed over, which
 takes about as long as reading without storing; so files must not have changed meanwhile.

@@ -1,4 +1,4 @@
-"""Streams what one SELECT of the user's gives into rows."""
+"""Stream what one SELECT of the user's gives into rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles a mapping to the one SELECT that turns a table of input into rows.
+"""Compile a mapping to the one SELECT that turns a table of input into rows.
 
 Input is an Arrow table named ``input`` with ``row``, ``fault`` and ``modified``, and typed columns
 ``c0, c1, …``, one for each name of the mapping. Three levels lie over it: *cells* makes every used

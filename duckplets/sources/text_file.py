@@ -1,4 +1,4 @@
-"""Reads text files into rows, a record in each line, or a record in each file of a folder."""
+"""Read text files into rows, a record in each line, or a record in each file of a folder."""
 
 from __future__ import annotations
 

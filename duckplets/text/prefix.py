@@ -1,4 +1,4 @@
-"""Metadata prefixes: what a user writes, checked.
+"""Check the metadata prefixes that a user writes, and keep them as they were meant.
 
     dp.Prefix(0.5, [[dp.Field("source", "wiki"), dp.Field("date", ["2024-10-15", "Oct 15, 2024"])]])
     dp.Prefix.from_columns("source, date")

@@ -25,7 +25,7 @@ GROUP BY reason
 ORDER BY reason
 
 -- name: text_anchors
--- What a sampler draws texts from: the windows of the pool.
+-- What a sampler draws texts from: the chunks of the pool.
 -- Rows: by record_key and chunk_key.
 SELECT record_key, chunk_key, text_hash
 FROM anchors
@@ -45,17 +45,17 @@ ORDER BY record_key, chunk_key
 
 -- name: negatives
 -- What a sampler draws negatives from.
--- Rows: by group, record and chunk_key.
+-- Rows: by bin, record and chunk_key.
 SELECT record_key, chunk_key, text_hash, negative_names
 FROM negatives
 ORDER BY negative_order
 
 -- name: pairs
--- Which groups each class may, or must not, draw from.
--- Rows: by class and group.
-SELECT class, class_group
+-- Which bins each class may, or must not, draw from.
+-- Rows: by class and bin.
+SELECT class, bin
 FROM pairs
-ORDER BY class, class_group
+ORDER BY class, bin
 
 -- name: positives
 -- What a sampler draws positives from.
@@ -99,10 +99,10 @@ ORDER BY section_key, class
 
 -- name: mined_documents
 -- The documents that negatives are mined among: sections the negative selector matches.
--- Rows: by section_key and class_group.
-SELECT DISTINCT record_key, section_key, class_group
+-- Rows: by section_key and bin.
+SELECT DISTINCT record_key, section_key, bin
 FROM negatives
-ORDER BY section_key, class_group
+ORDER BY section_key, bin
 
 -- name: mined_positives
 -- The sections that positives are taken from, by the record of the anchor.
@@ -131,7 +131,7 @@ UNION ALL SELECT TRUE AS known, question AS owner, text_hash
 FROM known_texts
 
 -- name: sizes
--- How many classes and groups an sql() strategy compares.
+-- How many classes and bins an sql() strategy compares.
 SELECT
     (SELECT count(DISTINCT class) FROM anchors) AS classes,
-    (SELECT count(DISTINCT class_group) FROM negatives) AS class_groups
+    (SELECT count(DISTINCT bin) FROM negatives) AS bins

@@ -160,7 +160,7 @@ def test_ingest_and_chunk_give_the_same(tmp_path: Path, chunking: dp.Chunking) -
         assert corpus.sql("FROM chunk_texts ORDER BY ALL") == first
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=often(40, less=8), deadline=None)
 @given(
     max_tokens=st.integers(1, 12),
     overlap=st.lists(st.integers(0, 14), min_size=1, max_size=3, unique=True).map(tuple),

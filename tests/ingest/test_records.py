@@ -10,7 +10,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,18 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
 from duckplets.sources import Rows, Source
+from duckplets.sources.feed import MAX_ROWS
 from duckplets.testing import toy_records
 
 Row = tuple[str, str]  # id, content
 Dump = dict[str, list[dict[str, Any]]]
 
 POLICIES = ("error", "skip", "replace")
+
+
+def some(cases: Iterable[Any], step: int) -> list[Any]:
+    """All cases of a thorough suite, else one of so many."""
+    return list(cases)[:: often(1, less=step)]
 
 
 @pytest.fixture
@@ -144,8 +150,9 @@ def in_memory(folder: Path, records: list[dict[str, str]], **mapping: Any) -> So
     return dp.MemorySource(records, **mapping)
 
 
-@pytest.mark.parametrize("batch", [2, 65_536])
-@pytest.mark.parametrize("make", [in_memory, as_csv, as_parquet])
+@pytest.mark.parametrize(
+    ("make", "batch"), some(itertools.product([in_memory, as_csv, as_parquet], [2, 65_536]), 3)
+)
 def test_every_row_is_counted(
     corpus: dp.Corpus,
     make: Callable[..., Source],
@@ -263,7 +270,7 @@ def test_ids_of_content_are_its_sha256(corpus: dp.Corpus) -> None:
 contents = st.lists(st.text("abc \né漢", max_size=5), min_size=1, max_size=12)
 
 
-@settings(max_examples=often(15, less=4), deadline=None)
+@settings(max_examples=often(15, less=2), deadline=None)
 @given(rows=contents, data=st.data())
 def test_the_order_of_rows_changes_no_record(
     copies: Callable[[], dp.Corpus], rows: list[str], data: st.DataObject
@@ -302,8 +309,7 @@ def test_a_row_in_front_relabels_nothing(corpus: dp.Corpus) -> None:
 # ---- duplicates
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("batch", [1, 3, 65_536])
+@pytest.mark.parametrize(("policy", "batch"), some(itertools.product(POLICIES, [1, 3, 65_536]), 4))
 def test_duplicates_are_skipped_and_counted(
     corpus: dp.Corpus, policy: Any, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,8 +326,9 @@ def test_duplicates_are_skipped_and_counted(
     assert after == before
 
 
-def test_batches_beyond_the_largest(corpus: dp.Corpus) -> None:
-    count = 66_000
+def test_batches_beyond_the_largest(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_batches(monkeypatch, often(MAX_ROWS, less=900))
+    count = often(66_000, less=2_000)
     rows = [(f"r{i}", f"text {i}") for i in range(count)]
     report = ingest(corpus, plain([*rows, rows[0], rows[-1]]))
     assert (report.added, report.reasons) == (count, {SAME: 2})
@@ -458,7 +465,7 @@ rows_of = st.lists(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=often(15, less=4), deadline=None)
+@settings(max_examples=often(15, less=3), deadline=None)
 @given(ingests=st.lists(rows_of, min_size=1, max_size=4), batch=st.sampled_from([1, 2, 3, 100]))
 def test_policies_are_those_of_the_reference(
     copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int
@@ -508,8 +515,10 @@ def test_a_source_without_records_is_refused(
     assert dump(corpus) == before
 
 
-@pytest.mark.parametrize("error", [dp.SourceError("the disk is gone"), OSError("x"), MemoryError])
-@pytest.mark.parametrize("after", [0, 1, 3])
+ERRORS = (dp.SourceError("the disk is gone"), OSError("x"), MemoryError)
+
+
+@pytest.mark.parametrize(("error", "after"), some(itertools.product(ERRORS, [0, 1, 3]), 4))
 def test_an_error_half_way_changes_nothing(
     corpus: dp.Corpus, after: int, error: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -724,7 +733,7 @@ def test_odd_metadata_comes_back_exactly(corpus: dp.Corpus) -> None:
     ]
 
 
-@settings(max_examples=often(25, less=8), deadline=None)
+@settings(max_examples=often(25, less=3), deadline=None)
 @given(given_texts=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8, unique=True))
 def test_any_text_comes_back_exactly(
     copies: Callable[[], dp.Corpus], given_texts: list[str]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import often
 from questions import (
     AMONG_ANCHORS,
     ANCHOR,
@@ -65,7 +66,7 @@ def test_rows_are_guarded_counted_and_kept(name: str, made: Path, tmp_path: Path
     recipe, seen = RECIPES[name], Counter()
     for seed, knobs in enumerate(KNOBS):
         with dp.Corpus(shutil.copy(made / f"{seed}.duckdb", tmp_path)) as corpus:
-            rows = random_rows(corpus, seed, 3000)
+            rows = random_rows(corpus, seed, often(3000, less=1000))
             report = corpus.add_negatives(rows, name=recipe, when_short="keep", **knobs)
             expected = Expected(corpus, recipe)
             kept, counts = expected.kept(rows, Bm25(**knobs))

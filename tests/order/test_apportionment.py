@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from conftest import Golden
 from effort import often
+from golden_numbers import listed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_order import listed
 
 from duckplets.base.arrays import Integers
 from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
@@ -143,7 +143,7 @@ def test_far_positions_are_dealt_without_walking(weights: list[float], start: in
         assert deal.count(i, start + length) == counts[i] + len(here)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(
     weights=st.lists(st.integers(0, 10_000), min_size=2, max_size=50).filter(any),
     purpose=st.integers(0, 2**64 - 1),
@@ -162,7 +162,7 @@ def test_cuts_change_nothing(weights: list[int], purpose: int, start: int, cuts:
     assert np.concatenate([p[1] for p in parts]).tolist() == index.tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(
     weights=st.lists(st.floats(0, 1e6), min_size=2, max_size=50).filter(any),
     purpose=st.integers(0, 2**64 - 1),

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -314,7 +315,7 @@ def mixtures(draw: st.DrawFn) -> Mixture:
     return Mixture(draw(tables), draw(positive), phases, anneal)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=often(200, less=40), deadline=None)
 @given(mixtures())
 def test_plain_values_make_an_equal_mixture(mixture: Mixture) -> None:
     plain = mixture.to_dict()

@@ -12,6 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pytest
+from effort import often
 
 from duckplets.base.arrays import Integers
 from duckplets.order import permute as order
@@ -173,7 +174,7 @@ def agreements(orders: Integers) -> Integers:
     return found.reshape(count, count)[np.triu_indices(count, 1)]
 
 
-@pytest.mark.parametrize("n", [1000, 4097, 5003])
+@pytest.mark.parametrize("n", [1000, 4097, 5003][: often(3, less=2)])
 def test_no_two_of_a_thousand_orders_agree_more_than_by_chance(n: int) -> None:
     """Two true permutations agree at k positions with a probability of 1/(e k!), nearly."""
     pairs = itertools.product(range(100), range(10))

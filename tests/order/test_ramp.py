@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +143,7 @@ def test_a_ramp_may_be_as_long_as_any_run(length: int) -> None:
         assert abs(ramp.count(leaf, 100_000 * 4096) - case.due(leaf, 100_000)) < case.bound
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=often(80, less=16), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     leaves=st.integers(1, 12),

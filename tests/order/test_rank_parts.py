@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ def parts_of(batch_size: int, world_size: int, workers: int = 1) -> list[RankPar
 # -- slices -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=often(200, less=40), deadline=None)
 @given(
     batch_size=st.integers(1, 12),
     world_size=st.integers(1, 12),
@@ -56,7 +57,7 @@ def test_slices_laid_end_to_end_are_the_batch(
     assert all(p.slice(start, start + p.batch)[0] == start + p.rank * batch_size for p in ranks)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=often(200, less=40), deadline=None)
 @given(
     batch_size=st.integers(1, 9),
     world_size=st.integers(1, 9),

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,7 +152,7 @@ def runs_on(leaf: Integers, index: Integers, first: dict[int, int]) -> None:
         assert here.tolist() == list(range(begin, begin + len(here)))
 
 
-EXAMPLES = settings(max_examples=150, deadline=None)
+EXAMPLES = settings(max_examples=often(150, less=30), deadline=None)
 
 
 @EXAMPLES
@@ -185,7 +186,7 @@ def test_counts_are_those_of_the_walk(case: Case) -> None:
             assert asked.count(name, draw) == counts[draw]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=often(60, less=12), deadline=None)
 @given(cases(), st.sampled_from([10**9, 10**12, 10**9 + 1, 10**12 + 7]))
 def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
     # The last changes are far out as well.

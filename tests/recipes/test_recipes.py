@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import said
@@ -207,7 +208,7 @@ RECIPE = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=often(150, less=30), deadline=None)
 @given(RECIPE)
 def test_a_recipe_survives_json(recipe: TripletRecipe | TextRecipe) -> None:
     plain = json.loads(json.dumps(to_dict(recipe)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,14 +32,14 @@ def times(index: DataIndex) -> Counter[tuple[str, int]]:
 # -- size -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(st.integers(1, 300), st.integers(0, 1000))
 def test_a_size_takes_the_first_rows_or_whole_copies_and_the_first_rows(n: int, size: int) -> None:
     index = DataIndex({"a": n}).adjust_by_size(size)
     assert entries(index) == [("a", i % n) for i in range(size)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(st.integers(1, 300), st.integers(0, 1000), SEEDS)
 def test_a_sample_has_no_row_more_often_than_needed_and_keeps_their_order(
     n: int, size: int, seed: int
@@ -89,7 +90,7 @@ WIKI = [224, 3141, 3860, 4604]
 # -- weight -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(st.integers(0, 300), st.decimals(0, 6, places=3), SEEDS)
 def test_a_weight_lists_every_row_its_floor_or_once_more(n: int, weight: Any, seed: int) -> None:
     index = DataIndex({"a": n}).adjust_by_weight(float(weight), seed=seed)
@@ -133,7 +134,7 @@ def test_another_seed_samples_others() -> None:
 SOME = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 40), min_size=1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(SOME, st.data(), SEEDS)
 def test_data_sets_adjusted_in_one_index_are_as_those_adjusted_alone(
     sizes: dict[str, int], data: st.DataObject, seed: int
@@ -194,7 +195,7 @@ def test_more_data_sets_than_two_bytes_can_number() -> None:
 # -- selecting ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(SOME, st.data())
 def test_selecting_is_as_of_a_list(sizes: dict[str, int], data: st.DataObject) -> None:
     index = DataIndex(sizes)
@@ -280,13 +281,14 @@ def test_wrong_values_are_refused_by_name(name: str) -> None:
         make(DataIndex({"a": 10, "b": 5, "none": 0}))
 
 
-def test_25_million_entries_are_made_adjusted_and_selected() -> None:
-    index = DataIndex({"a": 20_000_000, "b": 5_000_000})
-    assert len(index) == 25_000_000
-    assert index[-1] == ("b", 4_999_999)
-    made = index.adjust({"a": 3_000_000}, {"b": 2.5}, mode="sample")
-    assert made.counts() == {"a": 3_000_000, "b": 12_500_000}
-    of_b = np.bincount(made.rows[3_000_000:], minlength=5_000_000)
-    assert np.bincount(of_b).tolist() == [0, 0, 2_500_000, 2_500_000]
-    assert np.all(np.diff(made.rows[:3_000_000]) > 0)
-    assert index.nbytes == 25_000_000 * 10, "ten bytes an entry, and no object"
+def test_millions_of_entries_are_made_adjusted_and_selected() -> None:
+    a, b, some = often(20_000_000, less=2_000_000), often(5_000_000, less=500_000), 300_000
+    index = DataIndex({"a": a, "b": b})
+    assert len(index) == a + b
+    assert index[-1] == ("b", b - 1)
+    made = index.adjust({"a": some}, {"b": 2.5}, mode="sample")
+    assert made.counts() == {"a": some, "b": 5 * b // 2}
+    of_b = np.bincount(made.rows[some:], minlength=b)
+    assert np.bincount(of_b).tolist() == [0, 0, b // 2, b // 2]
+    assert np.all(np.diff(made.rows[:some]) > 0)
+    assert index.nbytes == (a + b) * 10, "ten bytes an entry, and no object"

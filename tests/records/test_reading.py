@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpora import odd_corpus, odd_records
+from effort import often
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -122,7 +123,8 @@ def test_a_sampler_reads_the_records_it_names(
 def test_every_version_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
     names = [None, *corpus.sql("SELECT DISTINCT name FROM sources")["name"].to_pylist()]
     read_any = 0
-    for version, split in itertools.product(range(1, corpus.version + 1), [None, "train", "test"]):
+    places = itertools.product(range(1, corpus.version + 1), [None, "train", "test"])
+    for version, split in list(places)[:: often(1, less=4)]:
         there = corpus.sql(
             "SELECT name FROM sources WHERE added_version <= $v "
             "AND coalesce(removed_version > $v, TRUE)",
@@ -137,7 +139,7 @@ def test_every_version_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -
             with pytest.raises(dp.SamplerError, match=f"names record {len(known)}; there are "):
                 next(read(corpus, [len(known)], **where))
             read_any += len(found)
-    assert read_any > 1000
+    assert read_any > often(1000, less=200)
 
 
 def test_batches_have_these_columns(corpus: dp.Corpus) -> None:
@@ -327,9 +329,11 @@ def test_blocks_have_no_more_than_their_bytes(
 # ---- errors
 
 
+BAD_PLACES = list(itertools.product([1, 4, 50], [0, 1, 13, 64, 99]))
+
+
 @pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("batch_size", [1, 4, 50])
-@pytest.mark.parametrize("bad", [0, 1, 13, 64, 99])
+@pytest.mark.parametrize(("batch_size", "bad"), BAD_PLACES[:: often(1, less=2)])
 def test_an_error_comes_after_the_batches_before_it(
     corpus: dp.Corpus, bad: int, batch_size: int
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from test_prefix_draws import set_source
-from test_windows import byte_level, encoder, lossy, word_level
+from tokenizer_files import byte_level, encoder, lossy, word_level
 
 import duckplets as dp
 from duckplets.text.prefix import Field, Prefix

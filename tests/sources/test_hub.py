@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from effort import often
 from hub_data import MOODS, flat, items, jsonl, parquet, point_to, read, rows
 from hub_server import Hub
 
@@ -116,7 +117,7 @@ def test_ids_are_of_the_id_column_else_of_the_content(hub: Hub) -> None:
 
 
 def resumed_everywhere(source: HubSource) -> int:
-    """Check that from every mark exactly the rest comes; returns how many marks there are."""
+    """Check that from every mark (or every fifth) exactly the rest comes; returns how many."""
     whole = read(source)
     before: list[dict[str, Any]] = []
     marks = 0
@@ -125,6 +126,8 @@ def resumed_everywhere(source: HubSource) -> int:
             before += flat(item)
             continue
         marks += 1
+        if (marks - 1) % often(1, less=5):
+            continue
         cursor = json.loads(json.dumps(item.cursor))
         rest = list(items(source, cursor))
         after = [row for part in rest if not isinstance(part, Mark) for row in flat(part)]

@@ -20,7 +20,7 @@ from programs import python
 
 import duckplets
 
-KILLS = often(20, less=6)
+KILLS = often(20, less=2)
 LIST = """\
 # Parquet with a column of classes, and lines of JSON
 hf://org/moods/default/train anchor=question positive=answer meta=mood,tags group=key trust=0.9

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from effort import often
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -69,7 +70,7 @@ def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
         cursors = [item.cursor for item in items if isinstance(item, Mark)]
         assert rows_of(iter(items)) == whole
         assert isinstance(items[-1], Mark)
-        for cursor in [None, cursors[0], {"rows": 33}, cursors[-1]]:
+        for cursor in [{"rows": 33}, cursors[0], None, cursors[-1]][: often(4, less=2)]:
             rest = resumable.open_at(reader, json.loads(json.dumps(cursor)))
             assert rows_of(rest.batches) == whole[cursor["rows"] if cursor else 0 :]
         assert len(cursors) >= (1 if isinstance(source, dp.TextFileSource) else 10)

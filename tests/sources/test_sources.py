@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from source_rows import read, texts
 
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import (
-    ROW_SCHEMA,
     ArrowSource,
     CsvSource,
     JsonSource,
@@ -50,18 +51,6 @@ def reader():
     database = Database.reader()
     yield database
     database.close()
-
-
-def read(source: Source, reader: Database) -> list[dict[str, Any]]:
-    rows = source.open(reader)
-    batches = list(rows.batches)
-    assert all(batch.schema.equals(ROW_SCHEMA) for batch in batches)
-    assert rows.rejected() == {}
-    return [row for batch in batches for row in batch.to_pylist()]
-
-
-def texts(row: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(section["role"], section["text"]) for section in row["sections"]]
 
 
 def write_csv(path: Path, records: list[dict[str, Any]]) -> Path:
@@ -143,7 +132,7 @@ ODD = st.text(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=often(20, less=8), deadline=None)
 @given(pairs=st.lists(st.tuples(ODD, ODD), min_size=1, max_size=4))
 def test_any_text_comes_through_every_format(reader, pairs):
     with tempfile.TemporaryDirectory() as folder:  # DuckDB remembers a path it has read

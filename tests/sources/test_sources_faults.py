@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from test_sources import read, texts
+from source_rows import read, texts
 
 from duckplets.db.database import Database
 from duckplets.errors import SourceError

@@ -4,7 +4,7 @@ import os
 from pathlib import Path, PurePosixPath
 
 import pytest
-from test_sources import read, texts
+from source_rows import read, texts
 
 from duckplets.db.database import Database
 from duckplets.errors import SourceError

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -274,7 +275,7 @@ def test_any_texts_agree_with_the_oracle(
         assert found.to_pylist() == [reference(text, limit, tables=tables) for text in texts]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=often(150, less=30), deadline=None)
 @given(
     texts=st.lists(st.text("a漢\u0301𝟙17٧| -:\n\r\t\u3000\x85", max_size=60), max_size=4),
     limit=st.sampled_from([0.0, 0.2, 0.35, 0.5, 0.8, 1.0]),
@@ -289,7 +290,7 @@ def test_texts_of_few_characters_agree_with_the_oracle(
     assert found.to_pylist() == [reference(text, limit, tables=tables) for text in texts]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(text=st.text(max_size=80))
 def test_texts_of_any_characters_agree_with_the_oracle(text: str) -> None:
     assert Denoiser()(text) == reference(text)

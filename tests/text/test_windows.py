@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import said
+from tokenizer_files import byte_level, encoder, lossy, word_level
 
 import duckplets.text.windows
 from duckplets.base.arrays import Bits
@@ -114,7 +116,7 @@ def test_white_space_is_that_of_python() -> None:
     assert "".join(spaces) == NARROW_SPACES + WIDE_SPACES
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=often(400, less=80), deadline=None)
 @given(texts=texts_of, chunking=chunkings, block=st.sampled_from([1, 7, 64, 1 << 20]))
 def test_words_are_those_of_the_reference(texts: list[str], chunking: Chunking, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -126,7 +128,7 @@ def test_words_are_those_of_the_reference(texts: list[str], chunking: Chunking, 
         assert len(texts[section][start : start + length].split()) == count
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(texts=texts_of, chunking=chunkings, cut=st.integers(0, 8), nulls=st.sets(st.integers(0, 7)))
 def test_every_arrow_form_gives_the_same(
     texts: list[str], chunking: Chunking, cut: int, nulls: set[int]
@@ -174,7 +176,7 @@ def test_default_settings_at_the_edges() -> None:
     assert [row[7] for row in found if row[1]] == [512] * 3
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=often(100, less=20), deadline=None)
 @given(flags=st.lists(st.booleans(), max_size=200))
 def test_rank_and_select_are_inverse(flags: list[bool]) -> None:
     bits, at = Bits(np.array(flags, np.bool_)), np.arange(len(flags) + 1)
@@ -184,48 +186,6 @@ def test_rank_and_select_are_inverse(flags: list[bool]) -> None:
 
 
 # ---- a Hugging Face tokenizer
-
-TRAINING = ["the quick brown fox jumps", "over the lazy dog\n\nand  over again", "naïve café"] * 4
-
-
-def word_level(path: Path) -> Path:
-    tokenizers = pytest.importorskip("tokenizers")
-    vocabulary = {"[UNK]": 0, "the": 1, "fox": 2}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.save(str(path))
-    return path
-
-
-def byte_level(path: Path) -> Path:
-    tokenizers = pytest.importorskip("tokenizers")
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=alphabet, show_progress=False
-    )
-    made.train_from_iterator(TRAINING, trainer)
-    made.enable_truncation(4)  # as in files saved for training: must not count here
-    made.enable_padding(length=9)
-    made.save(str(path))
-    return path
-
-
-def lossy(path: Path) -> Path:
-    """A tokenizer that drops what it does not know, and exclamation marks."""
-    tokenizers = pytest.importorskip("tokenizers")
-    made = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Punctuation("removed")
-    made.save(str(path))
-    return path
-
-
-def encoder(path: Path) -> Any:
-    made = pytest.importorskip("tokenizers").Tokenizer.from_file(str(path))
-    made.no_truncation()
-    made.no_padding()
-    return made
 
 
 @pytest.fixture(params=[word_level, byte_level, lossy])
@@ -237,7 +197,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_tokenizer_windows_cover_and_count(tokenizer: Path) -> None:
     encode = encoder(tokenizer).encode
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=often(150, less=30), deadline=None)
     @given(texts=texts_of | st.lists(st.text("ab! 漢é😀\n\u3000", max_size=30)), chunking=chunkings)
     def check(texts: list[str], chunking: Chunking) -> None:
         chunking = dataclasses.replace(chunking, tokenizer=str(tokenizer))

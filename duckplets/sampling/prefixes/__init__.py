@@ -1,4 +1,4 @@
-"""Prefixes at work: stored, resolved for records, drawn for samples, put before texts.
+"""From stored prefixes to the lines before texts: resolved for records, drawn for samples.
 
     store ─definitions→ draws ─→ lines ─prefixing→ line + newline + text, in a window
                         values ──┘

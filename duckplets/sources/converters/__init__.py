@@ -1,4 +1,4 @@
-"""Converts instruction data to messages, by the built-in converters or the user's own.
+"""Convert instruction data to messages, by the built-in converters or the user's own.
 
     fields of a row ─NAME.sql→ said ─turns.sql→ turns ─conversation.sql→ prompt, reply, messages
 

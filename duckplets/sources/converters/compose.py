@@ -1,4 +1,4 @@
-"""Composes the statement of a conversion: from a table of fields to prompt, reply and messages.
+"""Compose the statement of a conversion: from a table of fields to prompt, reply and messages.
 
 The table ``input`` holds the values of the converter's fields in one of three forms: columns of a
 file (typed), texts with the kinds of JSON values, or what a user's function made. All become the

@@ -1,4 +1,4 @@
-"""Converts tables of instruction data to rows with messages.
+"""Convert tables of instruction data to rows with messages.
 
 Tables are as in ``feed``; behind the columns of the mapping stand the converter's fields, as
 ``f0, f1, …`` with their kinds where the input is JSON (and the whole as ``document``), else as

@@ -1,4 +1,4 @@
-"""Holds the converters by name: the fields that the built-in ones read, the user's functions."""
+"""Hold the converters by name: the fields that the built-in ones read, the user's functions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reads sources that users write themselves, over any kind of storage, into rows and marks."""
+"""Read sources that users write themselves, over any kind of storage, into rows and marks."""

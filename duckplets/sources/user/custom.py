@@ -1,4 +1,4 @@
-"""Makes a source for ingest of a user's own: any object with a name and ``batches(cursor)``."""
+"""Make a source for ingest of a user's own: any object with a name and ``batches(cursor)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches records one by one, by number, in a shuffled order and by several threads, for ingest.
+"""Fetch records one by one, by number, in a shuffled order and by several threads, for ingest.
 
 ranks(seed) ─→ numbers in order ─Lookahead→ get(i), get(j), … ─in order→ as any custom source
 """

@@ -1,4 +1,4 @@
-"""Makes rows and marks of what comes from the thread of a user's source.
+"""Make rows and marks of what comes from the thread of a user's source.
 
     batches() ─RecordFeed→ pieces and places ─Lookahead→ rows and marks
     (source's thread)                                  (ingest's thread)

@@ -1,4 +1,4 @@
-"""Makes pieces of input, and places to go on from, of what a user's source yields."""
+"""Make pieces of input, and places to go on from, of what a user's source yields."""
 
 from __future__ import annotations
 

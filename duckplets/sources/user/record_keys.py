@@ -1,4 +1,4 @@
-"""Makes rows of a user's records, dictionaries or Arrow data, by a mapping or the keys they have.
+"""Make rows of a user's records, dictionaries or Arrow data, by a mapping or the keys they have.
 
 A mapping says which key plays which part. Without one records name their parts themselves,
 ``{"anchor": …, "positive": …, "meta": {…}}``: each becomes what ``MemorySource`` would make of it

@@ -1,14 +1,14 @@
 -- The law of a pool that compares: by the terms of its strategy, or with texts that are known to be
 -- positives. A negative is of another kin than the anchor (kin_key: the record, or the family), of
--- a group that its class may draw from, and of no text that is forbidden. All is counted by text,
+-- a bin that its class may draw from, and of no text that is forbidden. All is counted by text,
 -- class and kin, so it takes time in proportion to the rows, also where one kin holds most of them.
 -- (Materialized, so that stock is never joined before: that would be every anchor with every text.)
--- This is the law where all groups suit; parts/allowed and parts/forbidden take the place of some.
+-- This is the law where all bins suit; parts/allowed and parts/forbidden take the place of some.
 -- Parameters: $negatives.
 
--- Texts of negatives, with the kin and the group of those that have one only.
+-- Texts of negatives, with the kin and the bin of those that have one only.
 WITH texts AS (
-    SELECT text_hash, only_one(kin_key) AS kin, only_one(class_group) AS class_group
+    SELECT text_hash, only_one(kin_key) AS kin, only_one(bin) AS bin
     FROM negatives GROUP BY text_hash
 ),
 
@@ -20,7 +20,7 @@ own_texts AS (
 
 -- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.
 group_texts AS (
-    SELECT class_group, count(*) AS texts FROM texts WHERE class_group IS NOT NULL GROUP BY ALL
+    SELECT bin, count(*) AS texts FROM texts WHERE bin IS NOT NULL GROUP BY ALL
 ),
 class_texts AS (
     SELECT 0::UBIGINT AS class, count(*) AS texts FROM texts
@@ -66,7 +66,7 @@ legal AS (
     LEFT JOIN ledger USING (scope_keys, kin) LEFT JOIN of_own USING (law_keys) GROUP BY law_keys
 ),
 pairs AS (
-    SELECT 0::UBIGINT AS class, 0::UBIGINT AS class_group
+    SELECT 0::UBIGINT AS class, 0::UBIGINT AS bin
     WHERE FALSE
 )
 SELECT 1

@@ -11,7 +11,7 @@ legal AS (
     ) SEMI JOIN texts USING (text_hash) GROUP BY record_key
 ),
 pairs AS (
-    SELECT 0::UBIGINT AS class, 0::UBIGINT AS class_group
+    SELECT 0::UBIGINT AS class, 0::UBIGINT AS bin
     WHERE FALSE
 )
 SELECT 1

@@ -1,16 +1,16 @@
--- Parts of the law where pairs are the groups that a class must not draw from.
+-- Parts of the law where pairs are the bins that a class must not draw from.
 WITH class_texts AS (
     SELECT class, (SELECT sum(texts) FROM group_texts) - coalesce(sum(group_texts.texts), 0) AS texts
     FROM (SELECT DISTINCT class FROM anchors) LEFT JOIN pairs USING (class)
-    LEFT JOIN group_texts USING (class_group) GROUP BY class
+    LEFT JOIN group_texts USING (bin) GROUP BY class
 ),
 
--- Texts of forbidden groups, and what is left of them elsewhere: sums tell if it is of one kin.
+-- Texts of forbidden bins, and what is left of them elsewhere: sums tell if it is of one kin.
 paired AS (
     SELECT pairs.class, text_hash, count(*) AS chunks, sum(kin_key) AS kins,
         sum(kin_key * kin_key::HUGEINT) AS squares
     FROM (SELECT DISTINCT class FROM doubts) JOIN pairs USING (class)
-    JOIN negatives USING (class_group) GROUP BY pairs.class, text_hash
+    JOIN negatives USING (bin) GROUP BY pairs.class, text_hash
 ),
 whole AS (
     SELECT text_hash, count(*) AS chunks, sum(kin_key) AS kins,

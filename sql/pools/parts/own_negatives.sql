@@ -2,7 +2,7 @@
 
 -- A record may use the texts of its negatives but for those of its anchors and positives.
 WITH pairs AS (
-    SELECT DISTINCT class_group AS class, class_group
+    SELECT DISTINCT bin AS class, bin
     FROM negatives
 ),
 texts AS (

@@ -1,13 +1,13 @@
 -- What the three selectors match, and the texts of each record's positives.
 WITH anchors AS (
     SELECT record_key, chunk_key, text_hash FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role = 'anchor' AND (slot.date >= '2024-01-01' AND
-        slot.meta['lang'] = 'it''s')
+    WHERE slot.source = $source AND slot.role = 'anchor' AND (slot.date >= '2024-01-01'
+        AND slot.meta['lang'] = 'it''s')
 ),
 positives AS (
     SELECT record_key, chunk_key, text_hash FROM split_chunks($split, $version) AS slot
-    WHERE slot.source = $source AND slot.role <> 'rejected' AND (slot.heading LIKE '%;--%' OR
-        LENGTH(slot.text) > 10)
+    WHERE slot.source = $source AND slot.role <> 'rejected' AND (slot.heading LIKE '%;--%'
+        OR LENGTH(slot.text) > 10)
 ),
 negatives AS (
     SELECT record_key, chunk_key, text_hash FROM split_chunks($split, $version) AS slot

@@ -11,7 +11,7 @@ positives AS (
 ),
 negatives AS (
     SELECT record_key, chunk_key, text_hash, slot.meta['topic'] AS n0,
-        md5_number_lower(json_array(n0)) AS class_group
+        md5_number_lower(json_array(n0)) AS bin
     FROM split_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'context'
 ),
@@ -19,26 +19,26 @@ positive_texts AS (
     SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
     FROM positives GROUP BY record_key
 ),
--- Texts of negatives, with the kin and the group of those that have one only.
+-- Texts of negatives, with the kin and the bin of those that have one only.
 texts AS (
-    SELECT text_hash, only_one(record_key) AS kin, only_one(class_group) AS class_group
+    SELECT text_hash, only_one(record_key) AS kin, only_one(bin) AS bin
     FROM negatives GROUP BY text_hash
 ),
 -- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.
 group_texts AS (
-    SELECT class_group, count(*) AS texts FROM texts WHERE class_group IS NOT NULL GROUP BY ALL
+    SELECT bin, count(*) AS texts FROM texts WHERE bin IS NOT NULL GROUP BY ALL
 ),
--- Every class of anchors with every group of negatives, once each, however many chunks they have.
+-- Every class of anchors with every bin of negatives, once each, however many chunks they have.
 pairs AS (
-    SELECT DISTINCT class, class_group FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
-    JOIN (SELECT DISTINCT class_group, n0
+    SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
+    JOIN (SELECT DISTINCT bin, n0
     FROM negatives) AS negative ON (negative.n0 IS NOT DISTINCT FROM anchor.a0)
 ),
 class_texts AS (
     SELECT class, (SELECT sum(texts)
     FROM group_texts) - coalesce(sum(group_texts.texts), 0) AS texts
     FROM (SELECT DISTINCT class FROM anchors) LEFT JOIN pairs USING (class)
-    LEFT JOIN group_texts USING (class_group) GROUP BY class
+    LEFT JOIN group_texts USING (bin) GROUP BY class
 ),
 -- Which of them are no negatives of a record, for they are its own.
 own_texts AS (
@@ -59,12 +59,12 @@ doubts AS (
 askers AS (
     SELECT *, unnest([0::UBIGINT, class]) AS scope FROM doubts
 ),
--- Texts of forbidden groups, and what is left of them elsewhere: sums tell if it is of one kin.
+-- Texts of forbidden bins, and what is left of them elsewhere: sums tell if it is of one kin.
 paired AS (
     SELECT pairs.class, text_hash, count(*) AS chunks, sum(record_key) AS kins,
         sum(record_key * record_key::HUGEINT) AS squares
     FROM (SELECT DISTINCT class FROM doubts) JOIN pairs USING (class)
-    JOIN negatives USING (class_group) GROUP BY pairs.class, text_hash
+    JOIN negatives USING (bin) GROUP BY pairs.class, text_hash
 ),
 whole AS (
     SELECT text_hash, count(*) AS chunks, sum(record_key) AS kins,

@@ -14,14 +14,14 @@ FROM positives
 ORDER BY record_key, chunk_key;
 
 -- negatives of comparison
-SELECT record_key, chunk_key, text_hash, class_group
+SELECT record_key, chunk_key, text_hash, bin
 FROM negatives
-ORDER BY class_group, record_key, chunk_key;
+ORDER BY bin, record_key, chunk_key;
 
 -- pairs of comparison
-SELECT class, class_group
+SELECT class, bin
 FROM pairs
-ORDER BY class, class_group;
+ORDER BY class, bin;
 
 -- same of comparison
 SELECT anchors.chunk_key, positives.chunk_key AS positive_key
@@ -31,7 +31,7 @@ ORDER BY ALL;
 -- sizes of comparison
 SELECT
     (SELECT count(DISTINCT class) FROM anchors) AS classes,
-    (SELECT count(DISTINCT class_group) FROM negatives) AS class_groups;
+    (SELECT count(DISTINCT bin) FROM negatives) AS bins;
 
 -- anchors of mined
 SELECT record_key, chunk_key, text_hash, positives, class, section_key, normalised_hash, family
@@ -40,9 +40,9 @@ WHERE reason IS NULL
 ORDER BY record_key, chunk_key;
 
 -- negatives of mined
-SELECT record_key, chunk_key, text_hash, class_group, section_key, family
+SELECT record_key, chunk_key, text_hash, bin, section_key, family
 FROM negatives
-ORDER BY class_group, record_key, chunk_key;
+ORDER BY bin, record_key, chunk_key;
 
 -- illegal_texts of mined
 SELECT FALSE AS known, own_texts.record_key::UBIGINT AS owner, own_texts.text_hash
@@ -64,9 +64,9 @@ FROM anchors
 ORDER BY section_key;
 
 -- mined_documents of mined
-SELECT DISTINCT record_key, section_key, class_group
+SELECT DISTINCT record_key, section_key, bin
 FROM negatives
-ORDER BY section_key, class_group;
+ORDER BY section_key, bin;
 
 -- mined_positives of mined
 SELECT DISTINCT record_key, section_key

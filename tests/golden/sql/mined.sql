@@ -1,7 +1,7 @@
 -- What the three selectors match, and the texts of each record's positives.
 WITH anchors AS (
-    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, family, 0::UBIGINT AS
-        class
+    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, family,
+        0::UBIGINT AS class
     FROM guarded_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'anchor'
 ),
@@ -11,8 +11,7 @@ positives AS (
     WHERE slot.source = $source AND slot.role = 'context'
 ),
 negatives AS (
-    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, family, 0::UBIGINT AS
-        class_group
+    SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, family, 0::UBIGINT AS bin
     FROM guarded_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'context'
 ),
@@ -20,9 +19,9 @@ positive_texts AS (
     SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
     FROM positives GROUP BY record_key
 ),
--- Texts of negatives, with the kin and the group of those that have one only.
+-- Texts of negatives, with the kin and the bin of those that have one only.
 texts AS (
-    SELECT text_hash, only_one(family) AS kin, only_one(class_group) AS class_group
+    SELECT text_hash, only_one(family) AS kin, only_one(bin) AS bin
     FROM negatives GROUP BY text_hash
 ),
 dropped AS (

@@ -15,8 +15,8 @@ wanted AS (
 candidates AS (
     SELECT DISTINCT slot.record_key, slot.record_id, slot.date,
         unnest(['source:' || slot.source, 'taxonomy:' || slot.taxonomy[1]]) AS part
-    FROM guarded_chunks($split, $version) AS slot WHERE slot.date IS NOT NULL AND slot.role =
-        'context'
+    FROM guarded_chunks($split, $version) AS slot WHERE slot.date IS NOT NULL
+        AND slot.role = 'context'
 ),
 -- Two records of each date, and two dates on either side: a record is never its own nearest.
 candidate_dates AS (
@@ -49,7 +49,7 @@ positives AS (
 ),
 negatives AS (
     SELECT record_key, chunk_key, text_hash, section_key, normalised_hash, family, slot.date AS n0,
-        md5_number_lower(json_array(n0)) AS class_group
+        md5_number_lower(json_array(n0)) AS bin
     FROM guarded_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'context'
 ),
@@ -57,26 +57,26 @@ positive_texts AS (
     SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
     FROM positives GROUP BY record_key
 ),
--- Texts of negatives, with the kin and the group of those that have one only.
+-- Texts of negatives, with the kin and the bin of those that have one only.
 texts AS (
-    SELECT text_hash, only_one(family) AS kin, only_one(class_group) AS class_group
+    SELECT text_hash, only_one(family) AS kin, only_one(bin) AS bin
     FROM negatives GROUP BY text_hash
 ),
 dropped AS (
     SELECT anchor_section_key FROM mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
 ),
--- Every class of anchors with every group of negatives, once each, however many chunks they have.
+-- Every class of anchors with every bin of negatives, once each, however many chunks they have.
 pairs AS (
-    SELECT DISTINCT class, class_group FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
-    JOIN (SELECT DISTINCT class_group, n0 FROM negatives) AS negative ON (negative.n0 > anchor.a0)
+    SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
+    JOIN (SELECT DISTINCT bin, n0 FROM negatives) AS negative ON (negative.n0 > anchor.a0)
 ),
 -- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.
 group_texts AS (
-    SELECT class_group, count(*) AS texts FROM texts WHERE class_group IS NOT NULL GROUP BY ALL
+    SELECT bin, count(*) AS texts FROM texts WHERE bin IS NOT NULL GROUP BY ALL
 ),
 class_texts AS (
     SELECT pairs.class, sum(group_texts.texts) AS texts
-    FROM pairs JOIN group_texts USING (class_group) GROUP BY pairs.class
+    FROM pairs JOIN group_texts USING (bin) GROUP BY pairs.class
 ),
 -- Texts that are no negatives of a record, for they are its own, perhaps written another way.
 own AS (
@@ -119,7 +119,7 @@ askers AS (
 stock AS (
     SELECT pairs.class AS scope, text_hash, 1 AS texts, only_one(family) AS kin
     FROM (SELECT DISTINCT class FROM doubts) JOIN pairs USING (class)
-    JOIN negatives USING (class_group) GROUP BY pairs.class, text_hash
+    JOIN negatives USING (bin) GROUP BY pairs.class, text_hash
 ),
 asked_known AS MATERIALIZED (
     SELECT DISTINCT scope, question, text_hash FROM askers JOIN known_texts USING (question)

@@ -9,7 +9,7 @@ positives AS (
     WHERE slot.source = $source AND slot.role = 'context'
 ),
 negatives AS (
-    SELECT record_key, chunk_key, text_hash, record_key::UBIGINT AS class_group
+    SELECT record_key, chunk_key, text_hash, record_key::UBIGINT AS bin
     FROM split_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'context'
 ),
@@ -17,9 +17,9 @@ positive_texts AS (
     SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
     FROM positives GROUP BY record_key
 ),
--- Texts of negatives, with the kin and the group of those that have one only.
+-- Texts of negatives, with the kin and the bin of those that have one only.
 texts AS (
-    SELECT text_hash, only_one(record_key) AS kin, only_one(class_group) AS class_group
+    SELECT text_hash, only_one(record_key) AS kin, only_one(bin) AS bin
     FROM negatives GROUP BY text_hash
 ),
 -- The date that each record looks for, within its source and within its category.
@@ -32,8 +32,8 @@ wanted AS (
 candidates AS (
     SELECT DISTINCT slot.record_key, slot.record_id, slot.date,
         unnest(['source:' || slot.source, 'taxonomy:' || slot.taxonomy[1]]) AS part
-    FROM split_chunks($split, $version) AS slot WHERE slot.date IS NOT NULL AND slot.source =
-        $source AND slot.role = 'context'
+    FROM split_chunks($split, $version) AS slot WHERE slot.date IS NOT NULL
+        AND slot.source = $source AND slot.role = 'context'
 ),
 -- Two records of each date, and two dates on either side: a record is never its own nearest.
 candidate_dates AS (
@@ -60,16 +60,16 @@ nearest AS (
     QUALIFY row_number() OVER (PARTITION BY record_key ORDER BY distance, other.id) = 1
 ),
 pairs AS (
-    SELECT record_key::UBIGINT AS class, other_key::UBIGINT AS class_group
+    SELECT record_key::UBIGINT AS class, other_key::UBIGINT AS bin
     FROM nearest
 ),
 -- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.
 group_texts AS (
-    SELECT class_group, count(*) AS texts FROM texts WHERE class_group IS NOT NULL GROUP BY ALL
+    SELECT bin, count(*) AS texts FROM texts WHERE bin IS NOT NULL GROUP BY ALL
 ),
 class_texts AS (
     SELECT pairs.class, sum(group_texts.texts) AS texts
-    FROM pairs JOIN group_texts USING (class_group) GROUP BY pairs.class
+    FROM pairs JOIN group_texts USING (bin) GROUP BY pairs.class
 ),
 -- Which of them are no negatives of a record, for they are its own.
 own_texts AS (
@@ -94,7 +94,7 @@ askers AS (
 stock AS (
     SELECT pairs.class AS scope, text_hash, 1 AS texts, only_one(record_key) AS kin
     FROM (SELECT DISTINCT class FROM doubts) JOIN pairs USING (class)
-    JOIN negatives USING (class_group) GROUP BY pairs.class, text_hash
+    JOIN negatives USING (bin) GROUP BY pairs.class, text_hash
 ),
 -- How much there is, less what is of the anchor's kin, less what is forbidden besides.
 ledger AS (

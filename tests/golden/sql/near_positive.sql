@@ -13,8 +13,8 @@ wanted AS (
 candidates AS (
     SELECT DISTINCT slot.record_key, slot.record_id, slot.date,
         unnest(['source:' || slot.source, 'taxonomy:' || slot.taxonomy[1]]) AS part
-    FROM split_chunks($split, $version) AS slot WHERE slot.date IS NOT NULL AND slot.role =
-        'context' AND (slot.trust >= 0.5)
+    FROM split_chunks($split, $version) AS slot WHERE slot.date IS NOT NULL
+        AND slot.role = 'context' AND (slot.trust >= 0.5)
 ),
 -- Two records of each date, and two dates on either side: a record is never its own nearest.
 candidate_dates AS (

@@ -9,7 +9,7 @@ positives AS (
     WHERE slot.source = $source AND slot.role = 'context'
 ),
 negatives AS (
-    SELECT record_key, chunk_key, text_hash, record_key::UBIGINT AS class_group
+    SELECT record_key, chunk_key, text_hash, record_key::UBIGINT AS bin
     FROM split_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'context'
 ),
@@ -17,25 +17,25 @@ positive_texts AS (
     SELECT record_key, count(*) AS positives, min(text_hash) AS least, max(text_hash) AS greatest
     FROM positives GROUP BY record_key
 ),
--- Texts of negatives, with the kin and the group of those that have one only.
+-- Texts of negatives, with the kin and the bin of those that have one only.
 texts AS (
-    SELECT text_hash, only_one(record_key) AS kin, only_one(class_group) AS class_group
+    SELECT text_hash, only_one(record_key) AS kin, only_one(bin) AS bin
     FROM negatives GROUP BY text_hash
 ),
 -- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.
 group_texts AS (
-    SELECT class_group, count(*) AS texts FROM texts WHERE class_group IS NOT NULL GROUP BY ALL
+    SELECT bin, count(*) AS texts FROM texts WHERE bin IS NOT NULL GROUP BY ALL
 ),
--- The class is the anchor's text, the group a record, and they pair where the record asks it too.
+-- The class is the anchor's text, the bin a record, and they pair where the record asks it too.
 pairs AS (
-    SELECT DISTINCT text_hash AS class, record_key::UBIGINT AS class_group
+    SELECT DISTINCT text_hash AS class, record_key::UBIGINT AS bin
     FROM anchors
 ),
 class_texts AS (
     SELECT class, (SELECT sum(texts)
     FROM group_texts) - coalesce(sum(group_texts.texts), 0) AS texts
     FROM (SELECT DISTINCT class FROM anchors) LEFT JOIN pairs USING (class)
-    LEFT JOIN group_texts USING (class_group) GROUP BY class
+    LEFT JOIN group_texts USING (bin) GROUP BY class
 ),
 -- Which of them are no negatives of a record, for they are its own.
 own_texts AS (
@@ -56,12 +56,12 @@ doubts AS (
 askers AS (
     SELECT *, unnest([0::UBIGINT, class]) AS scope FROM doubts
 ),
--- Texts of forbidden groups, and what is left of them elsewhere: sums tell if it is of one kin.
+-- Texts of forbidden bins, and what is left of them elsewhere: sums tell if it is of one kin.
 paired AS (
     SELECT pairs.class, text_hash, count(*) AS chunks, sum(record_key) AS kins,
         sum(record_key * record_key::HUGEINT) AS squares
     FROM (SELECT DISTINCT class FROM doubts) JOIN pairs USING (class)
-    JOIN negatives USING (class_group) GROUP BY pairs.class, text_hash
+    JOIN negatives USING (bin) GROUP BY pairs.class, text_hash
 ),
 whole AS (
     SELECT text_hash, count(*) AS chunks, sum(record_key) AS kins,
