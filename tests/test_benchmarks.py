@@ -11,7 +11,7 @@ import pytest
 from effort import THOROUGH, often
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-SAMPLE = ["first_batch", "resumed_batch"]  # unless in full
+SAMPLE = ["ingest_parquet", "first_batch", "resumed_batch"]  # unless in full
 
 
 def load(name: str) -> ModuleType:
