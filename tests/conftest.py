@@ -6,13 +6,14 @@ import gc
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import prebuilt
 import pytest
+from effort import THOROUGH
 
-from duckplets.db import migrate
+from duckplets.db import database, migrate
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -61,6 +62,19 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 @pytest.fixture(scope="session", autouse=True)
 def _corpora_are_kept(tmp_path_factory: pytest.TempPathFactory) -> None:
     prebuilt.keep_in(tmp_path_factory)
+
+
+@pytest.fixture(scope="session", autouse=not THOROUGH)
+def _one_thread() -> Iterator[None]:
+    """Run the corpora of tests on one thread, unless a test says how many.
+
+    A second thread takes twice the time of the first to run the small statements of a test. The
+    thorough suite runs with the threads of the machine.
+    """
+    settings = database._settings
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_settings", lambda memory, threads: settings(memory, threads or 1))
+        yield
 
 
 @pytest.fixture

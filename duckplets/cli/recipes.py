@@ -116,7 +116,7 @@ def sql(
     with Corpus(corpus, read_only=True) as opened:
         statement = opened.runnable_sql(recipe, source, split)
         if not explain:
-            print(statement)
+            print(statement, end="")
             return
         for plan in opened.sql(" ".join(("EXPLAIN", statement)))["explain_value"].to_pylist():
             print(plan)

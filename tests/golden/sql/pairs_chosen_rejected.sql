@@ -9,7 +9,7 @@ positives AS (
     WHERE slot.source = $source AND slot.role = 'context'
 ),
 negatives AS (
-    SELECT record_key, chunk_key, text_hash, record_key::UBIGINT AS class_group
+    SELECT record_key, chunk_key, text_hash, record_key::UBIGINT AS bin
     FROM split_chunks($split, $version) AS slot
     WHERE slot.source = $source AND slot.role = 'rejected'
 ),
