@@ -187,9 +187,15 @@ def test_ctrl_c_loses_no_item() -> None:
 
 
 def test_a_thread_that_does_not_end_is_left_after_a_while() -> None:
-    going_on = threading.Event()
-    items = Lookahead([lambda: 1, going_on.wait], "of this test", patience=0.05)
+    begun, going_on = threading.Event(), threading.Event()
+
+    def wait() -> bool:
+        begun.set()
+        return going_on.wait()
+
+    items = Lookahead([lambda: 1, wait], "of this test", patience=0.05)
     assert next(items) == 1
+    assert begun.wait(60)  # closed before that, the thread would end at once
     items.close()
     assert threads()
     going_on.set()
