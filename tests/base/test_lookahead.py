@@ -170,16 +170,16 @@ def test_ctrl_c_loses_no_item() -> None:
         slow.wait(20)
         yield from range(1, 5)
 
-    def interrupt() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+    def next_interrupted(items: Iterator[int]) -> int:
+        threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        return next(items)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         items = ahead(numbers(), "of this test")
         assert next(items) == 0
-        threading.Timer(0.05, interrupt).start()
         with pytest.raises(KeyboardInterrupt):
-            next(items)
+            next_interrupted(items)
     finally:
         signal.signal(signal.SIGINT, before)
     slow.set()
@@ -204,10 +204,11 @@ def test_a_thread_that_does_not_end_is_left_after_a_while() -> None:
 
 def test_python_ends_after_the_item_that_is_being_made() -> None:
     code = (
-        "import time; from duckplets.base.lookahead import Lookahead\n"
-        "def slow(): time.sleep(0.2); print('made', flush=True)\n"
+        "import threading, time; from duckplets.base.lookahead import Lookahead\n"
+        "begun = threading.Event()\n"
+        "def slow(): begun.set(); time.sleep(1); print('made', flush=True)\n"
         "items = Lookahead([lambda: 1, slow, slow, slow], 'x', most=3); next(items)\n"
-        "time.sleep(0.05)"
+        "begun.wait()"
     )
     run = [sys.executable, "-c", code]
     assert subprocess.run(run, capture_output=True, check=True, timeout=60).stdout == b"made\n"
