@@ -31,12 +31,14 @@ INTERFACE = {
     "Corpus": ("Corpus", "resume", "IngestReport", "Chunking"),
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
-        *("Resumable", "read_hub_list", "converter_names", "register_converter"),
+        *("Resumable", "Limits", "read_hub_list", "converter_names", "register_converter"),
     ),
     "Clean texts and prefixes": (
         *("Denoiser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),
     ),
-    "Data sets and indexes": ("load_data_sets", "DataSet", "IndexControls", "DataIndex"),
+    "Data sets and indexes": (
+        *("load_data_sets", "DataSet", "DocumentLimits", "IndexControls", "DataIndex"),
+    ),
     "Recipes": (
         *("TripletRecipe", "TextRecipe", "role", "position", "any_section", "near_date", "sql"),
         *("load_recipes", "bm25", "Bm25"),
@@ -64,8 +66,9 @@ TYPES = {
 
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
-USERS_MEET = (
-    "corpus text_in hard_negatives reopen status doctor testing huggingface errors __init__"
+USERS_MEET = (  # above all rooms
+    "corpus text_in hard_negatives changing reopen status doctor testing huggingface "
+    "errors __init__"
 )
 ROOMS = (
     "sources ingest text recipes pools order sampling search mining records export torch cli db "

@@ -14,9 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the table below
+    from duckplets.base.documents import DocumentLimits as DocumentLimits
     from duckplets.corpus import Corpus as Corpus
     from duckplets.errors import ChunkingError as ChunkingError
     from duckplets.errors import CorpusLockedError as CorpusLockedError
+    from duckplets.errors import DamagedFileError as DamagedFileError
+    from duckplets.errors import DeadlineError as DeadlineError
     from duckplets.errors import DuckpletsError as DuckpletsError
     from duckplets.errors import EmptyPoolError as EmptyPoolError
     from duckplets.errors import ExtensionError as ExtensionError
@@ -70,6 +73,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.sources.hub.source import HubSource as HubSource
     from duckplets.sources.hub.source import read_hub_list as read_hub_list
     from duckplets.sources.json_file import JsonSource as JsonSource
+    from duckplets.sources.limits import Limits as Limits
     from duckplets.sources.memory import MemorySource as MemorySource
     from duckplets.sources.parquet_file import ParquetSource as ParquetSource
     from duckplets.sources.resumable import Resumable as Resumable
@@ -89,11 +93,13 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
 __version__ = "0.1.0"
 
 _HOMES = {
+    "base.documents": "DocumentLimits",
     "corpus": "Corpus",
     "errors": (
-        "ChunkingError CorpusLockedError DuckpletsError EmptyPoolError ExtensionError "
-        "MigrationError MixtureError QueryError RecipeError SamplerError SourceError "
-        "SplitError StateMismatchError"
+        "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "
+        "EmptyPoolError "
+        "ExtensionError MigrationError MixtureError QueryError RecipeError SamplerError "
+        "SourceError SplitError StateMismatchError"
     ),
     "export": "ExportReport",
     "ingest.records": "IngestReport",
@@ -119,6 +125,7 @@ _HOMES = {
     "sources.dataset": "DatasetSource",
     "sources.hub.source": "HubSource read_hub_list",
     "sources.json_file": "JsonSource",
+    "sources.limits": "Limits",
     "sources.memory": "MemorySource",
     "sources.parquet_file": "ParquetSource",
     "sources.resumable": "Resumable",

@@ -9,28 +9,28 @@ with dp.Corpus("faq.duckdb") as corpus:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
 
 from duckplets import status
+from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
+from duckplets.changing import changes
 from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.errors import QueryError, SamplerError
 from duckplets.hard_negatives import HardNegatives
-from duckplets.ingest import chunks, records, splits
+from duckplets.ingest import records
 from duckplets.mining.store import named_pool
 from duckplets.pools.compile import CompiledPool
+from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.records import read as reading
 from duckplets.sampling import runs, state
-from duckplets.text.chunking import Chunking
 from duckplets.text_in import TextIn
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import pyarrow as pa
 
     from duckplets.order.mixture import Mixture
@@ -50,6 +50,8 @@ class Corpus(TextIn, HardNegatives):
         read_only: Open it to share: any number of processes may then read it at once.
         memory_limit: What DuckDB may use, such as ``"2GB"``; 1 GB by default.
         threads: Threads DuckDB may use; all cores by default. No result depends on it.
+        statement_timeout: Seconds that one statement over a pool, with the conditions of its
+            recipe, may take; None for no end.
 
     Raises:
         MigrationError: The path holds something else, or an old schema opened read-only.
@@ -63,81 +65,42 @@ class Corpus(TextIn, HardNegatives):
         read_only: bool = False,
         memory_limit: str | None = None,
         threads: int | None = None,
+        statement_timeout: float | None = STATEMENT_TIMEOUT,
     ) -> None:
-        path = Path(path)
-        if not read_only and not path.exists() and path.parent.is_dir():
+        path, timeout = Path(path), checked_timeout(statement_timeout)
+        if not read_only:
             migrate.create(path, "corpus")
         database = Database.open(
             path, read_only=read_only, memory_limit=memory_limit, threads=threads
         )
+        database.statement_timeout = timeout
         super().__init__(database, path, read_only=read_only)
         self._samplers: WeakSet[Sampler] = WeakSet()
-        self._readers: WeakSet[Generator[Batch, None, None]] = WeakSet()
+        self._readers: WeakSet[reading.Records] = WeakSet()
         try:
             if read_only:
                 migrate.check(self._database, "corpus")
             else:
-                migrate.migrate(self._database, "corpus")
+                with self._database.changing("migrate"):
+                    migrate.migrate(self._database, "corpus")
         except BaseException:
             self._database.close()
             raise
 
-    # -- text ----------------------------------------------------------------------------------
-
-    def sources(self) -> pa.Table:
-        """Return the sources with their counts, by name."""
-        return self._database.table("status/sources")
-
-    def split(
-        self,
-        train: float = 0.8,
-        validation: float = 0.1,
-        test: float = 0.1,
-        seed: int = 42,
-        *,
-        reassign: bool = False,
-    ) -> dict[str, int]:
-        """Assign every record to a split, for good; returns the records of each split.
-
-        Args:
-            train: Share of training records; the three shares add up to 1.
-            validation: Share of validation records.
-            test: Share of test records.
-            seed: Another seed gives another assignment.
-            reassign: Allow other shares or another seed than the corpus was split with.
-
-        Raises:
-            SplitError: The shares are wrong, or others than before.
-        """
-        self._refuse_read_only("split")
-        settings = splits.SplitSettings(train=train, validation=validation, test=test, seed=seed)
-        splits.split(self._database, settings, reassign=reassign)
-        return {row[0]: row[1] for row in self._database.run("ingest/splits/counts")}
-
-    def chunk(self, chunking: Chunking | None = None) -> int:
-        """Chunk the corpus with other settings; returns how many sections were done again.
-
-        Ingest chunks what it adds, so this is needed only to change settings. They are taken
-        whole: what is left out is set to its default, and without preprocessors texts are again
-        as they came. A record that preprocessors leave nothing of stays, without sections.
-
-        Raises:
-            ChunkingError: A setting is wrong, a preprocessor is not registered or failed, or
-                texts would be cleaned otherwise while an ingest is unfinished.
-        """
-        self._refuse_read_only("chunk")
-        return chunks.chunk(self._database, chunking or Chunking())
-
     # -- recipes and pools ----------------------------------------------------------------------
 
-    def add_recipe(self, recipe: Recipe) -> None:
-        """Store a recipe: samplers that are given none then draw by the stored ones."""
-        self._refuse_read_only("add a recipe to")
-        recipe_store.add(self._database, recipe)
+    @changes("add a recipe to")
+    def add_recipe(self, recipe: Recipe) -> bool:
+        """Store a recipe: samplers that are given none then draw by the stored ones.
 
+        Returns:
+            Whether it was not stored yet, just so.
+        """
+        return recipe_store.add(self._database, recipe)
+
+    @changes("remove a recipe from")
     def remove_recipe(self, name: str) -> None:
         """Remove a stored recipe."""
-        self._refuse_read_only("remove a recipe from")
         recipe_store.remove(self._database, name)
 
     def recipes(self) -> list[Recipe]:
@@ -162,7 +125,8 @@ class Corpus(TextIn, HardNegatives):
         recipes, ``positives`` (chunks its positive is taken from).
         """
         compiled = self._compiled(name, source, split)
-        return self._database.arrow(compiled.sql(), compiled.parameters_of())
+        with PoolReader(self._database, [compiled]) as reader:
+            return reader.list(compiled, "pool")
 
     def _compiled(self, name: str, source: str | None, split: str) -> CompiledPool:
         return named_pool(self._database, name, source, split)
@@ -175,7 +139,7 @@ class Corpus(TextIn, HardNegatives):
         *,
         split: str = "train",
         recipes: Sequence[Recipe | str] | None = None,
-        mixture: Mixture | Mapping[str, float] | None = None,
+        mixture: Mixture | Mapping[str, float] | str | Path | None = None,
         batch_size: int = 128,
         seed: int = 42,
         steps: int | None = None,
@@ -203,7 +167,7 @@ class Corpus(TextIn, HardNegatives):
             recipes: Recipes or names of stored ones; by default the stored ones, else the
                 defaults of each source.
             mixture: Weight of each source, an omitted one weighs 1 and 0 means never; or a
-                ``Mixture`` with temperature and phases.
+                ``Mixture`` with temperature and phases, or the path of a TOML file with one.
             batch_size: Samples a batch, of each rank.
             seed: Another seed gives another order.
             steps: Stop after so many batches.
@@ -256,6 +220,7 @@ class Corpus(TextIn, HardNegatives):
             long_sections=long_sections,
             allow_stale=allow_stale,
             state_path=self._state_path(state),
+            beside=state is None,
             arguments=arguments,
         )
         self._samplers.add(sampler)
@@ -266,6 +231,7 @@ class Corpus(TextIn, HardNegatives):
         run: str = "default",
         tag: str | None = None,
         state: str | Path | None = None,
+        save_to: str | Path | None = None,
         *,
         allow_drift: Collection[str] = (),
         **overrides: Any,
@@ -276,6 +242,7 @@ class Corpus(TextIn, HardNegatives):
             run,
             tag,
             self._state_path(state),
+            save_to=None if save_to is None else self._state_path(save_to),
             allow_drift=allow_drift,
             overrides=overrides,
         )
@@ -378,13 +345,14 @@ class Corpus(TextIn, HardNegatives):
     def __enter__(self) -> Corpus:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise SamplerError(
+            f"a corpus cannot be pickled or copied: it has a file open. Open {str(self.path)!r} in "
+            f"each process, read_only=True, or let duckplets.torch.SamplerDataset do so"
+        )
 
     def __repr__(self) -> str:
         mode = ", read_only=True" if self.read_only else ""

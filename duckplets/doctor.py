@@ -75,11 +75,15 @@ def environment() -> Iterator[Check]:
 
 def corpus(path: Path) -> Iterator[Check]:
     """Yield the checks of a corpus file and its state file."""
-    from duckplets.db import migrate
+    from duckplets.db import migrate, probe
     from duckplets.db.database import Database
+    from duckplets.db.files import real_path, wal_of
     from duckplets.ingest import records, unfinished
     from duckplets.sampling import state
 
+    if path.is_file() and (why := probe.damage(path)):
+        yield Check(False, f"{path} is damaged: {why}")
+        return
     try:
         database = Database.open(path, read_only=True)
     except DuckpletsError as error:
@@ -89,6 +93,12 @@ def corpus(path: Path) -> Iterator[Check]:
         migrate.check(database, "corpus")
         version_of = records.current_version(database)
         yield Check(True, f"{path}: schema is current, corpus version {version_of}")
+        if (wal := wal_of(real_path(path))).exists():
+            yield Check(
+                True,
+                f"{wal}: what was committed and is not in the file yet; a copy of the file alone "
+                f"lacks it, and the next opening for writing takes it in",
+            )
         yield from _promises(database)
         for found in unfinished.overview(database):
             what = f"unfinished ingest of {found['source']}: {found['rows']:,} rows so far"

@@ -10,9 +10,11 @@
     ├── EmptyPoolError      no anchor is left to draw from
     ├── StateMismatchError  a saved run does not fit what it is opened with
     ├── MigrationError      a file of another schema, or not ours at all
+    ├── DamagedFileError    something in a corpus or state file is not as it was written
     ├── CorpusLockedError   another process writes the file
     ├── ExtensionError      a DuckDB extension or an optional package is missing
     └── QueryError          a statement DuckDB refused
+        └── DeadlineError   a statement that took too long was stopped
 
 Those about a wrong argument are ``ValueError`` as well. A message says what is wrong, which
 value, and what would be right or which command to run.
@@ -21,11 +23,15 @@ value, and what would be right or which command to run.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from duckplets.base.shown import harmless
 
 __all__ = [
     "ChunkingError",
     "CorpusLockedError",
+    "DamagedFileError",
+    "DeadlineError",
     "DuckpletsError",
     "EmptyPoolError",
     "ExtensionError",
@@ -38,11 +44,21 @@ __all__ = [
     "SplitError",
     "StateMismatchError",
     "nearest",
+    "several",
 ]
+
+_SAID = 10  # of many mistakes: who has more of them reads no more at once
 
 
 class DuckpletsError(Exception):
-    """The root: catching it catches everything this package raises on purpose."""
+    """The root: catching it catches everything this package raises on purpose.
+
+    Args:
+        message: What a user reads. Whatever in it came from outside cannot act on a terminal.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(harmless(message))
 
 
 class SourceError(DuckpletsError, ValueError):
@@ -81,6 +97,10 @@ class MigrationError(DuckpletsError):
     """A file has another schema, or is not a file of ours."""
 
 
+class DamagedFileError(DuckpletsError):
+    """Something in a corpus or state file is not as it was written."""
+
+
 class CorpusLockedError(DuckpletsError):
     """Another process has the file open for writing."""
 
@@ -93,8 +113,21 @@ class QueryError(DuckpletsError):
     """A statement that DuckDB refused."""
 
 
+class DeadlineError(QueryError):
+    """A statement over a pool took longer than ``statement_timeout`` and was stopped."""
+
+
+def several(problems: Sequence[str]) -> str:
+    """Return what is wrong with something, a line each: the first ten, and how many more."""
+    more = len(problems) - _SAID
+    rest = [f"… and {more:,} more mistakes"] if more > 0 else []
+    return "\n".join([*problems[:_SAID], *rest])
+
+
 def nearest(wrong: str, right: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the closest of ``right``, or nothing."""
+    if len(wrong) > 200:
+        return ""  # no slip of the pen, and comparing takes the square of its length
     names = {name.casefold(): name for name in right}
     close = difflib.get_close_matches(wrong.casefold(), names, n=1)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""

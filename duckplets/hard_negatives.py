@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from duckplets.base.progress import Progress, bar
-from duckplets.errors import MigrationError, RecipeError
+from duckplets.changing import changes
+from duckplets.errors import RecipeError
 from duckplets.ingest import records
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25Settings, bm25_from
+from duckplets.recipes.bm25 import Bm25Settings
 from duckplets.recipes.recipes import TripletRecipe
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class HardNegatives:
         self.path = path
         self.read_only = read_only
 
+    @changes("index")
     def index(
         self,
         terms: Terms | None = None,
@@ -63,7 +65,6 @@ class HardNegatives:
         """
         from duckplets.search import index
 
-        self._refuse_read_only("index")
         with bar(progress, sys.stderr, "documents") as advance:
             return index.refresh(
                 self._database, terms=terms, source=source, split=split, progress=advance
@@ -91,6 +92,7 @@ class HardNegatives:
 
         return search.search(self._database, text, k, source=source, split=split)
 
+    @changes("mine negatives in")
     def mine(
         self,
         recipe: str | TripletRecipe | Sequence[str | TripletRecipe] | None = None,
@@ -119,12 +121,12 @@ class HardNegatives:
         """
         from duckplets.mining import mine as mining
 
-        self._refuse_read_only("mine negatives in")
         with bar(progress, sys.stderr, "anchors") as advance:
             return mining.mine(
                 self._database, recipe, settings, source=source, split=split, progress=advance
             )
 
+    @changes("add negatives to")
     def add_negatives(
         self,
         table: Any,
@@ -146,15 +148,15 @@ class HardNegatives:
             source: Only rows of this source.
             split: Only rows of this split.
             progress: As for ``mine``.
-            settings: The attributes of ``dp.bm25`` that choose among scores: all but
-                ``query_tokens``, ``scope`` and ``shard_documents``.
+            settings: The attributes of ``dp.bm25`` that choose among scores (all but
+                ``query_tokens``, ``scope`` and ``shard_documents``), for a recipe that leaves
+                them open. What a recipe says itself, in ``by=dp.bm25(...)``, holds.
 
         Raises:
             RecipeError: The table or an argument is wrong.
         """
         from duckplets.mining import external
 
-        self._refuse_read_only("add negatives to")
         recipe = self._triplet_recipe(name) if isinstance(name, str) else name
         with bar(progress, sys.stderr, "anchors") as advance:
             return external.add(
@@ -163,7 +165,7 @@ class HardNegatives:
                 recipe=recipe,
                 source=source,
                 split=split,
-                settings=bm25_from(settings),
+                settings=settings,
                 progress=advance,
             )
 
@@ -235,10 +237,3 @@ class HardNegatives:
         if isinstance(recipe, TripletRecipe):
             return recipe
         raise RecipeError(f"recipe {name!r} makes texts, and only triplets have negatives")
-
-    def _refuse_read_only(self, verb: str) -> None:
-        if self.read_only:
-            raise MigrationError(
-                f"cannot {verb} {self.path}: it is open read-only; open it with "
-                f"Corpus({str(self.path)!r})"
-            )

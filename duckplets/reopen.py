@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duckplets.base.deadline import STATEMENT_TIMEOUT
 from duckplets.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -17,10 +18,12 @@ def resume(
     run: str = "default",
     tag: str | None = None,
     state: str | Path | None = None,
+    save_to: str | Path | None = None,
     *,
     allow_drift: Collection[str] = (),
     memory_limit: str | None = None,
     threads: int | None = None,
+    statement_timeout: float | None = STATEMENT_TIMEOUT,
     **overrides: Any,
 ) -> Sampler:
     """Open a saved run where it was saved, on a read-only corpus of its own.
@@ -30,19 +33,30 @@ def resume(
         run: Name it was saved under.
         tag: A named checkpoint instead of the latest save.
         state: The state file; by default beside the corpus.
+        save_to: Another state file to save to from now on.
         allow_drift: Fingerprint fields that may differ from what was saved, by name.
         memory_limit: As for ``Corpus``.
         threads: As for ``Corpus``.
+        statement_timeout: As for ``Corpus``.
         overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;
             those that change the order must be named in ``allow_drift``. With ``world_size``
-            the batch of all ranks stays what it was, and is divided among so many.
+            the batch of all ranks stays what it was, and is divided among so many. Another
+            ``mixture`` (or the path of a file with one) is taken if all samples before stay what
+            they were: phases may be added, moved or changed from here on. A log goes on only
+            with ``log=``.
 
     Raises:
         StateMismatchError: Nothing is saved there, or something differs.
     """
-    corpus = Corpus(corpus_path, read_only=True, memory_limit=memory_limit, threads=threads)
+    corpus = Corpus(
+        corpus_path,
+        read_only=True,
+        memory_limit=memory_limit,
+        threads=threads,
+        statement_timeout=statement_timeout,
+    )
     try:
-        sampler = corpus.resume(run, tag, state, allow_drift=allow_drift, **overrides)
+        sampler = corpus.resume(run, tag, state, save_to, allow_drift=allow_drift, **overrides)
     except BaseException:
         corpus.close()
         raise

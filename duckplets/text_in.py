@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress, bar
+from duckplets.changing import changes
 from duckplets.db.database import Database
-from duckplets.ingest import chunks, ingest, records, unfinished
+from duckplets.ingest import chunks, ingest, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
 from duckplets.sources.user.custom import adapted
+from duckplets.text.chunking import Chunking
 from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.store import OnConflict
     from duckplets.records.copies import SizeMode
     from duckplets.records.data_index import DataIndex
+    from duckplets.sources.limits import Limits
     from duckplets.text.denoiser import Denoiser
     from duckplets.text.prefix import Prefix
 
@@ -30,8 +34,8 @@ class TextIn:
 
     _database: Database
     path: Path
-    _refuse_read_only: Callable[[str], None]
 
+    @changes("ingest")
     def ingest(
         self,
         source: Any,
@@ -41,6 +45,7 @@ class TextIn:
         on_conflict: OnConflict = "error",
         prefix: Prefix | str | None = None,
         restart: bool = False,
+        limits: Limits | None = None,
         progress: Progress | bool | None = None,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
@@ -59,6 +64,8 @@ class TextIn:
             prefix: Metadata prefix of all records of the source, or the columns to make it of,
                 such as ``"source, date"``; see ``set_prefix``.
             restart: Discard what an unfinished ingest of this name has stored, and begin anew.
+            limits: How much memory reading may take, and how large rows and fields may be; by
+                default ``Limits()``, which no honest file meets.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -66,10 +73,9 @@ class TextIn:
             Counts of rows read, added, skipped and failed, by reason.
 
         Raises:
-            SourceError: The source cannot be read, none of its rows is usable, ids conflict, or
-                another ingest of that name is unfinished.
+            SourceError: The source cannot be read, exceeds a limit, none of its rows is usable,
+                ids conflict, or another ingest of that name is unfinished.
         """
-        self._refuse_read_only("ingest")
         with bar(progress, sys.stderr) as advance:
             return ingest.ingest(
                 self._database,
@@ -79,9 +85,55 @@ class TextIn:
                 on_conflict=on_conflict,
                 prefix=prefix_of(prefix),
                 restart=restart,
+                limits=limits,
                 progress=advance,
             )
 
+    def sources(self) -> pa.Table:
+        """Return the sources with their counts, by name."""
+        return self._database.table("status/sources")
+
+    @changes("split")
+    def split(
+        self,
+        train: float = 0.8,
+        validation: float = 0.1,
+        test: float = 0.1,
+        seed: int = 42,
+        *,
+        reassign: bool = False,
+    ) -> dict[str, int]:
+        """Assign every record to a split, for good; returns the records of each split.
+
+        Args:
+            train: Share of training records; the three shares add up to 1.
+            validation: Share of validation records.
+            test: Share of test records.
+            seed: Another seed gives another assignment.
+            reassign: Allow other shares or another seed than the corpus was split with.
+
+        Raises:
+            SplitError: The shares are wrong, or others than before.
+        """
+        settings = splits.SplitSettings(train=train, validation=validation, test=test, seed=seed)
+        splits.split(self._database, settings, reassign=reassign)
+        return {row[0]: row[1] for row in self._database.run("ingest/splits/counts")}
+
+    @changes("chunk")
+    def chunk(self, chunking: Chunking | None = None) -> int:
+        """Chunk the corpus with other settings; returns how many sections were done again.
+
+        Ingest chunks what it adds, so this is needed only to change settings. They are taken
+        whole: what is left out is set to its default, and without preprocessors texts are again
+        as they came. A record that preprocessors leave nothing of stays, without sections.
+
+        Raises:
+            ChunkingError: A setting is wrong, a preprocessor is not registered or failed, or
+                texts would be cleaned otherwise while an ingest is unfinished.
+        """
+        return chunks.chunk(self._database, chunking or Chunking())
+
+    @changes("set a prefix in")
     def set_prefix(self, source: str, prefix: Prefix | str | None) -> None:
         """Set the metadata prefix of all records of a source that have none of their own.
 
@@ -95,7 +147,6 @@ class TextIn:
         Raises:
             SourceError: There is no such source, or no record of it has such a column.
         """
-        self._refuse_read_only("set a prefix in")
         wanted = prefix_of(prefix)
         source_id = records.source_id_of(self._database, source)
         with self._database.transaction():
@@ -105,6 +156,7 @@ class TextIn:
             prefix_store.set_source(self._database, source_id, version, wanted)
             records.commit_version(self._database, version, "prefix", source, {})
 
+    @changes("ingest")
     def ingest_data_sets(
         self,
         path: str | Path,
@@ -112,6 +164,7 @@ class TextIn:
         on_conflict: OnConflict = "error",
         prefix: Prefix | str | None = None,
         restart: bool = False,
+        limits: Limits | None = None,
         progress: Progress | bool | None = None,
     ) -> dict[str, IngestReport]:
         """Ingest every data set that a YAML or TOML file describes, one after the other.
@@ -123,6 +176,7 @@ class TextIn:
             on_conflict: As for ``ingest``.
             prefix: As for ``ingest``, of all of them.
             restart: As for ``ingest``.
+            limits: As for ``ingest``, of each of them.
             progress: As for ``ingest``.
 
         Returns:
@@ -131,7 +185,6 @@ class TextIn:
         Raises:
             SourceError: The file is wrong, and then nothing is read; or as for ``ingest``.
         """
-        self._refuse_read_only("ingest")
         from duckplets.records.data_sets import load_data_sets
 
         reports = {}
@@ -142,11 +195,13 @@ class TextIn:
                 on_conflict=on_conflict,
                 prefix=prefix,
                 restart=restart,
+                limits=limits,
                 progress=progress,
             )
             self.set_index_controls(data_set.name, **asdict(data_set.controls))
         return reports
 
+    @changes("set index controls in")
     def set_index_controls(
         self,
         source: str,
@@ -170,7 +225,6 @@ class TextIn:
             SourceError: There is no such source.
             SamplerError: A value is wrong.
         """
-        self._refuse_read_only("set index controls in")
         source_id = records.source_id_of(self._database, source)
         with self._database.transaction():
             index_controls.set_controls(self._database, source_id, size, size_mode, weight, seed)
@@ -185,6 +239,7 @@ class TextIn:
             self._database, split=split, version=records.current_version(self._database)
         )
 
+    @changes("denoise")
     def denoise(self, denoiser: Denoiser | None = None) -> int:
         """Clean the texts, those that are there and those to come; returns sections done again.
 
@@ -193,7 +248,6 @@ class TextIn:
         Args:
             denoiser: How; by default ``Denoiser()``.
         """
-        self._refuse_read_only("denoise")
         from duckplets.text.denoiser import Denoiser
 
         before = chunks.current_chunking(self._database)
@@ -205,13 +259,13 @@ class TextIn:
         """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
         return unfinished.overview(self._database)
 
+    @changes("remove a source from")
     def remove(self, name: str) -> int:
         """Remove a source from the newest version; returns how many records it had.
 
         Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
         name has stored is discarded and counted too.
         """
-        self._refuse_read_only("remove a source from")
         found = unfinished.find(self._database, name)
         if found is None:
             return records.remove(self._database, name)

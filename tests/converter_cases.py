@@ -216,7 +216,7 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         Good([("u", "q"), ("u", "p"), ("a", "r")], "q\n\np", "r"),
     ),
     "other keys": (
-        sharegpt({"from": "human", "value": "q", "weight": 3, "id": None}, R, tools="[]"),
+        sharegpt({"from": "human", "value": "q", "wait": 3, "id": None}, R, tools="[]"),
         Good(QA, "q", "r"),
     ),
     "Unicode": (
@@ -483,6 +483,48 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
 }
 
 
+def weighing(turn: tuple[str, Any], **weights: Any) -> dict[str, Any]:
+    return {"role": turn[0], "content": turn[1], **weights}
+
+
+STANDARD = messages([("s", "be"), ("u", "q"), ("a", "r", 0.0), ("u", "p"), ("a", ["s", "t"])])
+WEIGHTY = [("u", "q"), ("a", "r", 0.0), ("u", "p", 0.5), ("a", "s", 1.0)]
+SHAREGPT["weights of turns"] = (
+    sharegpt(
+        {"from": "human", "value": "q", "weight": None},
+        {"from": "gpt", "value": "r", "weight": 0},
+        {"from": "human", "value": "p", "weight": 0.5},
+        {"from": "gpt", "value": "s", "loss_weight": 1, "weight": 7},
+    ),
+    Good(WEIGHTY, "q\n\nr\n\np", "s"),
+)
+SHAREGPT["a weight in words"] = (
+    sharegpt(Q, {"from": "gpt", "value": "r", "weight": "much"}),
+    said(
+        2,
+        "has a 'loss_weight' that is no number from 0 up",
+        "'loss_weight' is no number from 0 up: \"much\"",
+    ),
+)
+OPENAI["the standard form comes out as it was"] = (
+    {"messages": STANDARD},
+    Good(
+        [("s", "be"), ("u", "q"), ("a", "r", 0.0), ("u", "p"), ("a", ["s", "t"])],
+        "q\n\nr\n\np",
+        "s\nt",
+    ),
+)
+OPENAI["weight 0"] = (
+    openai(
+        weighing(U, weight=None, loss_weight=None),
+        weighing(A, weight=0),
+        ("user", "p"),
+        weighing(("assistant", "s"), weight=1),
+    ),
+    Good([*QA[:1], ("a", "r", 0.0), ("u", "p"), ("a", "s")], "q\n\nr\n\np", "s"),
+)
+
+
 def pair(chosen: Any = ..., rejected: Any = ..., **more: Any) -> dict[str, Any]:
     row = {"chosen": chosen, "rejected": rejected}
     return {key: value for key, value in row.items() if value is not ...} | more
@@ -638,6 +680,24 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "no reply": (
         pair(spoken(U), spoken(U, W)),
         whole("chosen", "has no turn of the assistant", "no turn of the assistant"),
+    ),
+    "weights of turns": (
+        pair(
+            [weighing(A, weight=0.5)], [weighing(W, loss_weight=0)], prompt=[weighing(U, weight=1)]
+        ),
+        preferred([("u", "q", 1.0), ("a", "r", 0.5)], [("u", "q", 1.0), ("a", "w", 0.0)]),
+    ),
+    "another prompt of the rejected": (
+        pair(spoken(U, A), spoken(("user", "p"), W)),
+        whole("rejected", "has another prompt", "its prompt is not that of the other side: p"),
+    ),
+    "another prompt further up": (
+        pair(spoken(U, A, U, A), spoken(U, W, U, A)),
+        whole(
+            "rejected",
+            "has another prompt",
+            "its prompt is not that of the other side: q\n\nw\n\nq",
+        ),
     ),
     "no rejected reply": (
         pair(spoken(U, A), spoken(U)),

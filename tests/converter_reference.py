@@ -39,9 +39,10 @@ def convert(converter: str, row: Row) -> Made:
     return {"alpaca": alpaca, "sharegpt": sharegpt, "openai": openai, "pair": pair}[converter](row)
 
 
-def message(role: str, *texts: str) -> Message:
+def message(role: str, *texts: str, weight: Any = None) -> Message:
     blocks = [{"type": "text", "value": text} for text in texts]
-    return {"role": role, "content": blocks, "loss_weight": float(role == "assistant")}
+    weight = float(role == "assistant") if weight is None else float(weight)
+    return {"role": role, "content": blocks, "loss_weight": weight}
 
 
 def alpaca(row: Row) -> Made:
@@ -131,14 +132,20 @@ def spoken(
     texts = [value]
     if blocks and isinstance(value, list):
         texts = [
-            b.get("text") if isinstance(b, dict) and b.get("type") == "text" else None
+            b.get("text", b.get("value"))
+            if isinstance(b, dict) and b.get("type") == "text"
+            else None
             for b in value
         ]
     if not all(isinstance(text, str) for text in texts):
         raise WrongError(f"{field} has a '{keys[1]}' that is not text")
     if role in ("user", "assistant") and not "".join(texts).strip():
         raise WrongError(f"{field} has an empty turn of the {role}")
-    return [] if role == "system" and not "".join(texts) else [message(role, *texts)]
+    weight = turn.get("weight") if turn.get("loss_weight") is None else turn["loss_weight"]
+    if weight is not None and (isinstance(weight, str | bool) or not 0 <= weight < float("inf")):
+        raise WrongError(f"{field} has a 'loss_weight' that is no number from 0 up")
+    empty = role == "system" and not "".join(texts)
+    return [] if empty else [message(role, *texts, weight=weight)]
 
 
 def halves(turns: list[Message], field: str) -> tuple[str, str]:
@@ -175,7 +182,9 @@ def pair(row: Row) -> Made:
         [m for field, turn in side(values, name) for m in spoken("pair", field, turn)]
         for name in ("chosen", "rejected")
     ]
-    (prompt, chosen), (_, rejected) = halves(sides[0], "chosen"), halves(sides[1], "rejected")
+    (prompt, chosen), (other, rejected) = halves(sides[0], "chosen"), halves(sides[1], "rejected")
+    if prompt != other:
+        raise WrongError("rejected has another prompt")
     sections = [("anchor", prompt), ("context", chosen), ("rejected", rejected)]
     return sections, sides[0], sides[1]
 

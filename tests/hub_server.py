@@ -15,6 +15,7 @@ import json
 import re
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,6 +42,7 @@ class Fault:
         garble: Change a byte of the body.
         whole: Send all the file where a part was asked for.
         headers: Sent besides.
+        body: Sent with a status.
         skip: Matching requests that pass before.
     """
 
@@ -51,6 +53,7 @@ class Fault:
     garble: bool = False
     whole: bool = False
     headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b"{}"
     skip: int = 0
 
 
@@ -106,6 +109,12 @@ class Hub:
     def asked(self, path: str) -> list[str]:
         """Return the requests that match an expression."""
         return [request for request in self.requests if re.search(path, request)]
+
+    def answer(self, path: str) -> Any:
+        """Return what the interface answers about a data set, or under it."""
+        address = f"{self.url}/api/datasets/{path}?recursive=true"
+        with urllib.request.urlopen(address, timeout=10) as response:
+            return json.load(response)
 
     def fault_of(self, request: str) -> Fault | None:
         for fault in self.faults:
@@ -196,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._fault = self.hub.fault_of(shown)
         try:
             if self._fault and self._fault.status:
-                self._send(self._fault.status, b"{}", **self._fault.headers)
+                self._send(self._fault.status, self._fault.body, **self._fault.headers)
             elif self._fault and self._fault.after is not None and "/api/" in path:
                 raise _Dropped
             elif found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)(/.*)?", path):

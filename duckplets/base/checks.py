@@ -1,4 +1,4 @@
-"""Check integers that a caller gave, and return them as Python's own."""
+"""Check integers and names that a caller gave, and return them as Python's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from duckplets.errors import SamplerError
+from duckplets.errors import DuckpletsError, SamplerError
+
+LONGEST_NAME = 200
+
+# The greatest position of a run: exact as a float too, and far beyond what anybody will train on.
+MAX_POSITION = 1 << 53
+
+_TOLD = 256  # bits of a number that a message shows; Python refuses to write thousands of digits
 
 
 def integer(
@@ -37,5 +44,30 @@ def integer(
     if high is not None and (say_high or number > high):
         allowed += f" to {high}"
     if (low is not None and number < low) or (high is not None and number > high):
-        raise SamplerError(f"{name}={number}: give {allowed}")
+        told = number if abs(number) >> _TOLD == 0 else f"(a number of {number.bit_length()} bits)"
+        raise SamplerError(f"{name}={told}: give {allowed}")
     return number
+
+
+def checked_name(
+    what: str,
+    name: Any,
+    error: type[DuckpletsError],
+    *,
+    longest: int = LONGEST_NAME,
+    slash: bool = False,
+) -> str:
+    """Return a name of anything: 1 to 200 printable characters, not only blanks.
+
+    Args:
+        what: Whose name it is, for the message, with the name.
+        name: What was given.
+        error: What to raise where it is none.
+        longest: Characters that it may have.
+        slash: Whether it may hold a ``/``, which stands between the parts of a place.
+    """
+    fits = isinstance(name, str) and 0 < len(name) <= longest and bool(name.strip())
+    if not fits or not name.isprintable() or (not slash and "/" in name):
+        without = "" if slash else " without '/'"
+        raise error(f"{what}: give up to {longest} printable characters{without}, not only blanks")
+    return str(name)

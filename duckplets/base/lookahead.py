@@ -16,9 +16,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from itertools import repeat
 from typing import Any, Generic, TypeVar
+
+from duckplets.base.home import Home
 
 T = TypeVar("T")
 
@@ -74,6 +77,7 @@ class Lookahead(Iterator[T]):
     def __next__(self) -> T:
         if self._ended:
             raise StopIteration
+        self._work.home.need("what prepares the next items", "begin anew in this process")
         if self._work.stopped:
             raise StoppedError
         if not self._most:
@@ -114,6 +118,10 @@ class Lookahead(Iterator[T]):
         self._work.add(call)
         if self._names:
             self._work.begin_thread(self._names.pop())
+
+    def stop(self) -> None:
+        """Tell the threads to end, without waiting for them."""
+        self._work.stop()
 
     def close(self) -> None:
         """End the threads, also while another one waits for an item; not made is what was not."""
@@ -161,6 +169,7 @@ class _Work(Generic[T]):
         finish: Callable[[], None],
         patience: float | None,
     ) -> None:
+        self.home = Home()
         self.items: deque[_Item[T]] = deque()  # drawn and not taken, in order
         self.stopped = False
         self._left: deque[_Item[T]] = deque()  # those among them that no thread has begun
@@ -183,7 +192,8 @@ class _Work(Generic[T]):
 
     def begin_thread(self, name: str) -> None:
         """Begin a thread that makes items."""
-        thread = threading.Thread(target=self._make_items, name=name, daemon=True)
+        inside = copy_context().run  # what the caller is about is known in the thread as well
+        thread = threading.Thread(target=inside, args=(self._make_items,), name=name, daemon=True)
         with self._wanted:
             if not self.stopped:
                 _AT_WORK.add(self)
@@ -209,6 +219,8 @@ class _Work(Generic[T]):
 
     def stop(self) -> None:
         """Say that no item is wanted any more; from any thread, and without waiting."""
+        if self.home.is_left:  # the threads stayed behind, perhaps with a lock in their hands
+            return
         with self._made:
             if self.stopped:
                 return
@@ -221,6 +233,8 @@ class _Work(Generic[T]):
 
     def join(self) -> None:
         """Wait for the threads to end."""
+        if self.home.is_left:
+            return
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(self._patience)
@@ -268,7 +282,7 @@ class _Work(Generic[T]):
 _AT_WORK: weakref.WeakSet[_Work[Any]] = weakref.WeakSet()
 
 
-if hasattr(os, "register_at_fork"):  # threads stay behind, perhaps with a lock in their hands
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_AT_WORK.clear)
 
 

@@ -11,19 +11,19 @@ Progress = Callable[[int, int | None], None]
 
 @contextmanager
 def bar(
-    progress: Progress | bool | None, stream: TextIO, what: str = "rows"
+    progress: Progress | bool | None, stream: TextIO | None, what: str = "rows"
 ) -> Iterator[Progress | None]:
     """Yield what to call with rows done and rows in all, or None for silence.
 
     Args:
         progress: A callable to use as it is; True for a bar, False for none, None for a bar if
             the stream is a terminal.
-        stream: Where the bar goes.
+        stream: Where the bar goes; None for nowhere, as stderr is where it is closed.
         what: What is counted.
     """
     if callable(progress):
         yield progress
-    elif progress is False or (progress is None and not stream.isatty()):
+    elif progress is False or stream is None or (progress is None and not stream.isatty()):
         yield None
     else:
         from rich.console import Console

@@ -6,63 +6,70 @@ Arrow are imported inside the commands: ``duckplets --help`` takes 0.1 s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from duckplets.cli import demo, hard_negatives, ingest, recipes, sample, upkeep
-from duckplets.cli.app import add, new_app, run, start
+if TYPE_CHECKING:
+    import typer
+
+    app: typer.Typer
 
 __all__ = ["app", "main"]
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo.demo,
-    "ingest": ingest.ingest,
-    "split": ingest.split,
-    "chunk": ingest.chunk,
-    "index": hard_negatives.index,
-    "mine": hard_negatives.mine,
-    "search": hard_negatives.search,
-    "export": hard_negatives.export,
-    "sql": recipes.sql,
-    "pool": recipes.pool,
-    "sample": sample.sample,
-    "plan": sample.plan,
-    "served": sample.served,
-    "status": upkeep.status,
-    "capacity": upkeep.capacity,
-    "migrate": upkeep.migrate,
-    "doctor": upkeep.doctor,
+# Command: the module that has a function of that name.
+_COMMANDS = {
+    "demo": "demo",
+    "ingest": "ingest",
+    "split": "ingest",
+    "chunk": "ingest",
+    "index": "hard_negatives",
+    "mine": "hard_negatives",
+    "search": "hard_negatives",
+    "export": "hard_negatives",
+    "sql": "recipes",
+    "pool": "recipes",
+    "sample": "sample",
+    "plan": "sample",
+    "served": "sample",
+    "status": "upkeep",
+    "capacity": "upkeep",
+    "migrate": "upkeep",
+    "doctor": "upkeep",
 }
-_GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+_GROUPS = {
     "recipe": (
         "Keep recipes in a corpus: add, list, show, remove.",
         {
-            "add": recipes.add_recipes,
-            "list": recipes.list_recipes,
-            "show": recipes.show,
-            "remove": recipes.remove,
+            "add": "recipes.add_recipes",
+            "list": "recipes.list_recipes",
+            "show": "recipes.show",
+            "remove": "recipes.remove",
         },
     ),
     "cursor": (
         "Look at saved runs, or forget them: list, reset.",
-        {"list": upkeep.list_cursors, "reset": upkeep.reset},
+        {"list": "upkeep.list_cursors", "reset": "upkeep.reset"},
     ),
 }
-
-app = new_app(
+_HELP = (
     "Text corpora in one DuckDB file, and recipes that turn them into training batches.\n\n"
     "\b\nExample:\n"
     "    duckplets ingest faq.duckdb faq.csv --anchor question --positive answer\n"
     "    duckplets split faq.duckdb\n"
     "    duckplets sample faq.duckdb --steps 10 --save"
 )
-app.callback()(start)
-for _name, _command in _COMMANDS.items():
-    add(app, _name, _command)
-for _name, (_description, _commands) in _GROUPS.items():
-    _group = new_app(_description)
-    app.add_typer(_group, name=_name)
-    for _verb, _command in _commands.items():
-        add(_group, _verb, _command)
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt name pass
+
+    def __getattr__(name: str) -> Any:
+        """Make the application when it is first asked for: Typer takes 0.2 s to load."""
+        if name != "app":
+            raise AttributeError(f"module 'duckplets.cli' has no attribute {name!r}")
+        globals()["app"] = made = _application()
+        return made
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -74,4 +81,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: With the exit code.
     """
-    run(app, arguments)
+    try:
+        from duckplets.cli.app import run
+
+        run(_application(), arguments)
+    except KeyboardInterrupt:  # while modules are loaded; later each command says so itself
+        if sys.stderr is not None:
+            print("interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _application() -> typer.Typer:
+    from duckplets.cli.app import add, new_app, start
+
+    made = new_app(_HELP)
+    made.callback()(start)
+    for name, home in _COMMANDS.items():
+        add(made, name, _command(f"{home}.{name}"))
+    for name, (description, commands) in _GROUPS.items():
+        group = new_app(description)
+        made.add_typer(group, name=name)
+        for verb, where in commands.items():
+            add(group, verb, _command(where))
+    return made
+
+
+def _command(where: str) -> Any:
+    module, name = where.split(".")
+    return getattr(import_module(f"duckplets.cli.{module}"), name)

@@ -2,7 +2,8 @@
 
 Data goes to stdout, talk and progress to stderr. Exit codes: 0, 1 for an error (one line on
 stderr, a traceback only with ``--debug``), 2 for wrong usage (Typer's), 130 after Ctrl-C and 141
-when the reader of stdout is gone, as the shell has them.
+when the reader of stdout is gone, as the shell has them. Whatever came from outside is written by
+``duckplets.base.shown``. Errors name the arguments of Python; here they become options.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import functools
 import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from duckplets import __version__
+from duckplets.base.shown import MESSAGE, harmless, shown
 from duckplets.errors import DuckpletsError, MigrationError
 
 CORPUS = Annotated[Path, typer.Argument(metavar="CORPUS", help="The corpus file, NAME.duckdb.")]
@@ -28,12 +32,15 @@ JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables
 INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
 
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # Typer names those of wrong usage nowhere else
+
 _debug = False
 
 
 def new_app(description: str) -> typer.Typer:
     """Return an application, or a group of commands, with plain help."""
     return typer.Typer(
+        cls=_Group,
         help=description,
         rich_markup_mode=None,
         no_args_is_help=True,
@@ -42,12 +49,24 @@ def new_app(description: str) -> typer.Typer:
     )
 
 
+class _Group(TyperGroup):
+    """A group of commands that refuses wrong usage without repeating what acts on a terminal."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _harmless_usage():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: Any) -> Any:
+        with _harmless_usage():
+            return super().invoke(context)
+
+
 def add(app: typer.Typer, name: str, command: Callable[..., None]) -> None:
     """Register a command under a name, inside the errors' boundary."""
 
     @functools.wraps(command)
     def guarded(*arguments: object, **options: object) -> None:
-        with boundary():
+        with boundary(command):
             command(*arguments, **options)
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -78,16 +97,24 @@ def start(
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _reserve_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8 wherever it goes
     with boundary():
         app(_debug_first(given), prog_name="duckplets")
 
 
-def say(*lines: str) -> None:
-    """Print talk: to stderr."""
+def tell(*lines: str) -> None:
+    """Print lines for people: to stdout."""
     for line in lines:
-        print(line, file=sys.stderr)
+        print(shown(line, MESSAGE))
+
+
+def say(*lines: str) -> None:
+    """Print talk: to stderr, if it is open."""
+    if sys.stderr is not None:  # print would take stdout in its place
+        for line in lines:
+            print(shown(line, MESSAGE), file=sys.stderr)
 
 
 def existing(corpus: Path) -> Path:
@@ -99,17 +126,35 @@ def existing(corpus: Path) -> Path:
     return corpus
 
 
+# -- errors ---------------------------------------------------------------------------------------
+
+
+class _AsWrittenError(DuckpletsError):
+    """An error about a file that users write: it names the keys that stand there, not options."""
+
+
 @contextmanager
-def boundary() -> Iterator[None]:
-    """Turn every exception into one line on stderr and an exit code."""
+def as_written() -> Iterator[None]:
+    """Leave the names in errors as they are: those of keys in a file that is being read."""
+    try:
+        yield
+    except DuckpletsError as error:
+        raise _AsWrittenError(str(error)) from error
+
+
+@contextmanager
+def boundary(command: Callable[..., None] | None = None) -> Iterator[None]:
+    """Turn every exception into one line on stderr, in the options of a command, and an exit code.
+
+    Args:
+        command: The one that runs; errors name its arguments.
+    """
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except KeyboardInterrupt:
-        _give_up_stdout()  # whoever reads it may wait for us
-        say("interrupted")
-        raise SystemExit(INTERRUPTED) from None
+        interrupted()
     except BrokenPipeError:
         _give_up_stdout()
         raise SystemExit(READER_GONE) from None
@@ -121,8 +166,44 @@ def boundary() -> Iterator[None]:
             _give_up_stdout()
         if _debug:
             raise
-        say(f"error: {_one_line(error)}")
+        text = _text_of(error)
+        if command is not None and not isinstance(error, _AsWrittenError):
+            text = in_options(text, command)
+        say(f"error: {' '.join(line.strip() for line in harmless(text).splitlines())}")
         raise SystemExit(1) from error
+
+
+def interrupted() -> None:
+    """Leave after Ctrl-C."""
+    _give_up_stdout()  # whoever reads it may wait for us
+    say("interrupted")
+    raise SystemExit(INTERRUPTED) from None
+
+
+@contextmanager
+def _harmless_usage() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        interrupted()
+    except _USAGE_ERROR as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # whose message is the help
+            error.message = shown(error.message, MESSAGE)
+        raise
+
+
+def _reserve_streams() -> None:
+    """Keep a corpus from being opened in the place of a standard stream that is closed.
+
+    What C code says on stderr would be written into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the first free number
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
 
 
 def _give_up_stdout() -> None:
@@ -131,20 +212,66 @@ def _give_up_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _one_line(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
-        text = f"{where}{error.strerror}"
-    elif isinstance(error, MemoryError):
-        text = "the memory is full"
-    elif isinstance(error, DuckpletsError):
-        text = str(error)
-    else:
-        text = (
-            f"this should not happen, please report it: {type(error).__name__}: {error} "
-            f"(--debug shows where)"
-        )
-    return " ".join(line.strip() for line in text.splitlines())
+        return f"{where}{error.strerror}"
+    if isinstance(error, UnicodeEncodeError) and error.encoding == "utf-8":
+        return f"{shown(error.object)} is not UTF-8"
+    if isinstance(error, MemoryError):
+        return "the memory is full"
+    if isinstance(error, DuckpletsError):
+        return str(error)
+    return (
+        f"this should not happen, please report it: {type(error).__name__}: {error} "
+        f"(--debug shows where)"
+    )
+
+
+# A quoted value, the URI of a data set with its keys, or the name of an argument before its value.
+_QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_CALL = r"\b\w+Source\(…, ([^()]*)\)"  # an example in Python
+_ARGUMENT = (
+    rf"""{_QUOTED}|hf://\S+(?:(?<![,;])\s+\w+=\S+)*|(?<![\w.$-])(\w+)=(True\b|False\b|None\b)?"""
+)
+
+
+def in_options(text: str, command: Callable[..., None]) -> str:
+    """Return a message in the options of a command: ``batch_size=0`` becomes ``--batch-size 0``."""
+    text = re.sub(_CALL, r"\1", text)
+    options, places = _given_by(command)
+
+    def of(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        if value in ("False", "None") and f"no_{name}" in options:
+            return options[f"no_{name}"]
+        if name in places and value is None:
+            return ""
+        if name not in options:
+            return found[0]
+        follows = text[found.end() : found.end() + 1].strip(" ,;:.)")
+        return options[name] + (" " if follows and value is None else "")
+
+    return re.sub(_ARGUMENT, of, text)
+
+
+def _given_by(command: Callable[..., None]) -> tuple[dict[str, str], set[str]]:
+    """Return the options of a command by the names of what they give, and what has a place."""
+    options, places = {}, set()
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        for how in getattr(hint, "__metadata__", ()):
+            if isinstance(how, typer.models.OptionInfo):
+                written = [how.default, *(how.param_decls or ())]  # Typer takes the first for one
+                named = [each for each in written if isinstance(each, str) and each[:2] == "--"]
+                options[name] = [option(name), *named][-1]
+            else:
+                places.add(name)
+    return options, places
+
+
+def option(name: str) -> str:
+    """Return the option that gives an argument."""
+    return f"--{name.replace('_', '-')}"
 
 
 def _debug_first(arguments: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.cli.app import say
+from duckplets.cli.app import say, tell
 from duckplets.errors import ExtensionError, MigrationError, SourceError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def demo(
         return
     with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
         _walk(Path(folder) / "demo.duckdb")
-    print("The corpus is gone again; keep it with: duckplets demo --keep demo.duckdb")
+    tell("The corpus is gone again; keep it with: duckplets demo --keep demo.duckdb")
     _show_next("demo.duckdb")
 
 
@@ -189,13 +189,13 @@ def _walk(path: Path) -> None:
 
 def _show_triplets(batch: Batch) -> None:
     for i, row in enumerate(batch.table.slice(0, _SHOWN).to_pylist()):
-        print(f"\ntriplet {i + 1}, source {row['source']}, recipe {row['recipe']}")
+        tell("", f"triplet {i + 1}, source {row['source']}, recipe {row['recipe']}")
         for slot in ("anchor", "positive", "negative"):
-            print(f"  {slot:<9} {_shortened(row[slot])}")
+            tell(f"  {slot:<9} {_shortened(row[slot])}")
         score = row["negative_score"]
         how = f"{row['negative_by']}, score {score:.2f}" if score else row["negative_by"]
-        print(f"  chosen by {how}")
-    print()
+        tell(f"  chosen by {how}")
+    tell("")
 
 
 def _shortened(text: str) -> str:
@@ -204,15 +204,15 @@ def _shortened(text: str) -> str:
 
 
 def _show_next(corpus: str) -> None:
-    print("What to do next:")
-    print(f"  duckplets status {corpus}")
-    print(f"  duckplets sample {corpus} --batch-size 4")
-    print(f"  duckplets search {corpus} 'sort a list'")
-    print(f"  duckplets sql {corpus} anchor_context --source docstrings")
-    print("and with text of your own:")
-    print("  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer")
-    print("  duckplets split faq.duckdb")
-    print("  duckplets sample faq.duckdb --steps 10 --save --out first.parquet")
+    tell("What to do next:")
+    tell(f"  duckplets status {corpus}")
+    tell(f"  duckplets sample {corpus} --batch-size 4")
+    tell(f"  duckplets search {corpus} 'sort a list'")
+    tell(f"  duckplets sql {corpus} anchor_context --source docstrings")
+    tell("and with text of your own:")
+    tell("  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer")
+    tell("  duckplets split faq.duckdb")
+    tell("  duckplets sample faq.duckdb --steps 10 --save --out first.parquet")
 
 
 def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestReport]:

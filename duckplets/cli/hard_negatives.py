@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from duckplets.base.shown import listed
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say
-from duckplets.errors import CorpusLockedError
+from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
 if TYPE_CHECKING:
     from duckplets.export import ExportReport
@@ -83,16 +84,13 @@ def search(
     """
     from duckplets.corpus import Corpus
 
-    read_only = _fits(corpus, source, split)
-    try:
-        opened = Corpus(corpus, read_only=read_only)
-    except CorpusLockedError as error:
-        if read_only:
-            raise
-        raise CorpusLockedError(
-            f"the index has to be built before searching, but {error}"
-        ) from None
-    with opened:
+    if not _fits(corpus, source, split):
+        try:
+            with Corpus(corpus) as opened:
+                opened.index(source=source, split=split, progress=False)
+        except (CorpusLockedError, MigrationError, QueryError) as error:
+            raise type(error)(f"the index has to be built before searching, but {error}") from None
+    with Corpus(corpus, read_only=True) as opened:
         found = opened.search(text, k, source, split)
     if json:
         output.print_document(found.to_pylist())
@@ -314,7 +312,7 @@ def _mined_row(pair: PairReport) -> tuple[Any, ...]:
 
 
 def _tell_export(report: ExportReport) -> None:
-    say(f"wrote {report.rows:,} rows to {report.path}, from {', '.join(report.sources)}")
+    say(f"wrote {report.rows:,} rows to {report.path}, from {listed(report.sources)}")
     what = "queries" if report.format == "beir" else "anchors"
     counts = {what: report.anchors, "negatives": report.negatives}
     counts |= {f"left out: {reason}": n for reason, n in report.left_out.items()}

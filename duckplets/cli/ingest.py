@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, existing, say
+from duckplets.cli.app import CORPUS, JSON, as_written, existing, say
 from duckplets.cli.inputs import FORMATS, Inputs, Options, is_data_sets, names
 
 if TYPE_CHECKING:
@@ -98,9 +98,21 @@ def ingest(
     delimiter: Annotated[
         str | None, typer.Option(metavar="CHARACTER", help="Of CSV files; 'tab' for a tab.")
     ] = None,
+    no_quote: Annotated[
+        bool, typer.Option("--no-quote", help="In CSV files a quote is plain text.")
+    ] = False,
     pattern: Annotated[
         str, typer.Option(metavar="GLOB", help="Files of a folder that are read.")
     ] = "*.txt",
+    max_row: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Of a row or line, as in 256MB; 128MB.")
+    ] = None,
+    max_field: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Of a value of a row; 64MB.")
+    ] = None,
+    reader_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="What reading may take; 512MB.")
+    ] = None,
     json: JSON = False,
 ) -> None:
     """Store the records of files; the corpus is created if it is new.
@@ -117,6 +129,7 @@ def ingest(
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url
     """
     from duckplets.corpus import Corpus
+    from duckplets.sources.limits import Limits
 
     options = Options(
         columns={
@@ -134,14 +147,17 @@ def ingest(
         },
         trust=trust,
         delimiter=delimiter,
+        no_quote=no_quote,
         pattern=pattern,
     )
+    sizes: dict[str, Any] = {"row": max_row, "field": max_field, "memory": reader_memory}
     arguments: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix, "restart": restart}
+    arguments["limits"] = Limits(**{name: size for name, size in sizes.items() if size})
     files = [Path(given) for given in sources or [] if is_data_sets(given)]
     others = [given for given in sources or [] if not is_data_sets(given)]
     if not (files or others or hub_list):
         raise typer.BadParameter("give a SOURCE, or a --list of them")
-    said = name or format or delimiter or any(options.mapping().values())
+    said = name or format or delimiter or no_quote or any(options.mapping().values())
     if said and (lists := [*files, *(hub_list or [])]):
         raise typer.BadParameter(f"{lists[0]} says itself what its data sets are named and hold")
     inputs = Inputs(others, form=format, name=name, options=options)
@@ -154,7 +170,8 @@ def ingest(
             for each, source in found:
                 reports.append((each, opened.ingest(source, name=each, **arguments)))
             for file in files:
-                reports += opened.ingest_data_sets(file, **arguments).items()
+                with as_written():
+                    reports += opened.ingest_data_sets(file, **arguments).items()
         except KeyboardInterrupt:
             _say_what_is_kept(opened)
             raise
@@ -199,7 +216,10 @@ def chunk(
         ),
     ] = None,
     summary_tokens: Annotated[
-        int | None, typer.Option(help="Length of a longer section's summary, 0 for none; 512.")
+        int | None,
+        typer.Option(
+            help="Length of a longer section's summary, 0 for none; 512 or half a window."
+        ),
     ] = None,
     summary_weight: Annotated[
         float | None, typer.Option(help="Weight of a summary, from 0 to 1; 0.35.")
@@ -259,7 +279,8 @@ def _listed(lists: Sequence[Path]) -> list[tuple[str, Source]]:
         return []
     from duckplets.sources.hub import read_hub_list
 
-    return [(s.default_name(), s) for file in lists for s in read_hub_list(file)]
+    with as_written():
+        return [(s.default_name(), s) for file in lists for s in read_hub_list(file)]
 
 
 def _say_what_is_kept(corpus: Corpus) -> None:

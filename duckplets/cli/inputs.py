@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import glob
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from duckplets.cli.app import option
 from duckplets.errors import SourceError, nearest
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _SUFFIXES = {
 _ALIASES = {"ndjson": "jsonl", "ipc": "arrow", "feather": "arrow"}
 FORMATS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet", "arrow", "ipc", "feather", _TEXT)
 _TABS = ("tab", "\\t")
+_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|\Z)|([^,]+))')
 
 
 def names(values: Sequence[str] | None) -> list[str] | None:
@@ -44,7 +46,11 @@ def names(values: Sequence[str] | None) -> list[str] | None:
     """
     if not values:
         return None
-    found = [name.strip() for row in csv.reader(values, skipinitialspace=True) for name in row]
+    found = [
+        (quoted.replace('""', '"') if quoted else plain).strip()
+        for value in values
+        for quoted, plain in _NAME.findall(value)
+    ]
     return [name for name in found if name] or None
 
 
@@ -62,12 +68,14 @@ class Options:
             where not given.
         trust: A number or a column, as typed.
         delimiter: Of CSV files.
+        no_quote: Whether quotes in CSV files are plain text.
         pattern: Of the files of a folder.
     """
 
     columns: Mapping[str, Any]
     trust: str | None
     delimiter: str | None
+    no_quote: bool
     pattern: str
 
     def mapping(self) -> dict[str, Any]:
@@ -152,8 +160,9 @@ def _source(form: str, given: list[str], options: Options) -> Source:
     from duckplets import sources
 
     path: Any = given[0] if len(given) == 1 else given
-    if options.delimiter is not None and form not in ("csv", "tsv"):
-        raise SourceError(f"--delimiter is for CSV files, and {given[0]} is {form}")
+    for name, said in (("--delimiter", options.delimiter), ("--no-quote", options.no_quote)):
+        if said and form not in ("csv", "tsv"):
+            raise SourceError(f"{name} is for CSV files, and {given[0]} is {form}")
     if form == _TEXT:
         return _text_source(given[0], options)
     if form == _HUB:
@@ -164,7 +173,8 @@ def _source(form: str, given: list[str], options: Options) -> Source:
         delimiter = "\t" if form == "tsv" else None
         if options.delimiter is not None:
             delimiter = "\t" if options.delimiter in _TABS else options.delimiter
-        return sources.CsvSource(path, delimiter=delimiter, **options.mapping())
+        quote = None if options.no_quote else '"'
+        return sources.CsvSource(path, delimiter=delimiter, quote=quote, **options.mapping())
     kinds: dict[str, type[Any]] = {
         "json": sources.JsonSource,
         "jsonl": sources.JsonSource,
@@ -182,8 +192,8 @@ def _text_source(folder: str, options: Options) -> Source:
     date, trust = given.pop("date", None), given.pop("trust", None)
     for part in given:
         raise SourceError(
-            f"{folder} is a folder of text files: --{part} is for files with columns (the name "
-            f"of a file is the anchor, its text the context)"
+            f"{folder} is a folder of text files: {option(part)} is for files with columns (the "
+            f"name of a file is the anchor, its text the context)"
         )
     if not Path(folder).expanduser().is_dir():
         raise SourceError(f"{folder} is not a folder; text files are ingested by their folder")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from duckplets.cli.app import as_written
 from duckplets.cli.inputs import names
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ MIXTURE = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SOURCE=WEIGHT,…|FILE.toml",
-        help="0 is never. An omitted source weighs 1, or 0 with a file, which may have phases.",
+        help="0 is never. An omitted source weighs 1, or 0 with a file, which may have phases. "
+        "With --resume it may change what comes, not what was.",
     ),
 ]
 TEMPERATURE = Annotated[
@@ -88,8 +90,8 @@ class Opening:
         tag: Checkpoint to resume from.
         state: The state file, or None for the one beside the corpus.
         allow_drift: What may differ from the run that is resumed.
-        recipes: Of a new run.
-        mixture: Of a new run.
+        recipes: Of a new run; of one that is resumed, to be equal.
+        mixture: Of the run; of one that is resumed, from where it stands on.
         arguments: Other arguments of ``Corpus.sampler``, those that were given.
     """
 
@@ -105,7 +107,8 @@ class Opening:
     def open(self, corpus: Corpus) -> Sampler:
         """Return the run's sampler, at its first position or where it was saved."""
         if self.resume:
-            given = {"allow_drift": self.allow_drift, **self.arguments}
+            anew = {"recipes": self.recipes, "mixture": self.mixture}
+            given = {"allow_drift": self.allow_drift, **anew, **self.arguments}
             return corpus.resume(self.run, self.tag, self.state, **given)
         return corpus.sampler(
             recipes=self.recipes,
@@ -141,10 +144,6 @@ def opening(
         RecipeError, MixtureError: A file is wrong.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
-    if resume and (recipes or mixture or temperature is not None):
-        raise typer.BadParameter(
-            "--resume goes on with the run's own --recipes, --mixture and --temperature"
-        )
     if allow_drift and not resume:
         raise typer.BadParameter("--allow-drift is about a saved run: give --resume with it")
     if "remainder" in given and not (resume or "epochs" in given):
@@ -174,7 +173,8 @@ def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
     found: list[Recipe | str] = []
     for value in names(values) or []:
         is_file = value.lower().endswith((".toml", ".json"))
-        found += load_recipes(value) if is_file else [value]
+        with as_written():
+            found += load_recipes(value) if is_file else [value]
     return found or None
 
 
@@ -195,7 +195,8 @@ def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture
         raise typer.BadParameter(
             f"--temperature: write it into {parts[0]}, as mix_temperature in [data]"
         )
-    return Mixture.from_toml(parts[0])
+    with as_written():
+        return Mixture.from_toml(parts[0])
 
 
 def _weights(parts: Sequence[str]) -> dict[str, float]:

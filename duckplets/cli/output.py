@@ -1,15 +1,18 @@
 """Print what commands found: tables for people, JSON for programs, and samples to stdout or a file.
 
-A file has its name only when it is whole.
+In tables what would act on a terminal is escaped, and cells are cut. JSON has the same values in
+full: what would act is escaped there too. A file has its name only when it is whole.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from itertools import chain
 from pathlib import Path
@@ -17,7 +20,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from duckplets.cli.app import say
+from duckplets.base.aside import aside_of, sweep
+from duckplets.base.shown import harmless_json, shown
+from duckplets.cli.app import say, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jsonl", ".parquet")
 
+_CELL = 200  # characters of a table's cell
 _ROWS = 4096  # turned into Python values at once
 _ROW_GROUP = 16_384
 
@@ -44,13 +50,13 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: 
         for i in range(len(columns))
     ]
     if title:
-        print(title)
+        tell("", title)
     for row in cells:
         line = (
             cell.rjust(width) if number else cell.ljust(width)
             for cell, width, number in zip(row, widths, right, strict=True)
         )
-        print("  ".join(line).rstrip())
+        print("  ".join(line).rstrip())  # of cells that are harmless
 
 
 def show_columns(
@@ -79,7 +85,7 @@ def _cell(value: Any) -> str:
         return value.isoformat(" ", "seconds")
     if isinstance(value, date):
         return value.isoformat()
-    return str(value)
+    return shown(value, _CELL)
 
 
 # -- JSON -------------------------------------------------------------------------------------
@@ -89,18 +95,29 @@ def write_rows(table: pa.Table, stream: TextIO) -> None:
     """Write the rows of a table, one JSON object a line; maps become objects, dates ISO text."""
     for start in range(0, table.num_rows, _ROWS):
         rows = table.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict")
-        stream.writelines(f"{line}\n" for line in map(_ENCODER.encode, rows))
+        stream.writelines(f"{harmless_json(line)}\n" for line in map(_ENCODER.encode, rows))
 
 
 def print_lines(values: Iterable[Any]) -> None:
     """Print one JSON value a line."""
     for value in values:
-        print(_ENCODER.encode(value))
+        print(harmless_json(_ENCODER.encode(value)))
 
 
 def print_document(value: Any) -> None:
     """Print a JSON document for people and programs."""
-    print(json.dumps(value, ensure_ascii=False, indent=2, default=_plain))
+    print(harmless_json(json.dumps(value, ensure_ascii=False, indent=2, default=_plain)))
+
+
+def stdout() -> TextIO:
+    """Return stdout, or refuse to lose what would be written there.
+
+    Raises:
+        OSError: It is closed.
+    """
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed, so there is nowhere to write", "stdout")
+    return sys.stdout
 
 
 def _plain(value: Any) -> Any:
@@ -127,23 +144,31 @@ def check(out: Path | None) -> None:
 
 
 def check_folder(option: str, path: Path | None) -> None:
-    """Refuse a file whose folder is not there.
+    """Refuse a file whose folder is not there or is closed.
 
     Raises:
         typer.BadParameter: It is not.
     """
-    if path is not None and not path.parent.is_dir():
-        raise typer.BadParameter(f"{option} {path}: there is no folder {path.parent}")
+    if path is None:
+        return
+    try:
+        why = "" if stat.S_ISDIR(path.parent.stat().st_mode) else f"{path.parent} is no folder"
+    except FileNotFoundError:
+        why = f"there is no folder {path.parent}"
+    except OSError as error:  # one above it is closed, or its name is too long
+        why = f"{path.parent}: {error.strerror}"
+    if why:
+        raise typer.BadParameter(f"{option} {path}: {why}")
 
 
 def put(tables: Iterator[pa.Table], out: Path | None) -> int:
     """Write tables of samples to a file, or to stdout as JSON lines; returns the rows."""
     if out is None:
-        rows = 0
+        rows, stream = 0, stdout()
         for table in tables:
-            write_rows(table, sys.stdout)
+            write_rows(table, stream)
             rows += table.num_rows
-        sys.stdout.flush()
+        stream.flush()
         return rows
     first = next(tables, None)
     if first is None:
@@ -168,13 +193,19 @@ def _put_into(tables: Iterator[pa.Table], out: Path) -> int:
 @contextmanager
 def tables_to(out: Path) -> Iterator[Write]:
     """Open what takes tables; the file has its name only when it is whole."""
-    aside = out.with_name(f".{out.name}.{os.getpid()}.new")
+    aside = aside_of(out)
+    sweep(out)
     try:
         with (_parquet if out.suffix.lower() == ".parquet" else _json_lines)(aside) as write:
             yield write
         os.replace(aside, out)
+    except OSError as error:
+        if error.filename == str(aside):
+            error.filename = str(out)  # which is what the user knows
+        raise
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()
 
 
 @contextmanager
@@ -196,7 +227,7 @@ def _parquet(path: Path) -> Iterator[Write]:
         nonlocal writer
         if held:
             table = pa.concat_tables(held)
-            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer = writer or pq.ParquetWriter(stream, table.schema)
             writer.write_table(table)
             held.clear()
 
@@ -205,9 +236,10 @@ def _parquet(path: Path) -> Iterator[Write]:
         if sum(part.num_rows for part in held) >= _ROW_GROUP:
             flush()
 
-    try:
-        yield write
-        flush()
-    finally:
-        if writer is not None:
-            writer.close()
+    with path.open("wb") as stream:
+        try:
+            yield write
+            flush()
+        finally:
+            if writer is not None:
+                writer.close()

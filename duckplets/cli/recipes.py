@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from duckplets.base.shown import harmless, listed
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, existing, say
+from duckplets.cli.app import CORPUS, as_written, existing, say
+from duckplets.cli.options import command
 from duckplets.errors import RecipeError, nearest
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ SOURCE = Annotated[
 ]
 SPLIT = Annotated[Literal["train", "validation", "test"], typer.Option(help="Of which split.")]
 
+_SQL_TEXT = re.compile(r"""'((?:[^']|'')*)'|"(?:[^"]|"")*"|--.*""")
+
 
 def add_recipes(
     corpus: CORPUS,
@@ -29,24 +33,29 @@ def add_recipes(
 ) -> None:
     """Store the recipes of a file: samplers then draw by the stored ones.
 
+    Those that are stored already, just so, are left as they are.
+
     Example:
         duckplets recipe add faq.duckdb recipes.toml
     """
     from duckplets.corpus import Corpus
     from duckplets.recipes.files import load_recipes
 
-    recipes = load_recipes(file)
+    with as_written():
+        recipes = load_recipes(file)
     with Corpus(existing(corpus)) as opened:
-        taken = {recipe.name for recipe in opened.recipes()}
+        stored = {recipe.name: recipe for recipe in opened.recipes()}
         for recipe in recipes:
-            if recipe.name in taken:
+            if stored.get(recipe.name, recipe) != recipe:
                 raise RecipeError(
-                    f"the corpus has a recipe {recipe.name!r} already, nothing was added; remove "
-                    f"it first: duckplets recipe remove {corpus} {recipe.name}"
+                    f"the corpus has another recipe {recipe.name!r}, nothing was added; remove "
+                    f"it first: {command('recipe', 'remove', corpus, recipe.name)}"
                 )
-        for recipe in recipes:
-            opened.add_recipe(recipe)
-    say(f"added {', '.join(recipe.name for recipe in recipes) or 'nothing: the file has none'}")
+        new = [recipe for recipe in recipes if opened.add_recipe(recipe)]
+    if known := [recipe.name for recipe in recipes if recipe.name in stored]:
+        say(f"stored already: {listed(known)}")
+    if new or not known:
+        say(f"added {listed(r.name for r in new) or 'nothing: the file has none'}")
 
 
 def list_recipes(corpus: CORPUS) -> None:
@@ -78,12 +87,12 @@ def show(corpus: CORPUS, name: RECIPE) -> None:
         known = {r.name: r for r, _ in _defaults(opened)} | {r.name: r for r in opened.recipes()}
     if name not in known:
         raise RecipeError(
-            f"no recipe {name!r}{nearest(name, known)}; there are: {', '.join(known) or 'none'}"
+            f"no recipe {name!r}{nearest(name, known)}; there are: {listed(known) or 'none'}"
         )
     parts = to_dict(known[name])
     print(f"[[{parts.pop('kind')}]]")
     for key, value in parts.items():
-        print(f"{key} = {_toml(value)}")
+        print(f"{key} = {_toml(value)}")  # whole, for it is read again
 
 
 def remove(corpus: CORPUS, name: RECIPE) -> None:
@@ -116,10 +125,10 @@ def sql(
     with Corpus(corpus, read_only=True) as opened:
         statement = opened.runnable_sql(recipe, source, split)
         if not explain:
-            print(statement, end="")
+            print(_harmless_sql(statement), end="")
             return
         for plan in opened.sql(" ".join(("EXPLAIN", statement)))["explain_value"].to_pylist():
-            print(plan)
+            print(harmless(plan, None))
 
 
 def pool(
@@ -138,28 +147,45 @@ def pool(
 
     with Corpus(corpus, read_only=True) as opened:
         rows = opened.pool(recipe, split, source)
-        output.write_rows(rows.slice(0, limit), sys.stdout)
+        output.write_rows(rows.slice(0, limit), output.stdout())
 
 
 def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:
     """Return the default recipes of the sources, once each, with where they come from."""
+    from duckplets.db.queries import query
     from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
     found: dict[str, tuple[Recipe, list[str]]] = {}
     for source in corpus.sources().to_pylist():
         for recipe in default_recipes(source["defaults"]):
             found.setdefault(recipe.name, (recipe, []))[1].append(source["name"])
-    defaults = [(recipe, f"defaults of {', '.join(of)}") for recipe, of in found.values()]
-    long = (long_section_recipe("context"), "default where sections are longer than a window")
-    return [*defaults, long] if defaults else []
+    defaults = [(recipe, f"defaults of {listed(of)}") for recipe, of in found.values()]
+    if corpus.sql(query("recipes/store/long_sections"))["found"][0].as_py():
+        long = long_section_recipe("context")
+        defaults.append((long, "default where sections are longer than a window"))
+    return defaults
 
 
 def _sources(recipe: Recipe) -> str:
-    return "all" if recipe.sources is None else ", ".join(recipe.sources)
+    return "all" if recipe.sources is None else listed(recipe.sources)
 
 
 def _toml(value: Any) -> str:
-    """Return a value of a recipe as TOML, whose strings are those of JSON but for one character."""
+    """Return a value of a recipe as TOML, whose strings are those of JSON."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    text = json.dumps(value, ensure_ascii=False)
+    # Eight digits, for TOML has no pairs of surrogates.
+    return "".join(s if harmless(s) == s else f"\\U{ord(s):08x}" for s in text)
+
+
+def _harmless_sql(statement: str) -> str:
+    """Return a statement of the same result in which nothing acts on a terminal."""
+
+    def of(found: re.Match[str]) -> str:
+        if found[1] is None or harmless(found[1], None) == found[1]:
+            return found[0]
+        signs = (f"' || chr({ord(s)}) || '" if harmless(s) != s else s for s in found[1])
+        return f"('{''.join(signs)}')"
+
+    return harmless(_SQL_TEXT.sub(of, statement), None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duckplets.base.shown import harmless_json, listed
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, say
 from duckplets.cli.inputs import names
@@ -140,9 +141,12 @@ def sample(
         sampler = how.open(opened)
         if save:
             _refuse_clash(sampler, how, corpus)
+        else:
+            sampler.notes.clear()  # they are about saving
         _write(sampler, steps, out)
         if metrics is not None:
-            metrics.write_text(json.dumps(sampler.metrics(), ensure_ascii=False) + "\n", "utf-8")
+            text = harmless_json(json.dumps(sampler.metrics(), ensure_ascii=False))
+            metrics.write_text(f"{text}\n", "utf-8")
         if save:
             _save(sampler, how)
 
@@ -267,6 +271,7 @@ def _check(how: Opening, *, save: bool, metrics: Path | None, out: Path | None) 
 def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
     """Refuse a name or a tag that is taken now, not after hours of writing."""
     from duckplets.sampling import state
+    from duckplets.sampling.fingerprint import refuse_mismatch
 
     path, settings = how.state_path(corpus), sampler.settings
     tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]
@@ -279,10 +284,13 @@ def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
     if not tags:
         return
     saved, _ = state.load(path, settings.run, tags[0])
+    edited = {} if sampler.changed_from is None else {"mixture": "mixture"}
     try:
-        state.refuse_mismatch(saved.fingerprint, settings.fingerprint())
+        refuse_mismatch(saved.fingerprint, settings.fingerprint(), edited=edited)
+        if sampler.changed_from is not None:
+            state.refuse_tags(path, settings.run, sampler.changed_from)
     except StateMismatchError as error:
-        what = f"checkpoints {', '.join(tags)} of" if how.resume else "another"
+        what = f"checkpoints {listed(tags)} of" if how.resume else "another"
         raise StateMismatchError(
             f"{path} has {what} run {settings.run!r}: {error}. "
             f"{'Leave out --save' if how.resume else 'Give another --run'}, or forget that one: "

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from duckplets.base.shown import listed
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, existing, say
+from duckplets.cli.app import CORPUS, JSON, existing, say, tell
 from duckplets.cli.options import STATE
 from duckplets.errors import QueryError, StateMismatchError
 
@@ -71,7 +72,7 @@ def doctor(
     found = checks.environment()
     for check in [*found, *(checks.corpus(corpus) if corpus is not None else ())]:
         problems += not check.ok
-        print(f"{'ok      ' if check.ok else 'problem '} {check.what}")
+        tell(f"{'ok      ' if check.ok else 'problem '} {check.what}")
     if problems:
         say(f"error: {problems} problem{'' if problems == 1 else 's'} found")
         raise typer.Exit(1)
@@ -92,17 +93,25 @@ def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
 def reset(
     corpus: CORPUS,
     run: Annotated[str, typer.Option(help="Name of the run to forget.")],
+    after: Annotated[
+        int | None, typer.Option(min=0, help="Forget only what it saved beyond this step.")
+    ] = None,
     state: STATE = None,
 ) -> None:
     """Forget a saved run and its checkpoints, so that its name is free.
 
     Example:
+        duckplets cursor reset faq.duckdb --run default --after 5000
         duckplets cursor reset faq.duckdb --run default
     """
     from duckplets.sampling.state import reset as forget
 
-    removed = forget(_state_path(corpus, state), run)
-    say(f"forgot run {run} and its {removed:,} cursor{'' if removed == 1 else 's'}")
+    removed = forget(_state_path(corpus, state), run, after=after)
+    cursors = f"{removed:,} cursor{'' if removed == 1 else 's'}"
+    if after is None:
+        say(f"forgot run {run} and its {cursors}")
+    else:
+        say(f"forgot {cursors} of run {run} beyond step {after:,}")
 
 
 def migrate(file: FILE) -> None:
@@ -119,37 +128,35 @@ def migrate(file: FILE) -> None:
 
 def _show_status(found: dict[str, Any]) -> None:
     splits, chunking = found["splits"], found["chunking"]
-    print(f"corpus    {found['path']}, version {found['version']}")
-    print(f"splits    {_settings(splits) if splits else 'none yet; run: duckplets split …'}")
-    print(f"chunks    {_settings(chunking)}")
+    tell(f"corpus    {found['path']}, version {found['version']}")
+    tell(f"splits    {_settings(splits) if splits else 'none yet; run: duckplets split …'}")
+    tell(f"chunks    {_settings(chunking)}")
     if any(found["cleaned"].values()):
-        print(f"cleaned   {output.counts(found['cleaned'])}")
-    print(f"recipes   {', '.join(found['recipes']) or 'none stored; the defaults of each source'}")
+        tell(f"cleaned   {output.counts(found['cleaned'])}")
+    tell(f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}")
     counts = ("name", "kind", "trust", "records", "sections", "chunks", "tokens")
-    output.show_columns(counts, found["sources"], title="\nsources")
+    output.show_columns(counts, found["sources"], title="sources")
     if found["unfinished"]:
         kept = ("source", "uri", "rows", "saved_at")
-        output.show_columns(kept, found["unfinished"], title="\nunfinished ingests")
+        output.show_columns(kept, found["unfinished"], title="unfinished ingests")
     if splits:
         output.show_columns(
-            ("source", "split", "records"), found["records"], title="\nrecords by split"
+            ("source", "split", "records"), found["records"], title="records by split"
         )
         rows = (
             (p["source"], p["split"], p["recipe"], p["anchors"], output.counts(p["left_out"]))
             for p in found["pools"]
             if p["anchors"] or p["left_out"]
         )
-        output.show_table(
-            ("source", "split", "recipe", "anchors", "left out"), rows, title="\npools"
-        )
+        output.show_table(("source", "split", "recipe", "anchors", "left out"), rows, title="pools")
         if found["mining"]:
             mined = ("recipe", "source", "split", "method", "anchors", "negatives", "stale")
-            output.show_columns(mined, found["mining"], title="\nmined negatives")
+            output.show_columns(mined, found["mining"], title="mined negatives")
     if found["runs"]:
         columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
-        output.show_columns(columns, found["runs"], title="\nsaved runs")
+        output.show_columns(columns, found["runs"], title="saved runs")
     else:
-        print("\nno saved run")
+        tell("", "no saved run")
 
 
 def _settings(values: dict[str, Any]) -> str:
@@ -183,7 +190,7 @@ def _migrate(path: Path) -> Kind:
         done = apply(database, kind)
     finally:
         database.close()
-    print(f"{path}: {'applied ' + ', '.join(done) if done else 'up to date'}")
+    tell(f"{path}: {'applied ' + ', '.join(done) if done else 'up to date'}")
     return kind
 
 

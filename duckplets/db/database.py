@@ -1,9 +1,13 @@
 """Connect to DuckDB, run named statements and transactions, and turn its errors into ours.
 
-A ``Database`` is one connection. Corpus and state files are opened *sealed*: with
-``enable_external_access`` off, so no statement that reaches them, whoever wrote its condition,
-can read a file, a setting of the machine or the network. Files are read in a second, in-memory
-instance (``Database.reader``), and only Arrow data passes between the two.
+A ``Database`` that was opened has one connection for each thread that uses it, so that no thread
+fetches what another one has asked for; ``cursor`` gives one connection, for one thread at a time.
+In a forked process it opens the file anew to read, and refuses where that cannot be.
+
+Corpus and state files are opened *sealed*: with ``enable_external_access`` off, so no statement
+that reaches them, whoever wrote its condition, can read a file, a setting of the machine or the
+network. Files are read in a second, in-memory instance (``Database.reader``), and only Arrow data
+passes between the two.
 """
 
 from __future__ import annotations
@@ -13,16 +17,25 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
 
+from duckplets.base.deadline import STATEMENT_TIMEOUT, deadline
+from duckplets.base.home import Home
+from duckplets.base.shown import shown
+from duckplets.db import files, sessions
+from duckplets.db.foreign import CLOSED, translated
 from duckplets.db.queries import query
-from duckplets.errors import CorpusLockedError, DuckpletsError, MigrationError, QueryError
+from duckplets.db.sessions import Feed, OfThread, Session
+from duckplets.errors import CorpusLockedError, DeadlineError, MigrationError, QueryError
 
 # DuckDB 2.0 advises con.sql(), which takes no statement but a query and plans it twice.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
@@ -32,29 +45,50 @@ warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning
 DEFAULT_MEMORY_LIMIT = "1GB"
 _READER_MEMORY = "512MB"  # a reader streams: reading a million records was no slower with 400 MB
 _SCRATCH_MEMORY = "1GB"  # for one text of some 200 MB; a larger vocabulary goes to the disk
-_STORAGE = "v1.0.0"  # the oldest format DuckDB 1.5 and 2.0 both read and write
 _LOCK_PATIENCE = 10.0  # seconds a save waits for someone who looks at the state file
+
+_OPEN_HERE = "open it in this process: Corpus(path, read_only=True)"
 
 Parameters = Mapping[str, Any]
 
 
+# Files that are being changed by what this code was called from, in other threads too.
+_CHANGED: ContextVar[tuple[files.FileId, ...]] = ContextVar("_CHANGED", default=())
+
+
 class Database:
-    """One connection to a DuckDB file (or to memory).
+    """Connections to a DuckDB file (or to memory).
 
     Args:
-        connection: An open DuckDB connection; use ``open`` or ``reader``.
+        session: An open connection; use ``open`` or ``reader``.
         path: The file, for messages; None in memory.
-        read_only: Whether the file was opened read-only.
+        reopen: Opens the file to read, in a forked process.
+        is_shared: Whether every thread is to have a connection of its own.
+
+    Attributes:
+        statement_timeout: Seconds that what runs under a ``deadline`` may take, or None.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, path: Path | None, *, read_only: bool = False
+        self,
+        session: Session,
+        path: Path | None,
+        *,
+        reopen: Callable[[], Session] | None = None,
+        is_shared: bool = False,
     ) -> None:
-        self._connection = connection
-        self._feeds: dict[str, _Feed] = {}
-        self._memory_limit: str | None = None  # that the user gave
         self.path = path
-        self.read_only = read_only
+        self.read_only = session.read_only
+        self.statement_timeout: float | None = STATEMENT_TIMEOUT
+        self._home = Home()
+        self._first = session
+        self._reopen = reopen
+        self._threads = OfThread() if is_shared else None
+        self._memory_limit: str | None = None  # that the user gave
+        self._is_closed = False
+        if self._threads is not None:
+            self._threads.session = session
+        self._others: weakref.WeakSet[Session] = weakref.WeakSet()
 
     @classmethod
     def open(
@@ -69,27 +103,22 @@ class Database:
 
         Raises:
             MigrationError: The path holds something that is not a DuckDB file.
-            CorpusLockedError: Another process (or a writer in this one) has it.
+            CorpusLockedError: Another process has it, or this one in another way.
         """
-        _check_path(path, read_only=read_only)
-        config: dict[str, Any] = _settings(memory_limit, threads) | {
-            "enable_external_access": "false",
-            "storage_compatibility_version": _STORAGE,
-            "temp_directory": str(_spill_folder(path)),
-        }
-        try:
-            connection = duckdb.connect(str(path), read_only=read_only, config=config)
-        except duckdb.Error as error:
-            raise _opening_error(error, path) from error
-        opened = cls(_quiet(connection), path, read_only=read_only)
+        settings, real = _settings(memory_limit, threads), files.real_path(path)
+        open_real = partial(sessions.open_session, real, shown(path), settings)
+        session = open_real(read_only=read_only)
+        reopen = partial(open_real, read_only=True)
+        opened = cls(session, path, reopen=reopen, is_shared=True)
         opened._memory_limit = memory_limit
         return opened
 
     @classmethod
-    def reader(cls) -> Database:
+    def reader(cls, memory_limit: str | None = None) -> Self:
         """Open an in-memory instance that may read files: for sources only."""
-        with _translated():
-            return cls(_quiet(duckdb.connect(config=_settings(_READER_MEMORY, None))), None)
+        with translated():
+            config = _settings(memory_limit or _READER_MEMORY, None)
+            return cls(Session(duckdb.connect(config=config)), None)
 
     @classmethod
     def scratch(cls) -> Database:
@@ -98,33 +127,102 @@ class Database:
             "autoinstall_known_extensions": "false",
             "temp_directory": str(Path(tempfile.gettempdir()) / f"duckplets.{os.getpid()}.tmp"),
         }
-        with _translated():
-            return cls(_quiet(duckdb.connect(config=config)), None)
+        with translated():
+            return cls(Session(duckdb.connect(config=config)), None)
 
     def load_extension(self, name: str) -> None:
         """Load an installed extension by its name, or by the path of its file."""
-        with _translated():
+        with translated():
             self._connection.load_extension(name)
 
     def install_extension(self, name: str) -> None:
         """Download an extension from DuckDB's repository."""
-        with _translated():
+        with translated():
             self._connection.install_extension(name)
 
     def cursor(self) -> Database:
-        """Return a second connection to the same instance, for another thread."""
-        with _translated():
-            connection = self._connection.cursor()
-        return Database(_quiet(connection), self.path, read_only=self.read_only)
+        """Return one more connection to the same instance, for one thread at a time."""
+        with translated():
+            other = Database(self._session.another(), self.path)
+        other.statement_timeout = self.statement_timeout
+        return other
 
     def close(self) -> None:
-        """Close the connection; the last one of a written file checkpoints it."""
-        with _translated():
-            self._connection.close()
+        """Close all connections, also while other threads use them; theirs end in an error."""
+        if self._is_closed or self._home.is_left:  # what was inherited is the parent's
+            return
+        self._is_closed = True
+        for session in (*self._others, self._first):
+            with translated():
+                session.close()
 
     def interrupt(self) -> None:
-        """Stop the statement that another thread is running here."""
-        self._connection.interrupt()
+        """Stop the statement that another thread is running here, on the first connection."""
+        if not self._home.is_left:
+            self._first.connection.interrupt()
+
+    @property
+    def _session(self) -> Session:
+        """What this thread has of the file, in a forked process to read only."""
+        if self._home.is_left:
+            self._begin_anew()
+        if self._threads is None:
+            return self._first
+        if self._threads.session is None:
+            if self._is_closed:
+                raise QueryError(CLOSED)
+            self._threads.session = self._first.another()
+            self._others.add(self._threads.session)
+        return self._threads.session
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        return self._session.connection
+
+    def _begin_anew(self) -> None:
+        """Open the file anew in a forked process; what the parent has stays as it is."""
+        if self._is_closed:
+            raise QueryError(CLOSED)
+        if self._reopen is None or not self.read_only:
+            self._home.need(str(self.path or "what reads a file"), _OPEN_HERE)
+        else:
+            self._first, self._home = self._reopen(), Home()
+            self._threads, self._others = OfThread(), weakref.WeakSet()
+            self._threads.session = self._first
+
+    @contextmanager
+    def changing(self, verb: str) -> Iterator[None]:
+        """Hold the right to change the file, which one thread has at a time.
+
+        Args:
+            verb: What is done to the corpus, for messages.
+
+        Raises:
+            MigrationError: It is open read-only.
+            CorpusLockedError: It is of the process from which this one was forked, or the verb
+                is called by what another one waits for.
+        """
+        if self.read_only:
+            raise MigrationError(
+                f"cannot {verb} {self.path}: it is open read-only; open it with "
+                f"Corpus({str(self.path)!r})"
+            )
+        self._home.need(str(self.path), _OPEN_HERE)
+        file = self._first.file
+        if file is None:
+            yield
+            return
+        if file in _CHANGED.get() and not sessions.is_changed_here(file):
+            raise CorpusLockedError(
+                f"cannot {verb} {self.path} from within a source that is being ingested into it: "
+                f"the one would wait for the other; read from it, or change it afterwards"
+            )
+        mark = _CHANGED.set((*_CHANGED.get(), file))
+        try:
+            with sessions.changing(file):
+                yield
+        finally:
+            _CHANGED.reset(mark)
 
     # -- statements ---------------------------------------------------------------------------
 
@@ -138,12 +236,12 @@ class Database:
 
     def rows(self, sql: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
         """Run SQL text and return its rows."""
-        with _translated():
+        with translated():
             return self._connection.execute(sql, dict(parameters or {})).fetchall()
 
     def arrow(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
         """Run SQL text and return its rows as an Arrow table."""
-        with _translated():
+        with translated():
             return self._connection.execute(sql, dict(parameters or {})).to_arrow_table()
 
     def read(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
@@ -159,10 +257,10 @@ class Database:
         self, sql: str, parameters: Parameters | None = None, *, rows: int = 65_536
     ) -> Iterator[pa.RecordBatch]:
         """Run SQL text and yield its rows in Arrow batches of at most ``rows``, lazily."""
-        with _translated():
+        with translated():
             reader = self._connection.execute(sql, dict(parameters or {})).to_arrow_reader(rows)
         while True:
-            with _translated():
+            with translated():
                 try:
                     batch = reader.read_next_batch()
                 except StopIteration:
@@ -171,24 +269,49 @@ class Database:
 
     def statement_type(self, sql: str) -> list[str]:
         """Return the kind of every statement in the text, as DuckDB's parser names it."""
-        with _translated():
+        with translated():
             return [str(s.type.name) for s in self._connection.extract_statements(sql)]
 
     @contextmanager
     def registered(self, **tables: pa.Table) -> Iterator[None]:
         """Make Arrow tables visible to statements under the given names, for a while."""
+        session = self._session
         for name, table in tables.items():
-            feed = self._feeds.get(name)
+            feed = session.feeds.get(name)
             if feed is None or feed.schema != table.schema:
-                feed = self._feeds[name] = _Feed(table)
-                with _translated():
-                    self._connection.register(name, feed)
-            feed.table = table
+                feed = session.feeds[name] = Feed(table)
+                with translated():
+                    session.connection.register(name, feed)
+            feed.show(table)
         try:
             yield
         finally:
-            for name in tables.keys() & self._feeds.keys():
-                self._feeds[name].table = None
+            for name in tables.keys() & session.feeds.keys():
+                session.feeds[name].show(None)
+
+    @contextmanager
+    def deadline(self, what: str) -> Iterator[None]:
+        """Stop a statement that is run inside and takes longer than ``statement_timeout``.
+
+        Args:
+            what: What the statement is of, for the message.
+
+        Raises:
+            DeadlineError: It was stopped.
+        """
+        with deadline(self.statement_timeout, self._connection.interrupt) as running:
+            try:
+                yield
+            except (QueryError, KeyboardInterrupt) as error:
+                # A KeyboardInterrupt without a cause is of the user's own Ctrl-C.
+                own = isinstance(error, KeyboardInterrupt) and error.__cause__ is None
+                if own or not running.passed:
+                    raise
+                raise DeadlineError(
+                    f"{what}: its statement ran longer than statement_timeout="
+                    f"{self.statement_timeout:g} seconds and was stopped. Make its conditions "
+                    f"cheaper, or give it more time, as in Corpus(path, statement_timeout=600)"
+                ) from error
 
     @contextmanager
     def frugal(self, limit: str) -> Iterator[None]:
@@ -207,55 +330,46 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit everything done inside, or nothing of it."""
-        with _translated():
-            self._connection.execute("BEGIN")
+        session = self._session
+        with translated():
+            session.connection.execute("BEGIN")
         try:
             yield
-            with _translated():
-                self._connection.execute("COMMIT")
+            with translated():
+                session.connection.execute("COMMIT")
         except BaseException:
             with suppress(duckdb.Error):  # a failed COMMIT has rolled back already
-                self._connection.execute("ROLLBACK")
-            self._feeds.clear()  # names registered inside were rolled back as well
+                session.connection.execute("ROLLBACK")
+            session.feeds.clear()  # names registered inside were rolled back as well
             raise
 
 
-class _Feed:
-    """A name under which one Arrow table after the other is scanned.
+@contextmanager
+def for_a_moment(path: Path, *, read_only: bool = False) -> Iterator[Database]:
+    """Open a file, waiting for other threads, and a little while for other processes that have it.
 
-    Registered once: DuckDB keeps what was registered within a transaction until its end, and an
-    ingest that registered every batch held the whole source in memory.
+    Raises:
+        CorpusLockedError: Another process still has it.
     """
-
-    def __init__(self, table: pa.Table) -> None:
-        self.schema = table.schema
-        self.table: pa.Table | None = table
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        table = self.table if self.table is not None else self.schema.empty_table()
-        return table.__arrow_c_stream__(requested_schema)
-
-
-def open_patiently(path: Path) -> Database:
-    """Open a file for writing, waiting a little while somebody else looks at it."""
-    deadline = time.monotonic() + _LOCK_PATIENCE
-    while True:
+    with sessions.changing(files.file_id(files.real_path(path)) or (0, 0)):
+        deadline = time.monotonic() + _LOCK_PATIENCE
+        while True:
+            try:
+                database = Database.open(path, read_only=read_only, threads=1)
+                break
+            except CorpusLockedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
         try:
-            return Database.open(path, threads=1)
-        except CorpusLockedError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
+            yield database
+        finally:
+            database.close()
 
 
 def engine_version() -> str:
     """Return DuckDB's version."""
     return str(duckdb.__version__)
-
-
-def quote_identifier(name: str) -> str:
-    """Quote a name for SQL text, the only way a name gets there."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _settings(memory_limit: str | None, threads: int | None) -> dict[str, Any]:
@@ -269,84 +383,3 @@ def _settings(memory_limit: str | None, threads: int | None) -> dict[str, Any]:
             f"memory_limit={memory_limit!r}: give a number and a unit, such as '512MB' or '2GB'"
         )
     return settings
-
-
-def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    connection.execute("SET enable_progress_bar = false")
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
-
-
-def _check_path(path: Path, *, read_only: bool) -> None:
-    if path.is_dir():
-        raise MigrationError(f"{path} is a folder, not a DuckDB file")
-    if not path.parent.is_dir():
-        raise MigrationError(f"{path}: its folder {path.parent} does not exist")
-    if path.is_file() and not _is_duckdb(path):
-        raise MigrationError(f"{path} is not a DuckDB file")
-    if read_only and not path.exists():
-        raise MigrationError(f"{path} does not exist; create it with: duckplets ingest {path} …")
-
-
-def _is_duckdb(path: Path) -> bool:
-    """Whether the file has DuckDB's mark; DuckDB would open a CSV file as a view in memory."""
-    try:
-        with path.open("rb") as file:
-            return file.read(12)[8:] == b"DUCK"
-    except OSError as error:
-        raise MigrationError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _opening_error(error: duckdb.Error, path: Path) -> DuckpletsError:
-    text = str(error)
-    if "lock" in _first_line(text).lower() or "different configuration" in text:
-        holder = re.search(r"PID (\d+)", text)
-        who = f"process {holder[1]}" if holder else "this process or was in one it was forked from"
-        return CorpusLockedError(
-            f"{path} is open in {who}; close it there. Many can share a file "
-            f"only when all of them open it with read_only=True"
-        )
-    if "not a valid DuckDB" in text:
-        return MigrationError(f"{path} is not a DuckDB file")
-    if "newer version" in text or "older version" in text or "storage version" in text:
-        return MigrationError(
-            f"{path} was written by a DuckDB this one ({duckdb.__version__}) cannot read; "
-            f"upgrade with: pip install -U duckdb"
-        )
-    return MigrationError(f"{path} cannot be opened: {_first_line(text)}")
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Turn DuckDB's and Arrow's errors into ours: the one boundary."""
-    try:
-        yield
-    except (duckdb.Error, pa.ArrowException) as error:
-        message = _first_line(str(error))
-        if "Connection already closed" in message:
-            message = "the file is closed; open it again"
-        if isinstance(error, duckdb.OutOfMemoryException):
-            message = f"{message}: give it more, as in Corpus(path, memory_limit='4GB')"
-        raise QueryError(message) from error
-    except RuntimeError as error:
-        # DuckDB's Arrow reader raises bare RuntimeErrors, among them for Ctrl-C.
-        if "interrupt" in str(error).lower():
-            raise KeyboardInterrupt from error
-        raise QueryError(_first_line(str(error))) from error
-
-
-def _spill_folder(path: Path) -> Path:
-    """Return where this process puts what does not fit into memory.
-
-    By default all processes that read a file share one folder, and overwrite what others have put
-    there: readers that ran out of memory at once died of it. It also keeps a forked process from
-    taking over an instance of its parent, for that is of another configuration then.
-    """
-    folder = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
-    return folder / f"{path.name}.{os.getpid()}.tmp"
-
-
-def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    message = " ".join(lines[:1])
-    return message[:600] if message else "DuckDB gave no reason"

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
+from duckplets.base.aside import aside_of, remove
+from duckplets.base.shown import listed, shown
+from duckplets.db import files, probe
 from duckplets.db.database import Database
 from duckplets.db.queries import migrations
 from duckplets.errors import MigrationError, QueryError
@@ -20,10 +24,18 @@ Kind = Literal["corpus", "state"]
 
 
 def create(path: Path, kind: Kind) -> None:
-    """Create a file of the newest schema at ``path``, whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    """Create a file of the newest schema at ``path``, whole or not at all, if there is none.
+
+    Raises:
+        MigrationError: It cannot be made there, or what another file had committed lies there.
+    """
+    name, path = shown(path), files.real_path(path)
+    if os.path.lexists(path):
+        return
+    files.check_room(path, name)
+    aside = aside_of(path)
     try:
-        database = Database.open(aside)
+        database = _opened_aside(aside, name)
         try:
             migrate(database, kind)
         finally:
@@ -36,8 +48,16 @@ def create(path: Path, kind: Kind) -> None:
         except OSError:  # a file system without links
             os.replace(aside, path)
     finally:
-        aside.unlink(missing_ok=True)
-        aside.with_name(aside.name + ".wal").unlink(missing_ok=True)
+        for left in (aside, files.wal_of(aside)):
+            remove(left)
+
+
+def _opened_aside(aside: Path, name: str) -> Database:
+    """Open what will have the name, and say that where it cannot be."""
+    try:
+        return Database.open(aside)
+    except MigrationError as error:
+        raise MigrationError(str(error).replace(shown(aside), name)) from error
 
 
 def migrate(database: Database, kind: Kind) -> list[str]:
@@ -85,7 +105,7 @@ def _applied(database: Database, kind: Kind) -> set[int]:
     if "schema_migrations" not in tables:
         raise MigrationError(
             f"{database.path} is a DuckDB file of something else: it has tables "
-            f"({', '.join(sorted(tables)[:5])}) but none of duckplets; give another path"
+            f"({listed(sorted(tables)[:5])}) but none of duckplets; give another path"
         )
     known = {number: (name, text) for number, name, text in migrations(kind)}
     done = set()
@@ -112,3 +132,32 @@ def _applied(database: Database, kind: Kind) -> set[int]:
 
 def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_whole(path: Path, tables: Collection[str], *, seconds: float) -> None:
+    """Refuse a file that DuckDB cannot read, before it tries to in this process.
+
+    Args:
+        path: A file of ours.
+        tables: Those to be read.
+        seconds: How long that may take.
+
+    Raises:
+        MigrationError: With the reason.
+    """
+    if why := probe.damage(path, tables, seconds=seconds):
+        raise MigrationError(
+            f"{path} is damaged: {why}. Put a copy in its place, or move it away and begin anew"
+        )
+
+
+def unwritable(path: Path) -> str | None:
+    """Return why a file could not be written or made at a path; it is not tried."""
+    folder = path.parent
+    if path.is_dir():
+        return "it is a folder"
+    if not folder.is_dir():
+        return f"its folder {folder} does not exist; make it first"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"nothing may be written in {folder}"
+    return "it may not be written" if path.exists() and not os.access(path, os.W_OK) else None

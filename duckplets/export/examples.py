@@ -26,6 +26,7 @@ from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.export.subject import Subject
 from duckplets.pools.compile import Part
+from duckplets.pools.read import PoolReader
 
 _LARGEST_BLOCK = 16_384
 _BLOCK_BYTES = 96 << 20  # of the texts of a block, in Arrow; as Python's strings they take as many
@@ -110,10 +111,10 @@ class Reader:
         parameters: dict[str, Any] | None = None,
     ) -> None:
         """Run a statement that sees columns of a part of all pools, as ``pool_PART``."""
-        found = [
-            self.database.arrow(pool.sql(part), pool.parameters_of(part)).select(columns)
-            for pool in self.subject.pools
-        ]
+        found = []
+        for pool in self.subject.pools:
+            with PoolReader(self.database, [pool]) as reader:
+                found.append(reader.list(pool, part).select(columns))
         with self.database.registered(**{f"pool_{part}": pa.concat_tables(found)}):
             self.database.run(statement, parameters)
 

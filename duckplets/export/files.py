@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckplets.base.aside import aside_of, remove, sweep
 from duckplets.errors import SamplerError
 
 Row = Mapping[str, Any]
@@ -107,8 +107,10 @@ def check(path: Path, place: Place, *, overwrite: bool) -> None:
         raise SamplerError(f"{what}: give FILE{' or FILE'.join(place.suffixes)}")
     if place.files and suffix in _FILE_SUFFIXES:
         raise SamplerError(f"{what}: a folder is written, with {', '.join(place.files)}")
+    if "\0" in str(path) or len(os.fsencode(path.name)) > 255:
+        raise SamplerError(f"{what}: no file can have that name")
     if not path.parent.is_dir():
-        raise SamplerError(f"{what}: there is no folder {path.parent}")
+        raise SamplerError(f"{what}: there is no folder {path.parent}; make it first")
     if not os.path.lexists(path):
         return
     if not overwrite:
@@ -141,7 +143,8 @@ def appearing(path: Path, place: Place, *, overwrite: bool) -> Iterator[Path]:
     Raises:
         SamplerError: It cannot be written, or something has come to be there meanwhile.
     """
-    aside = path.with_name(f".{path.stem}.{os.getpid()}.new{path.suffix}")
+    aside = aside_of(path)
+    sweep(path)
     try:
         if place.files:
             aside.mkdir()
@@ -149,29 +152,22 @@ def appearing(path: Path, place: Place, *, overwrite: bool) -> Iterator[Path]:
         check(path, place, overwrite=overwrite)
         _rename(aside, path)
     except OSError as error:
-        raise SamplerError(
-            f"path={str(path)!r}: cannot write there: {error.strerror or error}"
-        ) from error
+        # Arrow has sentences of its own where Python has those of the system.
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise SamplerError(f"path={str(path)!r}: cannot write there: {why}") from error
     finally:
-        _remove(aside)
+        remove(aside)
 
 
 def _rename(aside: Path, path: Path) -> None:
     if not path.is_dir():
         os.replace(aside, path)
         return
-    before = path.with_name(f".{path.name}.{os.getpid()}.old")
+    before = aside_of(path, "old")
     path.rename(before)  # a folder does not take the place of another
     try:
         aside.rename(path)
     except BaseException:
         before.rename(path)
         raise
-    _remove(before)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    remove(before)

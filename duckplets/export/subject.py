@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import cast
 
+from duckplets.base.shown import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, StateMismatchError
 from duckplets.ingest.records import current_version
@@ -130,7 +131,7 @@ def _only_known(database: Database) -> str:
 
 def _only(names: set[str], what: str) -> str:
     if len(names) > 1:
-        raise RecipeError(f"recipe=None: {what} {', '.join(sorted(names))}; name one of them")
+        raise RecipeError(f"recipe=None: {what} {listed(sorted(names))}; name one of them")
     return names.pop()
 
 

@@ -18,17 +18,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.plain import Stored
 from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
 from duckplets.ingest import unfinished
 from duckplets.ingest.preprocess import clean
-from duckplets.text.chunking import Chunking
+from duckplets.text.chunking import MOST, Chunking
 from duckplets.text.preprocessors import Preprocessor, registered
 from duckplets.text.windows import Windows, windows
 
 _SECTIONS = 16_384  # sections a batch
 _RECORDS = 4_096  # records a batch, where sections are stored anew
 _STEP = 16_384  # rows an Arrow slice: DuckDB scans the slices of a table in parallel
+_SETTINGS: dict[str, Any] = {
+    "max_tokens": range(1, MOST + 1),
+    "summary_tokens": range(MOST + 1),
+    "summary_weight": float,
+    "weight_floor": float,
+    "position_weight": str,
+    "overlap": [range(MOST + 1)],
+    "tokenizer": (None, {"path": str, "sha256": str}),
+    "preprocessors?": [{"name": str}],
+}
+_FINGERPRINT = _SETTINGS | {"tokenizer": (None, str)}
 _KINDS = pa.array(["window", "summary"])
 
 
@@ -47,7 +59,10 @@ def fingerprint(database: Database) -> dict[str, Any]:
 
 def _settings(database: Database) -> dict[str, Any]:
     rows = database.run("ingest/chunks/get_settings")
-    return dict(json.loads(rows[0][0])) if rows else {}
+    if not rows:
+        return {}
+    place = Stored(database.path, "settings", "chunking")
+    return dict(place.read("value", rows[0][0], _SETTINGS | {"fingerprint": _FINGERPRINT}))
 
 
 def cleaning(database: Database) -> str:

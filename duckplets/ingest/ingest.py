@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
+from duckplets.base.checks import checked_name
 from duckplets.base.lookahead import ahead
 from duckplets.base.progress import Progress
+from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import unfinished
@@ -26,6 +28,7 @@ from duckplets.ingest.records import IngestReport, current_version
 from duckplets.ingest.store import Counts, OnConflict, Request, Storing
 from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, ResumableSource, Rows, Source
+from duckplets.sources.limits import Limits, Reader
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -47,10 +50,12 @@ def ingest(
     on_conflict: OnConflict = "error",
     prefix: Prefix | None = None,
     restart: bool = False,
+    limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> IngestReport:
     """Read a source to its end and store its records; see ``Corpus.ingest``."""
-    name = _checked_name(source.default_name() if name is None else name)
+    name = source.default_name() if name is None else name
+    name = checked_name(f"source name {shown(repr(name))}", name, SourceError)
     if on_conflict not in get_args(OnConflict):
         choices = ", ".join(get_args(OnConflict))
         raise SourceError(f"on_conflict={on_conflict!r}: give one of {choices}")
@@ -60,14 +65,13 @@ def ingest(
     settings = _settings_of(source, request) if isinstance(source, ResumableSource) else None
     found = unfinished.find(database, name)
     # One that was killed before it had stored a record stands in nobody's way.
-    empty = found is not None and not found.counts.get("added") and found.settings != settings
-    if found is not None and (restart or empty):
+    if found is not None and (restart or _is_nothing(found, settings)):
         unfinished.discard(database, found)
         found = None
     if found is not None:
         _refuse_another(found, settings)
     started = time.monotonic()
-    with database.frugal(_MEMORY), closing(Database.reader()) as reader:
+    with database.frugal(_MEMORY), closing(Reader.within(limits or Limits())) as reader:
         if isinstance(source, ResumableSource) and settings is not None:
             rows = source.open_at(reader, found.cursor if found else None)
             return _InPieces(database, request, rows, settings, found).run(started, progress)
@@ -176,6 +180,10 @@ def _settings_of(source: ResumableSource, request: Request) -> dict[str, Any]:
         ) from error
 
 
+def _is_nothing(found: Unfinished, settings: dict[str, Any] | None) -> bool:
+    return not found.counts.get("added") and found.settings != settings
+
+
 def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
     """Refuse to begin an ingest where another one of that name has not ended."""
     if settings == found.settings:
@@ -188,15 +196,8 @@ def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
     raise SourceError(
         f"source {found.name!r} has an unfinished ingest from {where}{differ}, stopped at "
         f"{found.saved_at} UTC after {found.counts.get('read', 0)} rows; run that one again to go "
-        f"on, or discard it with restart=True (--restart)"
+        f"on, or discard it with restart=True"
     )
-
-
-def _checked_name(name: Any) -> str:
-    fits = isinstance(name, str) and 0 < len(name) <= 200
-    if not fits or "/" in name or not name.isprintable():
-        raise SourceError(f"source name {name!r}: give up to 200 printable characters without '/'")
-    return str(name)
 
 
 def _checked_trust(trust: Any) -> float | None:

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from duckplets.base.documents import Unreadable
+from duckplets.base.plain import Stored, from_json
+from duckplets.base.shown import listed, shown
 from duckplets.errors import SourceError, nearest
 from duckplets.text.prefix import COLUMNS, Prefix, meta_key
+
+_WAY = "Set the prefix of the source again, or put an earlier copy of the file in its place."
 
 if TYPE_CHECKING:
     from duckplets.base.arrays import Integers
@@ -47,8 +52,17 @@ def set_source(database: Database, source_id: int, version: int, prefix: Prefix 
 
 
 def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
-    """Return the id, name and prefix, as JSON, of every source of a version that has one."""
+    """Return the id, name and prefix, as JSON, of every source of a version that has one.
+
+    Raises:
+        DamagedFileError: A definition is none.
+    """
     rows = database.run("ingest/prefixes/of_sources", {"version": version})
+    for _, name, definition in rows:
+        place = Stored(database.path, "source_prefixes", f"source {name!r}", _WAY)
+        parts = place.read("definition", definition, dict)
+        with place.making("definition"):
+            Prefix.from_dict(parts)
     return [(source_id, name, definition) for source_id, name, definition in rows]
 
 
@@ -74,7 +88,7 @@ def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
             known = list(dict.fromkeys(columns + keys))
             raise SourceError(
                 f"prefix: no record of the source has a {name!r}{nearest(name, known)}; there "
-                f"are {', '.join(known)}"
+                f"are {listed(known)}"
             )
 
 
@@ -96,7 +110,7 @@ def _json(prefix: Prefix) -> str:
 
 def _checked(text: str) -> str:
     try:
-        parts = json.loads(text)
-    except ValueError as error:
-        raise SourceError(f"prefix: {text[:200]!r} is no JSON: {error}") from None
+        parts = from_json(text)
+    except Unreadable as error:
+        raise SourceError(f"prefix: {shown(repr(text))} {error}") from None
     return _json(Prefix.from_dict(parts))

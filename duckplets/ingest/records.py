@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from duckplets.base.shown import listed
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 
@@ -62,7 +63,7 @@ def source_id_of(database: Database, name: str) -> int:
     found = {row[1]: row[0] for row in database.run("ingest/records/live_sources")}
     if name not in found:
         raise SourceError(
-            f"no source {name!r}{nearest(name, found)}; there are: {', '.join(found) or 'none'}"
+            f"no source {name!r}{nearest(name, found)}; there are: {listed(found) or 'none'}"
         )
     return int(found[name])
 

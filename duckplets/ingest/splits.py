@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from duckplets.base.plain import Stored
 from duckplets.db.database import Database
 from duckplets.errors import SplitError
 
@@ -60,7 +61,7 @@ def split(database: Database, settings: SplitSettings, *, reassign: bool = False
     if stored is not None and stored != settings and not reassign:
         raise SplitError(
             f"the corpus is split with {_spelled(stored)}, not with {_spelled(settings)}; "
-            f"keep those, or move records between splits with reassign=True (--reassign)"
+            f"keep those, or move records between splits with reassign=True"
         )
     with database.transaction():
         if stored != settings:
@@ -70,9 +71,18 @@ def split(database: Database, settings: SplitSettings, *, reassign: bool = False
 
 
 def current_splits(database: Database) -> SplitSettings | None:
-    """Return the settings of the stored splits, or None before ``split``."""
+    """Return the settings of the stored splits, or None before ``split``.
+
+    Raises:
+        DamagedFileError: They are none.
+    """
     rows = database.run("ingest/splits/get")
-    return SplitSettings(**json.loads(rows[0][0])) if rows else None
+    if not rows:
+        return None
+    place = Stored(database.path, "settings", "splits")
+    found = place.read("value", rows[0][0], dict.fromkeys(SPLITS, float) | {"seed": int})
+    with place.making("value"):
+        return SplitSettings(**{name: found[name] for name in (*SPLITS, "seed")})
 
 
 def need_splits(database: Database, what: str = "") -> SplitSettings:

@@ -83,7 +83,8 @@ class Counts:
     def from_json(cls, values: dict[str, Any]) -> Counts:
         """Return the counts of what ``to_json`` returned."""
         reasons, dropped = (Counter(values.get(n, {})) for n in ("reasons", "dropped_sections"))
-        return cls(**{**values, "reasons": reasons, "dropped_sections": dropped})
+        numbers = {name: values.get(name, 0) for name in ("read", "added", "replaced")}
+        return cls(**numbers, reasons=reasons, dropped_sections=dropped)
 
 
 class Storing:

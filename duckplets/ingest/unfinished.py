@@ -16,11 +16,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from duckplets.base.plain import Stored
 from duckplets.db.database import Database
 
 UNPUBLISHED = 2**63 - 1
 """Stands for the versions that add and remove an unpublished record."""
 
+_WAY = "Discard what it has stored: ingest that source with restart=True (--restart)."
+_NUMBER = range(1 << 63)
+_SETTINGS = {"kind": str, "uri": (str, None), "trust?": (float, None), "source?": object}
+_COUNTS = {
+    "read?": _NUMBER,
+    "added?": _NUMBER,
+    "replaced?": _NUMBER,
+    "reasons?": {str: _NUMBER},
+    "dropped_sections?": {str: _NUMBER},
+}
 _DISCARD = (
     "ingest/unfinished/discard_chunks",
     "ingest/unfinished/discard_sections",
@@ -38,20 +49,33 @@ class Unfinished:
     Attributes:
         name: Of the source.
         source_id: What its records belong to.
-        settings: What is read and how, as plain values.
-        cursor: Where its source goes on.
-        counts: What was read so far.
         started_at: When it began, as ISO text, UTC.
         saved_at: When the cursor was saved.
     """
 
     name: str
     source_id: int
-    settings: dict[str, Any]
-    cursor: Any
-    counts: dict[str, Any]
     started_at: str
     saved_at: str
+    _place: Stored
+    _json: dict[str, Any]
+
+    # Read when asked for: what is damaged can still be discarded.
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is read and how, as plain values."""
+        return dict(self._place.read("settings", self._json["settings"], _SETTINGS))
+
+    @property
+    def cursor(self) -> Any:
+        """Where its source goes on."""
+        return self._place.read("cursor", self._json["cursor"], object)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What was read so far."""
+        return dict(self._place.read("counts", self._json["counts"], _COUNTS))
 
 
 def ingests(database: Database) -> list[Unfinished]:
@@ -60,11 +84,10 @@ def ingests(database: Database) -> list[Unfinished]:
         Unfinished(
             name,
             int(source_id),
-            json.loads(settings),
-            json.loads(cursor),
-            json.loads(counts),
             started_at.isoformat(timespec="seconds"),
             saved_at.isoformat(timespec="seconds"),
+            Stored(database.path, "unfinished_ingests", f"source {name!r}", _WAY),
+            {"settings": settings, "cursor": cursor, "counts": counts},
         )
         for name, source_id, settings, cursor, counts, started_at, saved_at in database.run(
             "ingest/unfinished/unfinished"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,12 +35,11 @@ from duckplets.mining.store import OpenMining, Target
 from duckplets.pools.compile import compile_pool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.bm25 import Bm25, bm25_from, settled
 from duckplets.recipes.recipes import TripletRecipe
 
 _BLOCK_ROWS = 1 << 20
 _BLOCK_ANCHORS = 2048
-_SEARCHING = ("query_tokens", "scope", "shard_documents")
 _STAGED = (
     "mining/external/drop_scores",
     "mining/external/drop_entries",
@@ -79,7 +79,7 @@ def add(
     recipe: TripletRecipe,
     source: str | None = None,
     split: str | None = None,
-    settings: Bm25,
+    settings: Mapping[str, Any],
     progress: Progress | None = None,
 ) -> GivenReport:
     """Store the best candidates of a table as the negatives of a recipe, and report every row.
@@ -96,7 +96,7 @@ def add(
         recipe: Whose negatives they are.
         source: Take rows of this source only.
         split: Take rows of this split only.
-        settings: Of mining, but for those of searching.
+        settings: Of mining, but for those of searching, if the recipe leaves them open.
         progress: Called with anchors done, and how many there are.
 
     Raises:
@@ -104,13 +104,13 @@ def add(
         SplitError: The corpus has no splits.
     """
     started = time.monotonic()
-    _refuse_searching(settings)
+    chosen = _choosing(recipe, settings)
     splits.need_splits(database)
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
     mined = recipe if recipe.mined else replace(recipe, by="bm25")
-    scores = _Scores(database, mined, settings, version, progress)
+    scores = _Scores(database, mined, chosen, version, progress)
     try:
         rows = scores.stage(table)
         pairs = scores.keep(source, None if split is None else splits.checked_split(split))
@@ -251,13 +251,13 @@ class _Pair:
         }
 
 
-def _refuse_searching(settings: Bm25) -> None:
-    default = Bm25()
-    for name in _SEARCHING:
-        if getattr(settings, name) != getattr(default, name):
-            raise RecipeError(
-                f"{name}={getattr(settings, name)!r}: external scores are not searched"
-            )
+def _choosing(recipe: TripletRecipe, given: Mapping[str, Any]) -> Bm25:
+    """Return what chooses among scores that came from elsewhere, as ``mine`` would have it."""
+    asked = bm25_from(given)
+    for name in asked.to_dict().keys() - asked.choosing().to_dict().keys():
+        raise RecipeError(f"{name}={getattr(asked, name)!r}: external scores are not searched")
+    by = recipe.by.choosing() if isinstance(recipe.by, Bm25) else recipe.by
+    return settled(recipe.name, by, asked if given else None)
 
 
 def _found(

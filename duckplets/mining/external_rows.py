@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.shown import listed
 from duckplets.errors import RecipeError, nearest
 
 ANCHORS = ("anchor_id", "anchor_section_key")
@@ -104,7 +105,7 @@ def _one_of(choices: tuple[str, ...], names: Sequence[str]) -> str:
         return found[0]
     others = [name for name in names if name not in _TYPES]
     hint = next(filter(None, (nearest(name, choices) for name in others)), "")
-    have = ", ".join(map(repr, names)) or "none"
+    have = listed(map(repr, names)) or "none"
     raise RecipeError(
         f"a table of negatives needs a column {' or '.join(map(repr, choices))}; it has {have}"
         f"{hint}"

@@ -10,11 +10,9 @@ interrupted goes on at the next block. Blocks, document shards and workers chang
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Lists
+from duckplets.base.aside import aside_of, remove
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.errors import QueryError, RecipeError
+from duckplets.db.files import real_path
+from duckplets.errors import DamagedFileError, QueryError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store
@@ -39,7 +39,7 @@ from duckplets.mining.workers import scored
 from duckplets.pools.compile import compile_pool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25, bm25_from
+from duckplets.recipes.bm25 import Bm25, bm25_from, settled
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.search import index
 from duckplets.search.index import Index
@@ -100,7 +100,7 @@ def _jobs(
                 job = _Job(
                     database=database,
                     recipe=recipe if recipe.mined else replace(recipe, by="bm25"),
-                    settings=_settings(recipe, asked),
+                    settings=settled(recipe.name, recipe.by, asked),
                     source=found.source,
                     split=of_split,
                     version=version,
@@ -108,18 +108,6 @@ def _jobs(
                 if job.is_due(asked):
                     jobs.append(job)
     return jobs
-
-
-def _settings(recipe: TripletRecipe, asked: Bm25 | None) -> Bm25:
-    """Return what a recipe is mined with."""
-    if isinstance(recipe.by, Bm25):
-        if asked is not None and asked != recipe.by:
-            raise RecipeError(
-                f"recipe {recipe.name!r} says itself how it is mined, {recipe.by.to_dict()}, not "
-                f"{asked.to_dict()}; change the recipe, or give it by='bm25'"
-            )
-        return recipe.by
-    return asked or Bm25()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +123,11 @@ class _Job:
 
     def is_due(self, asked: Bm25 | None) -> bool:
         """Whether nothing was mined yet, or what was mined is not what would be mined now."""
-        found = store.found(self.database, self.recipe.name, source=self.source, split=self.split)
+        where = {"source": self.source, "split": self.split}
+        try:
+            found = store.found(self.database, self.recipe.name, **where)
+        except DamagedFileError:
+            return True
         if not found or store.stale(self.database, found[-1], self.recipe, version=self.version):
             return True
         of = self._index()
@@ -264,14 +256,10 @@ def _workers(database: Database, pairs: int) -> int:
 
 @contextmanager
 def _folder(database: Database) -> Iterator[Path]:
-    """Make a folder beside the corpus for the time being; remove what killed ones left."""
+    """Make a folder beside the corpus for the time being."""
     if database.path is None:
         raise QueryError("mining needs a corpus in a file")
-    beside = database.path.parent
-    mark = f".{database.path.name}.mining-"
-    for left in beside.glob(f"{mark}*"):  # nobody else can be mining here: the file is ours
-        shutil.rmtree(left, ignore_errors=True)
-    folder = beside / f"{mark}{os.getpid()}"
+    folder = aside_of(real_path(database.path))
     try:
         folder.mkdir()
         yield folder
@@ -282,5 +270,4 @@ def _folder(database: Database) -> Iterator[Path]:
             f"so far is kept, and mining again goes on from there"
         ) from error
     finally:
-        with suppress(OSError):
-            shutil.rmtree(folder)
+        remove(folder)

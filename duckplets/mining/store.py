@@ -20,8 +20,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckplets.base.plain import Stored
 from duckplets.db.database import Database
-from duckplets.errors import StateMismatchError
+from duckplets.errors import DamagedFileError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.ingest.splits import checked_split
@@ -33,6 +34,8 @@ from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
 QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
+_SETTINGS = {"bm25?": dict, "terms?": dict}
+_REPORT = {"counts?": {str: range(1 << 63)}, "seconds?": float}
 _SELECTING = ("anchor", "positive", "negative", "strategy", "allow_same_anchor_positive")
 
 
@@ -80,7 +83,7 @@ def found(
 ) -> list[Mining]:
     """Return the minings that new runs would use, stale ones included, by recipe and pair."""
     parameters = {"recipe": recipe, "source": source, "split": split}
-    return [_mining(row) for row in database.run("mining/store/current", parameters)]
+    return [_mining(database, row) for row in database.run("mining/store/current", parameters)]
 
 
 def by_key(database: Database, key: int) -> Mining:
@@ -95,7 +98,7 @@ def by_key(database: Database, key: int) -> Mining:
             f"the negatives this run draws from (mining {key}) are not in {database.path}; it is "
             f"another file, or they were deleted"
         )
-    return _mining(rows[0])
+    return _mining(database, rows[0])
 
 
 def current(
@@ -247,17 +250,20 @@ class OpenMining:
             "mining/store/unfinished", where
         ):
             found_content, anchors, report, done = others
-            found = (method, json.loads(definition), json.loads(settings), found_content, anchors)
-            if found == tuple(made_of.values()) and not fresh:
-                self.key, self.done = int(key), int(done)
-                noted = json.loads(report) if report else {}
-                self.counts.update(noted.get("counts", {}))
-                self.seconds = noted.get("seconds", 0.0)
-                return
+            try:
+                plain = _Plain(database, key, definition, settings, report)
+                found = (method, plain.definition, plain.settings, found_content, anchors)
+                if found == tuple(made_of.values()) and not fresh:
+                    self.key, self.done = int(key), int(done)
+                    self.counts.update(plain.report.get("counts", {}))
+                    self.seconds = plain.report.get("seconds", 0.0)
+                    return
+            except DamagedFileError:
+                pass  # it is begun anew
             self._forget(int(key))
-        plain = made_of | {n: json.dumps(made_of[n]) for n in ("definition", "settings")}
+        stored = made_of | {n: json.dumps(made_of[n]) for n in ("definition", "settings")}
         with database.transaction():
-            rows = database.run("mining/store/begin", where | plain | {"version": target.version})
+            rows = database.run("mining/store/begin", where | stored | {"version": target.version})
         self.key = int(rows[0][0])
 
     def append(self, anchors: pa.Table, negatives: pa.Table, counts: Mapping[str, int]) -> None:
@@ -318,22 +324,49 @@ def _mined_by(settings: Bm25) -> Bm25:
     return replace(settings, sampling="rotate", rotation=None)
 
 
-def _mining(row: tuple[Any, ...]) -> Mining:
+class _Plain:
+    """What a mining stores as JSON.
+
+    Raises:
+        DamagedFileError: It is none, or of another shape.
+    """
+
+    def __init__(
+        self, database: Database, key: int, definition: Any, settings: Any, report: Any
+    ) -> None:
+        way = (
+            f"Mine it again: duckplets mine {database.path}; a run that draws from it needs an "
+            f"earlier copy of the file"
+        )
+        self._place = Stored(database.path, "minings", f"mining {key}", way)
+        self.definition: dict[str, Any] = self._place.read("definition", definition, dict)
+        self.settings: dict[str, Any] = self._place.read("settings", settings, _SETTINGS)
+        self.report: dict[str, Any] = {}
+        if report is not None:
+            self.report = self._place.read("report", report, _REPORT)
+
+    def bm25(self) -> Bm25:
+        """Return which candidates were kept."""
+        with self._place.making("settings"):
+            return bm25_from(self.settings.get("bm25", {}))
+
+
+def _mining(database: Database, row: tuple[Any, ...]) -> Mining:
     (key, recipe, source, split, method, definition, settings, *others) = row
     content, version, digest, finished, report = others
-    plain = json.loads(settings)
+    plain = _Plain(database, key, definition, settings, report)
     return Mining(
         key=int(key),
         recipe=recipe,
         source=source,
         split=split,
         method=method,
-        definition=json.loads(definition),
-        settings=bm25_from(plain.get("bm25", {})),
-        terms=plain.get("terms", {}),
+        definition=plain.definition,
+        settings=plain.bm25(),
+        terms=plain.settings.get("terms", {}),
         content=content,
         corpus_version=int(version),
         digest=digest or "",
         finished_at=finished,
-        report=json.loads(report) if report else {},
+        report=plain.report,
     )

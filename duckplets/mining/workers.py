@@ -4,8 +4,7 @@
 
 NumPy holds Python's lock between its many short calls, so that two threads scored no more than
 one. Workers share the document shards, which each of them maps from the files of one folder;
-queries and findings travel as arrays in files too, so that nothing is unpickled. Which worker
-searches what changes no result.
+queries and findings travel as arrays in files too, so that nothing is unpickled.
 """
 
 from __future__ import annotations

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from duckplets.base.shown import listed
 from duckplets.errors import MixtureError, nearest
 from duckplets.order.mixture_toml import read_mixture
 from duckplets.order.weights import Weights, checked_positive, checked_step
@@ -19,7 +21,11 @@ from duckplets.order.weights import Weights, checked_positive, checked_step
 if TYPE_CHECKING:
     from os import PathLike
 
+    from duckplets.base.documents import DocumentLimits
+
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
+
+_LONGEST_RAMP = 1 << 24  # steps: the end of one is reached in 9 seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,11 @@ class Anneal:
                 f"anneal: end_step={end} must be more than start_step={start}; leave it out to "
                 f"change the weights at once"
             )
+        if end - start > _LONGEST_RAMP:
+            raise MixtureError(
+                f"anneal: end_step={end} lies {end - start:,} steps after start_step={start}; a "
+                f"gradual change takes at most {_LONGEST_RAMP:,}"
+            )
         _set(self, end_step=end)
 
 
@@ -109,14 +120,18 @@ class Mixture:
             )
 
     @classmethod
-    def from_toml(cls, path: str | PathLike[str]) -> Mixture:
+    def from_toml(
+        cls, path: str | PathLike[str], *, limits: DocumentLimits | None = None
+    ) -> Mixture:
         """Read a mixture from the ``[data]`` table of a TOML file.
 
         ``mix_temperature`` is the temperature; ``anneal_start_step`` and ``anneal_weights``
-        stand for one phase; other tables of a training configuration are left alone. The
+        stand for one phase (step 0 for none); other tables of a training configuration are left
+        alone. The
         datasets that are listed are the mixture: other sources of the corpus weigh 0, unless a
         phase names them; where none is listed, all weigh 1. A dataset without a name is called
-        by the last part of its ``path`` or ``hf_name``.
+        by the last part of its ``path`` or ``hf_name``. ``limits`` says how large the file may
+        be, by default as large as such a file ever is.
 
             [data]
             mix_temperature = 1.5
@@ -138,7 +153,7 @@ class Mixture:
             MixtureError: The file is missing, unreadable or wrong; the message names the file
                 and, for everything wrong in it, table and key.
         """
-        return cls.from_dict(read_mixture(path))
+        return cls.from_dict(read_mixture(path, limits))
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Mixture:
@@ -200,7 +215,7 @@ class Mixture:
             if name not in sources:
                 raise MixtureError(
                     f"{what}: no source {name!r}{nearest(name, sources)}; there are: "
-                    f"{', '.join(sources)}"
+                    f"{listed(sources)}"
                 )
         merged = self.declared(sources) | dict(given)
         if not any(merged.values()):
@@ -226,20 +241,57 @@ _KEYS = dict.fromkeys(("weights", "temperature", "phases", "anneal", "omitted"),
 _CHANGE_KEYS = {"start_step": True, "weights": True, "lr_scale": False}
 
 
-def mixture_of(value: Mixture | Mapping[str, float] | None) -> Mixture:
-    """Return the mixture a caller means: None is all sources alike, a mapping their weights.
+def mixture_of(value: Mixture | Mapping[str, float] | str | PathLike[str] | None) -> Mixture:
+    """Return the mixture a caller means.
+
+    None is all sources alike, a mapping their weights, a path that of a TOML file.
 
     Raises:
-        MixtureError: It is none of these, or a name or a weight is wrong.
+        MixtureError: It is none of these, a name or a weight is wrong, or the file.
     """
     if isinstance(value, Mixture):
         return value
+    if isinstance(value, str | PathLike):
+        return Mixture.from_toml(value)
     if value is not None and not isinstance(value, Mapping):
         raise MixtureError(
             f"mixture={value!r}: give a weight for each name, as in {{'web': 0.7}}, or a "
-            f"Mixture(…), or Mixture.from_toml(path)"
+            f"Mixture(…), or the path of a TOML file"
         )
     return Mixture(value or {})
+
+
+def differences(saved: Mixture, now: Mixture) -> str:
+    """Return what two mixtures differ in, in words: phase by phase both values."""
+    one, other = _described(saved), _described(now)
+    told = [
+        f"{what} (saved: {one.get(what, 'none')}, now: {other.get(what, 'none')})"
+        for what in sorted(
+            {*one, *other}, key=lambda what: (what.startswith("from"), len(what), what)
+        )
+        if one.get(what) != other.get(what)
+    ]
+    return "; ".join(told)
+
+
+def _described(mixture: Mixture) -> dict[str, str]:
+    """Return the parts of a mixture with what each says."""
+    parts = {
+        "weights": f"{dict(mixture.weights)}",
+        "omitted": f"{mixture.omitted:g}",
+        "temperature": f"{mixture.temperature:g}",
+    }
+    for phase in mixture.phases:
+        parts[f"from step {phase.start_step}"] = (
+            f"{dict(phase.weights)}, lr_scale {phase.lr_scale:g}"
+        )
+    if mixture.anneal is not None:
+        anneal = mixture.anneal
+        until = "" if anneal.end_step is None else f" step by step to step {anneal.end_step}"
+        parts[f"from step {anneal.start_step}{until}"] = (
+            f"{dict(anneal.weights)}, lr_scale {anneal.lr_scale:g}"
+        )
+    return parts
 
 
 # -- checks -----------------------------------------------------------------------------------

@@ -18,27 +18,32 @@ A file reads::
     dataset_weights = { web = 0.3 }              # the others keep the weight above
     lr_scale = 0.5
 
-Instead of phases there may be ``anneal_start_step`` and ``anneal_weights`` in ``[data]``. The text
-is ingested already, so ``path``, ``hf_name`` and ``hf_config`` only serve to name a dataset that
-has no name; as there, a phase may then call it by the whole of ``path`` or ``hf_name``. Tables
-besides ``[data]`` are none of ours. Everything wrong in a file is reported at once.
+Instead of phases there may be ``anneal_start_step``, where 0 is none, and ``anneal_weights`` in
+``[data]``. The text is ingested already, so ``path``, ``hf_name`` and ``hf_config`` only serve to
+name a dataset that has no name; as there, a phase may then call it by the whole of ``path`` or
+``hf_name``. Tables besides ``[data]`` are none of ours. Everything wrong in a file is reported at
+once.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.errors import MixtureError, nearest
+from duckplets.base.documents import DocumentLimits, read_document
+from duckplets.base.shown import listed, shown
+from duckplets.errors import MixtureError, nearest, several
 from duckplets.order.weights import Weights, checked_positive, checked_step
 
 if TYPE_CHECKING:
     from os import PathLike
 
 __all__ = ["read_mixture"]
+
+log = logging.getLogger("duckplets")
 
 _DATA = ("mix_temperature", "datasets", "phases", "anneal_start_step", "anneal_weights")
 _DATASET = ("name", "path", "hf_name", "hf_config", "weight")
@@ -54,8 +59,8 @@ _READING = (
 _ENDING = re.compile(r"\.(npy|bin|parquet|jsonl?|csv|tsv|txt|arrow)(\.(gz|zst))?$", re.IGNORECASE)
 
 
-def read_mixture(path: str | PathLike[str]) -> dict[str, Any]:
-    """Read a file into what ``Mixture.from_dict`` takes.
+def read_mixture(path: str | PathLike[str], limits: DocumentLimits | None = None) -> dict[str, Any]:
+    """Read a file, within limits, into what ``Mixture.from_dict`` takes.
 
     Raises:
         MixtureError: The file is missing, unreadable or wrong; the message names the file and,
@@ -63,28 +68,15 @@ def read_mixture(path: str | PathLike[str]) -> dict[str, Any]:
     """
     file = Path(path)
     reader = _Reader()
-    mixture = reader.mixture(_parsed(file))
+    mixture = reader.mixture(read_document(file, "TOML", MixtureError, limits))
     if len(reader.problems) == 1:
         raise MixtureError(f"{file}: {reader.problems[0]}")
     if reader.problems:
-        listed = "".join(f"\n  {problem}" for problem in reader.problems)
-        raise MixtureError(f"{file}: {len(reader.problems)} mistakes{listed}")
+        told = several(reader.problems).replace("\n", "\n  ")
+        raise MixtureError(f"{file}: {len(reader.problems):,} mistakes\n  {told}")
+    for note in reader.notes:
+        log.warning("%s: %s", shown(file), note)
     return mixture
-
-
-def _parsed(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError as error:
-        raise MixtureError(f"{file}: there is no such file") from error
-    except OSError as error:
-        raise MixtureError(f"{file}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise MixtureError(f"{file}: not UTF-8: byte {error.start}") from error
-    except RecursionError as error:
-        raise MixtureError(f"{file}: nested too deeply") from error
-    except ValueError as error:  # the parser's own errors, and numbers too long for Python
-        raise MixtureError(f"{file}: not TOML: {error}") from error
 
 
 class _Reader:
@@ -92,10 +84,12 @@ class _Reader:
 
     Attributes:
         problems: One line each.
+        notes: What is not wrong and may surprise, one line each.
     """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self.notes: list[str] = []
         self._weights: dict[str, float] = {}
         self._whole: dict[str, str] = {}  # path or hf_name -> the name filled in from it
         self._all_named = True
@@ -184,9 +178,18 @@ class _Reader:
         }
 
     def _anneal(self, data: Mapping[str, Any], phases: bool) -> dict[str, Any] | None:
-        """Read the shortcut. Step 0 and no weights, that framework's defaults, are none."""
+        """Read the shortcut. Step 0 is that framework's way to say that there is none."""
         step, given = data.get("anneal_start_step"), data.get("anneal_weights")
-        if (step is None or (type(step) is int and step == 0)) and (given is None or given == {}):
+        off = type(step) is int and step == 0
+        if given is None or given == {}:
+            if step is None or off:
+                return None
+        elif off:
+            self._override("data: anneal_weights", given)  # checked all the same
+            self.notes.append(
+                "anneal_start_step = 0 means no annealing, so anneal_weights have no effect; for "
+                "other weights from the start on write a phase with start_step = 0"
+            )
             return None
         if phases:
             self.problems.append(
@@ -208,7 +211,7 @@ class _Reader:
             if self._weights and self._all_named and name not in self._weights:
                 self.problems.append(
                     f"{what}: no dataset {called!r}{nearest(called, self._weights)}; there are: "
-                    f"{', '.join(self._weights)}"
+                    f"{listed(self._weights)}"
                 )
             if name in weights:
                 self.problems.append(f"{what}: {name!r} is there twice, also as {called!r}")

@@ -15,12 +15,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from duckplets.base.arrays import Integers
 from duckplets.order.apportion import Apportionment, Ramp, Share, exact_shares
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import key
+from duckplets.order.weights import checked_step
 
 Events = Mapping[int, Mapping[str, float]]
 
@@ -37,9 +39,12 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
+    """Draws from ``start`` on, dealt from ``step`` on; two of the same ``how`` deal alike."""
+
     step: int
     start: int
-    deal: Apportionment | Ramp
+    how: tuple[object, ...]
+    deal: Apportionment | Ramp = field(compare=False)
 
 
 class Schedule:
@@ -84,7 +89,7 @@ class Schedule:
         self._segments = [self._segment(change) for change in self._planned]
         self._bases = {0: [0] * len(self.sources)}
         for step, weights in sorted((events or {}).items()):
-            self._set(step, weights)
+            self._set(checked_step("set_weights", "step", step), weights)
 
     @property
     def drawn(self) -> set[str]:
@@ -134,6 +139,41 @@ class Schedule:
         leaf, number = self.sources.index(source), self._number_at(draws)
         segment = self._segments[number]
         return self._base(number)[leaf] + segment.deal.count(leaf, draws - segment.start)
+
+    def first_change(self, other: Schedule) -> int | None:
+        """Return the first position that another schedule may deal otherwise, if there is one.
+
+        The other is of the same sources, seed and batch. Up to there all segments are the same.
+        """
+        for mine, theirs in zip_longest(self._segments, other._segments):
+            if mine != theirs:
+                starts = [segment.start for segment in (mine, theirs) if segment is not None]
+                return min(starts) * self._per_draw
+        return None
+
+    def first_change_of_stretches(
+        self, other: Schedule, length: int, end: int | None, other_end: int | None
+    ) -> int | None:
+        """Return where a stretch begins that is dealt or cut otherwise; None if there is none.
+
+        Args:
+            other: As for ``first_change``.
+            length: As for ``stretch``.
+            end: The position at which a run by this schedule ends, or None.
+            other_end: That of a run by the other one.
+        """
+        changes = [c.step for c in self._planned], [c.step for c in other._planned]
+        differing = {*changes[0]} ^ {*changes[1]}
+        places = [self.first_change(other), *(step * self._batch for step in differing)]
+        places += [] if end == other_end else [end, other_end]
+        at = min((place for place in places if place is not None), default=None)
+        while at:
+            mine = self.stretch(at - 1, length, end)
+            theirs = other.stretch(at - 1, length, other_end)
+            if mine == theirs:
+                break
+            at = min(mine[0], theirs[0])
+        return at
 
     def stretch(self, position: int, length: int, end: int | None = None) -> tuple[int, int]:
         """Return the start and end of the stretch of positions that holds one.
@@ -201,7 +241,7 @@ class Schedule:
         purpose = key(self._seed, "sources", *([step] if step else []))
         shares = self._shares_of(change.weights)
         if change.target is None:
-            return _Segment(step, start, Apportionment(shares, purpose))
+            return _Segment(step, start, (shares, purpose), Apportionment(shares, purpose))
 
         def edges(steps: Integers) -> Integers:
             return -(-((steps + step) * self._batch) // self._per_draw) - start
@@ -212,7 +252,7 @@ class Schedule:
         target = self._shares_of(change.target)
         length = change.until - step
         ramp = Ramp(shares, target, length, edges=edges, step_of=step_of, purpose=purpose)
-        return _Segment(step, start, ramp)
+        return _Segment(step, start, (shares, target, length, purpose), ramp)
 
     def _shares_of(self, weights: Mapping[str, float]) -> tuple[int, ...]:
         return exact_shares([weights[name] for name in self.sources], self.mixture.temperature)

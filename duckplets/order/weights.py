@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any
 
+from duckplets.base.checks import MAX_POSITION
 from duckplets.errors import MixtureError
 
 __all__ = ["Weights", "checked_positive", "checked_step"]
@@ -68,9 +69,11 @@ def checked_step(what: str, name: str, value: Any) -> int:
         MixtureError: It is something else.
     """
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if whole and int(value) >= 0:
+    if whole and 0 <= int(value) <= MAX_POSITION:
         return int(value)
-    raise MixtureError(f"{what}: {name}={value!r}; give an integer from 0")
+    told = f" to {MAX_POSITION}" if whole and int(value) > 0 else ""
+    told_value = f"(a number of {int(value).bit_length()} bits)" if told else repr(value)
+    raise MixtureError(f"{what}: {name}={told_value}; give an integer from 0{told}")
 
 
 def _name(what: str, name: Any) -> str:

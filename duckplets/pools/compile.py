@@ -18,10 +18,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from duckplets.pools.fills import law_of, own_positive, positive_parts, text_fills, triplet_fills
+from duckplets.base.shown import shown
+from duckplets.pools.fills import (
+    facts_of,
+    law_of,
+    own_positive,
+    positive_parts,
+    text_fills,
+    triplet_fills,
+)
 from duckplets.pools.steps import assembled, bound
 from duckplets.recipes.condition_rules import COLUMNS
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.recipes.recipes import SqlStrategy, TextRecipe, TripletRecipe
 
 Recipe = TripletRecipe | TextRecipe
 Guarded = Literal[
@@ -32,8 +40,7 @@ Guarded = Literal[
     "mined_positives",
 ]
 Part = (  # the guarded ones are of mined recipes only
-    Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "same", "sizes"]
-    | Guarded
+    Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "sizes"] | Guarded
 )
 
 _STAGED = "staged_chunks"
@@ -64,6 +71,20 @@ class CompiledPool:
     def own_negatives(self) -> bool:
         """Whether negatives are of the anchor's own record."""
         return isinstance(self.recipe, TripletRecipe) and self.recipe.strategy == "same_record"
+
+    @property
+    def described(self) -> str:
+        """What it is, with the conditions that users wrote, for messages."""
+        recipe = self.recipe
+        selectors = [
+            getattr(recipe, n, None) for n in ("selector", "anchor", "positive", "negative")
+        ]
+        found = [s.where for s in selectors if s is not None and s.where is not None]
+        strategy = getattr(recipe, "strategy", None)
+        found += [strategy.condition] if isinstance(strategy, SqlStrategy) else []
+        conditions = "".join(f", condition {shown(c, 80)!r}" for c in dict.fromkeys(found))
+        source, split = self.parameters["source"], self.parameters["split"]
+        return f"recipe {recipe.name!r}, source {source!r}, split {split!r}{conditions}"
 
     def sql(self, part: Part = "pool", *, staged: bool = False) -> str:
         """Return the statement that yields a part, in DuckDB's dialect.
@@ -131,13 +152,32 @@ def stage(recipes: Iterable[Recipe]) -> str:
 def _stage(recipes: frozenset[Recipe]) -> str:
     needed = set(_ALWAYS)
     for recipe in recipes:
-        looked_at = re.findall(r"\bslot\.(\w+)", _statement(recipe, "pool", staged=True)[0])
-        needed |= {*COLUMNS}.intersection(looked_at)
+        needed |= {*COLUMNS}.intersection(_looked_at(recipe))
     guarded = any(isinstance(recipe, TripletRecipe) and recipe.mined for recipe in recipes)
     needed |= {*_GUARDING} if guarded else set()
     columns = [f"slot.{name}" for name in sorted(needed)]
+    facts = sorted({name for recipe in recipes for name in facts_of(recipe)})
+    columns += [f"section_facts.{name}" for name in facts]
     chunks = _GUARDED if guarded else ""
-    return assembled([], "pools/lists/stage", {"slot_columns": columns}, chunks=chunks)[0]
+    flags = {"facts"} if facts else set()
+    return assembled([], "pools/lists/stage", {"slot_columns": columns}, flags, chunks)[0]
+
+
+def _looked_at(recipe: Recipe) -> list[str]:
+    return re.findall(r"\bslot\.(\w+)", _statement(recipe, "pool", staged=True)[0])
+
+
+@lru_cache(maxsize=512)
+def compares_texts(recipe: Recipe) -> bool:
+    """Whether the staged pool looks at whole texts, beside what is worked out of them before."""
+    return "text" in _looked_at(recipe)
+
+
+@lru_cache(maxsize=512)
+def facts_statement(recipe: Recipe) -> str:
+    """Return the statement that works out what the conditions of a recipe ask of texts."""
+    columns = [f"{fact.sql} AS {name}" for name, fact in sorted(facts_of(recipe).items())]
+    return assembled([], "pools/lists/facts", {"slot_columns": columns})[0]
 
 
 @lru_cache(maxsize=4096)
@@ -147,7 +187,7 @@ def _statement(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozen
     if isinstance(recipe, TextRecipe):
         ends = {"pool": "pools/texts", "counts": "pools/lists/text_counts"}
         last = ends.get(part, "pools/lists/text_anchors")
-        return assembled(["pools/texts"], last, text_fills(recipe), chunks=chunks)
+        return assembled(["pools/texts"], last, text_fills(recipe, staged=staged), chunks=chunks)
     parts = ["pools/triplets", *positive_parts(recipe), *law_of(recipe).parts]
     flags = set() if recipe.allow_same_anchor_positive else {"distinct"}
     if recipe.mined:
@@ -155,4 +195,4 @@ def _statement(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozen
         flags.add("mined")
         chunks = chunks or _GUARDED
     last = "pools/triplets" if part == "pool" else f"pools/lists/{part}"
-    return assembled(parts, last, triplet_fills(recipe), flags, chunks)
+    return assembled(parts, last, triplet_fills(recipe, staged=staged), flags, chunks)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from duckplets.errors import RecipeError
+from duckplets.pools.facts import Fact, told
 from duckplets.pools.steps import literal
 from duckplets.recipes.conditions import pair_condition, where_condition
 from duckplets.recipes.recipes import Selector, SqlStrategy, TextRecipe, TripletRecipe
@@ -50,8 +51,8 @@ class Law:
 
 
 @lru_cache(maxsize=512)
-def law_of(recipe: TripletRecipe) -> Law:
-    """Return how a recipe tells legal negatives.
+def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
+    """Return how a recipe tells legal negatives; staged, it looks at facts in place of texts.
 
     Raises:
         RecipeError: Selectors and strategy do not go together.
@@ -61,7 +62,7 @@ def law_of(recipe: TripletRecipe) -> Law:
         nearest = ("pools/parts/nearest", "pools/parts/nearest_pairs")
         return _by_hash((*_ALLOWED, *nearest), _RECORD, _RECORD, forbids=False)
     if isinstance(recipe.strategy, SqlStrategy):
-        return _of_condition(recipe.strategy)
+        return _of_condition(recipe.strategy, staged=staged)
     if recipe.strategy == "other_date":
         # Two records without a date are not of different dates: NULL is a date like another here.
         same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
@@ -99,7 +100,7 @@ def _by_hash(parts: tuple[str, ...], anchor: str, negative: str, *, forbids: boo
     )
 
 
-def _of_condition(strategy: SqlStrategy) -> Law:
+def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Law:
     from sqlglot import exp
 
     condition = pair_condition(strategy.condition)
@@ -108,8 +109,8 @@ def _of_condition(strategy: SqlStrategy) -> Law:
     if forbids:
         tree = _refuted(tree)
     return _of_terms(
-        [_sql(term) for term in condition.anchor_terms],
-        [_sql(term) for term in condition.negative_terms],
+        [_sql(term, staged=staged) for term in condition.anchor_terms],
+        [_sql(term, staged=staged) for term in condition.negative_terms],
         _sql(exp.paren(tree)),
         forbids=forbids,
         unbounded=not condition.equality,
@@ -168,20 +169,20 @@ def own_positive(recipe: TripletRecipe) -> bool:
     return recipe.allow_same_anchor_positive and recipe.anchor == recipe.positive
 
 
-def text_fills(recipe: TextRecipe) -> dict[str, str | Sequence[str]]:
+def text_fills(recipe: TextRecipe, *, staged: bool = False) -> dict[str, str | Sequence[str]]:
     """Return what stands for each name in ``pools/texts``."""
-    return {"anchor_condition": selector_condition(recipe.selector)} | _unit(recipe)
+    return {"anchor_condition": selector_condition(recipe.selector, staged=staged)} | _unit(recipe)
 
 
-def triplet_fills(recipe: TripletRecipe) -> dict[str, str | Sequence[str]]:
+def triplet_fills(recipe: TripletRecipe, *, staged: bool = False) -> dict[str, str | Sequence[str]]:
     """Return what stands for each name in ``pools/triplets`` and its parts."""
-    law = law_of(recipe)
+    law = law_of(recipe, staged=staged)
     guarded = ["section_key", "normalised_hash"] if recipe.mined else []
     families = ["family"] if recipe.mined else []
     fills: dict[str, str | Sequence[str]] = {
-        "anchor_condition": selector_condition(recipe.anchor),
-        "positive_condition": selector_condition(recipe.positive),
-        "negative_condition": selector_condition(recipe.negative),
+        "anchor_condition": selector_condition(recipe.anchor, staged=staged),
+        "positive_condition": selector_condition(recipe.positive, staged=staged),
+        "negative_condition": selector_condition(recipe.negative, staged=staged),
         "anchor_columns": [*guarded, *families, *law.anchor_columns],
         "anchor_names": [*(["class"] if law.compares else []), *guarded, *families],
         "positive_columns": guarded,
@@ -197,7 +198,7 @@ def triplet_fills(recipe: TripletRecipe) -> dict[str, str | Sequence[str]]:
     for selector in (recipe.positive, recipe.negative):
         if selector.kind == "near_date":
             fills["nearest_days"] = str(selector.days)
-            fills["nearest_condition"] = selector_condition(selector)
+            fills["nearest_condition"] = selector_condition(selector, staged=staged)
     if recipe.negative.kind == "near_date":
         # Negatives never leave their source, so the nearest record must not either.
         fills["nearest_condition"] = f"slot.source = $source AND {fills['nearest_condition']}"
@@ -217,19 +218,41 @@ def _unit(recipe: TripletRecipe | TextRecipe) -> dict[str, str | Sequence[str]]:
     return {"unit_key": "record_key", "unit_columns": []}
 
 
-def selector_condition(selector: Selector) -> str:
+def selector_condition(selector: Selector, *, staged: bool = False) -> str:
     """Return the condition on ``slot`` that a selector stands for."""
-    slot = "slot.role <> 'rejected'"
-    if selector.kind == "role" and selector.role is not None:
-        slot = f"slot.role = {literal(selector.role)}"
-    elif selector.kind == "near_date":
-        slot = "slot.role = 'context'"
-    elif selector.kind == "position":
-        slot = f"slot.position = {selector.index}"
+    slot = _slot(selector)
     if selector.where is None:
         return slot
-    return f"{slot} AND ({_sql(where_condition(selector.where))})"
+    return f"{slot} AND ({_sql(where_condition(selector.where), where=slot, staged=staged)})"
 
 
-def _sql(tree: exp.Expression) -> str:
-    return tree.sql(dialect="duckdb")
+def _slot(selector: Selector) -> str:
+    if selector.kind == "role" and selector.role is not None:
+        return f"slot.role = {literal(selector.role)}"
+    if selector.kind == "near_date":
+        return "slot.role = 'context'"
+    if selector.kind == "position":
+        return f"slot.position = {selector.index}"
+    return "slot.role <> 'rejected'"
+
+
+def facts_of(recipe: TripletRecipe | TextRecipe) -> dict[str, Fact]:
+    """Return by name what the conditions of a recipe ask of texts."""
+    selectors = (
+        [recipe.selector]
+        if isinstance(recipe, TextRecipe)
+        else [recipe.anchor, recipe.positive, recipe.negative]
+    )
+    found: dict[str, Fact] = {}
+    for selector in selectors:
+        if selector.where is not None:
+            found |= told(where_condition(selector.where), _slot(selector))[1]
+    if isinstance(recipe, TripletRecipe) and isinstance(recipe.strategy, SqlStrategy):
+        condition = pair_condition(recipe.strategy.condition)
+        for term in (*condition.anchor_terms, *condition.negative_terms):
+            found |= told(term)[1]
+    return found
+
+
+def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False) -> str:
+    return (told(tree, where)[0] if staged else tree).sql(dialect="duckdb")

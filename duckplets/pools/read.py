@@ -7,7 +7,8 @@ recipes share, such as the same negatives, are read once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,14 +31,21 @@ from duckplets.pools.arrays import (
     words_if_any,
     words_of,
 )
-from duckplets.pools.compile import CompiledPool, Part, stage
+from duckplets.pools.compile import CompiledPool, Part, compares_texts, facts_statement, stage
+from duckplets.pools.fills import facts_of
 from duckplets.pools.legality import several_texts, usable_of_own
+from duckplets.recipes.condition_costs import SHORT
 from duckplets.recipes.recipes import TextRecipe
 
 # A strategy without an equality compares every class with every bin; beyond this it would
 # run for minutes or fill the memory.
 _MOST_COMPARISONS = 1_000_000_000
 _MOST_PAIRS = 20_000_000
+
+_VECTOR = 2048  # sections of a vector, as they are stored
+_AT_ONCE = 20_000_000  # characters that a statement reads and makes of texts, in a vector
+_MOST_COPIED = 60_000_000  # that it makes of one text
+_COMPARED = 50_000  # of a text that windows are compared by: it goes with each of them
 
 
 class PoolReader:
@@ -52,7 +60,10 @@ class PoolReader:
         self._database = database.cursor()
         self._lists: dict[tuple[str, str], pa.Table] = {}
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
-        self._database.rows(stage(pool.recipe for pool in pools), where)
+        facts = self._facts(pools, where)
+        found = {} if facts is None else {"section_facts": facts}
+        with self._database.registered(**found):
+            self._database.rows(stage(pool.recipe for pool in pools), where)
 
     def __enter__(self) -> PoolReader:
         return self
@@ -60,6 +71,22 @@ class PoolReader:
     def __exit__(self, *_: object) -> None:
         self._database.run("pools/lists/unstage")
         self._database.close()
+
+    def _facts(self, pools: Sequence[CompiledPool], where: Mapping[str, Any]) -> pa.Table | None:
+        """Return what conditions ask of the texts of sections, if they ask anything."""
+        statements, compared = {}, ""
+        for pool in pools:
+            if facts := facts_of(pool.recipe):
+                copies = sum(fact.copies for fact in facts.values())
+                sql = facts_statement(pool.recipe)
+                statements[sql] = (sql, copies, pool.described)
+            if compares_texts(pool.recipe):
+                compared = pool.described
+        # Only the nearest by date can be of another source.
+        nearest = any("nearest" in pool.sql(staged=True) for pool in pools)
+        sources = None if nearest else sorted({pool.parameters["source"] for pool in pools})
+        wanted = {**where, "sources": sources}
+        return _told_facts(self._database, statements, wanted, compared=compared)
 
     def read(self, compiled: CompiledPool) -> Pool:
         """Read a pool.
@@ -80,11 +107,8 @@ class PoolReader:
         classes, index = classes_of(words_if_any(rows, "class"))
         anchors = anchors_of(rows, index, recipe.per)
         listed = self.list(compiled, "positives")
-        # Of a single positive the pool knows already that it has another text than the anchor.
-        several = pc.max(rows["positives"]).as_py() > 1
         distinct = not recipe.allow_same_anchor_positive
-        banned = self.list(compiled, "same") if several and distinct else None
-        positives = positives_of(anchors, listed, banned)
+        positives = positives_of(anchors, listed, distinct=distinct)
         negatives = self._negatives(compiled, classes, rows, listed)
         if not recipe.mined:
             return Pool(compiled, anchors, positives, negatives)
@@ -94,7 +118,8 @@ class PoolReader:
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
         """Return how many records (or chunks) have which reason not to be in the pool."""
         parameters = compiled.parameters_of("counts", staged=True)
-        return dict(self._database.rows(compiled.sql("counts", staged=True), parameters))
+        with self._database.deadline(compiled.described):
+            return dict(self._database.rows(compiled.sql("counts", staged=True), parameters))
 
     def list(self, compiled: CompiledPool, part: Part) -> pa.Table:
         """Return the rows of a part of a pool; those that several pools share are read once."""
@@ -102,7 +127,8 @@ class PoolReader:
         parameters = compiled.parameters_of(part, staged=True)
         name = (sql, repr(sorted(parameters.items())))
         if name not in self._lists:
-            self._lists[name] = self._database.arrow(sql, parameters)
+            with self._database.deadline(compiled.described):
+                self._lists[name] = self._database.arrow(sql, parameters)
         return self._lists[name]
 
     def _negatives(
@@ -126,9 +152,12 @@ class PoolReader:
         return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
-        classes, bins = self._database.rows(
-            compiled.sql("sizes", staged=True), compiled.parameters_of("sizes", staged=True)
-        )[0]
+        sql, parameters = (
+            compiled.sql("sizes", staged=True),
+            compiled.parameters_of("sizes", staged=True),
+        )
+        with self._database.deadline(compiled.described):
+            classes, bins = self._database.rows(sql, parameters)[0]
         if classes * bins > _MOST_COMPARISONS:
             raise RecipeError(
                 f"recipe {compiled.recipe.name!r}: its strategy would compare {classes} values "
@@ -160,3 +189,85 @@ def _guarded(anchors: Anchors, rows: pa.Table, negatives: pa.Table) -> Guarded:
 def _pairs(texts: pa.Table) -> Words:
     """Return illegal texts, each with its owner, as sorted hashes."""
     return np.unique(pair_hashes(words_of(texts, "owner"), words_of(texts, "text_hash")))
+
+
+# -- facts -----------------------------------------------------------------------------------------
+
+
+def _told_facts(
+    database: Database,
+    statements: Mapping[str, tuple[str, int, str]],
+    where: Mapping[str, Any],
+    *,
+    compared: str = "",
+) -> pa.Table | None:
+    """Return the facts of all sections; None where there are none to tell.
+
+    Args:
+        database: The corpus.
+        statements: For each recipe its statement, how many times that makes a text, and what
+            the recipe is, for messages.
+        where: ``split``, ``version``, and ``sources``, None for all.
+        compared: What looks at whole texts besides, window by window, if anything does.
+
+    Raises:
+        RecipeError: A text is too long for what a condition makes of it.
+        DeadlineError: It took too long.
+    """
+    if not statements and not compared:
+        return None
+    parts = _sizes(database, where, _VECTOR, 0, 2**62)
+    longest = max((part[3] for part in parts), default=0)
+    if compared and longest > _COMPARED:
+        raise RecipeError(
+            f"{compared}: it compares whole texts window by window, and the longest has {longest} "
+            f"characters, of {_COMPARED} that are allowed; compare text[:{SHORT}] or md5(text)"
+        )
+    columns: dict[str, Any] = {}
+    for sql, copies, what in statements.values():
+        if longest * copies > _MOST_COPIED:
+            raise RecipeError(
+                f"{what}: it makes up to {copies} times a text, and the longest text has {longest} "
+                f"characters; look at its beginning, as in text[:{SHORT}]"
+            )
+        found = []
+        for low, high in _portions(database, where, parts, _AT_ONCE // (1 + copies)):
+            with database.deadline(what):
+                found.append(database.arrow(sql, {**where, "low": low, "high": high}))
+        table = pa.concat_tables(found)
+        columns |= {name: table[name] for name in table.column_names}
+    return pa.table(columns) if columns else None
+
+
+Stretch = tuple[
+    int, int, int, int
+]  # the first and the last section, characters, those of the longest
+
+
+def _sizes(
+    database: Database, where: Mapping[str, Any], keys: int, low: int, high: int
+) -> list[Stretch]:
+    given = {**where, "keys": keys, "low": low, "high": high}
+    return database.run("pools/lists/text_sizes", given)
+
+
+def _portions(
+    database: Database, where: Mapping[str, Any], parts: list[Stretch], most: int
+) -> Iterator[tuple[int, int]]:
+    """Yield ranges of sections whose vectors have no more characters, or that are one section."""
+    low, last = 0, 0
+    for part in parts:
+        if part[2] <= most:
+            last = part[1]
+            continue
+        if last >= low:
+            yield low, part[0] - 1
+        low, size = part[0], 0
+        for key, _, own, _ in _sizes(database, where, 1, part[0], part[1]):
+            if size and size + own > most:
+                yield low, key - 1
+                low, size = key, 0
+            size += own
+        yield low, part[1]
+        low, last = part[1] + 1, part[1]
+    yield low, 2**62

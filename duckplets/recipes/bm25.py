@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from numbers import Real
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
@@ -21,6 +21,7 @@ RangeOn = Literal["survivors", "raw"]
 WhenShort = Literal["backfill", "random", "drop", "keep"]
 Scope = Literal["pool", "shard"]
 
+_SEARCHING = ("query_tokens", "scope", "shard_documents")
 _MOST_TOKENS = 100  # impacts of so many terms add up in 32 bits, whatever the corpus
 
 
@@ -109,6 +110,10 @@ class Bm25:
         default = asdict(Bm25())
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
+    def choosing(self) -> Bm25:
+        """Return what chooses among scores: the settings of searching at their defaults."""
+        return replace(self, **{name: getattr(Bm25(), name) for name in _SEARCHING})
+
 
 class Bm25Settings(TypedDict, total=False):
     """Any of the attributes of ``Bm25``, as keyword arguments."""
@@ -149,6 +154,27 @@ def bm25_from(settings: Mapping[str, Any]) -> Bm25:
             hint = nearest(str(name), known)
             raise RecipeError(f"bm25: no setting {name!r}{hint}; there are {', '.join(known)}")
     return Bm25(**settings)
+
+
+def settled(recipe: str, by: object, asked: Bm25 | None) -> Bm25:
+    """Return what negatives of a recipe are chosen with: its own settings, else those asked for.
+
+    Args:
+        recipe: Its name.
+        by: What the recipe says of how they are chosen.
+        asked: Settings of the call; None if it has none.
+
+    Raises:
+        RecipeError: The call has other settings than the recipe.
+    """
+    if not isinstance(by, Bm25):
+        return asked or Bm25()
+    if asked is not None and asked != by:
+        raise RecipeError(
+            f"recipe {recipe!r} says itself how it is mined, {by.to_dict()}, not "
+            f"{asked.to_dict()}; change the recipe, or give it by='bm25'"
+        )
+    return by
 
 
 def _integer(name: str, value: Any, least: int) -> int:

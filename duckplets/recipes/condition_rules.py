@@ -125,7 +125,7 @@ def check_text(text: str) -> None:
 
 def check_tokens(text: str, tokens: list[Any]) -> None:
     """Refuse comments and statements, and nesting that would exhaust the parser's stack."""
-    end = depth = signs = 0
+    end = depth = signs = links = 0
     before = "("
     for token in tokens:
         if text[end : token.start].strip():
@@ -143,6 +143,9 @@ def check_tokens(text: str, tokens: list[Any]) -> None:
             depth -= 1
         if depth + signs > _DEEPEST:
             raise RecipeError(f"nested more than {_DEEPEST} deep")
+        links += (before, word) in ((")", "."), ("]", "["), ("]", "."), (")", "["))
+        if links > _DEEPEST:  # on each sqlglot goes through all that stands before it
+            raise RecipeError(f"more than {_DEEPEST} subscripts or dots after a bracket")
         if before == "." and kind == "NUMBER":
             raise RecipeError(f"write 0.{word}, not .{word}")
         if before + word in ("(,", "[,", ",,", ",)", ",]"):

@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import RecipeError
+from duckplets.recipes.condition_costs import check_costs
 from duckplets.recipes.condition_rules import (
     COLUMNS,
     FUNCTIONS,
@@ -94,11 +95,13 @@ def _parse(text: str, *sides: str) -> exp.Expression:
         tokens = dialect.tokenize(text)
         check_tokens(text, tokens)
         check_types(tokens, parser.TYPE_TOKENS)
+        _read_as_columns(tokens, parser.TYPE_TOKENS)
         trees = parser(dialect=dialect).parse_into(exp.Condition, tokens, text)
         if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
             raise RecipeError("not one condition")
         check_tree(trees[0], sides)
         check_reading(trees[0], tokens, parser.TYPE_TOKENS)
+        check_costs(trees[0])
     except errors.SqlglotError as error:
         raise _refusal(text, f"not a condition in DuckDB's SQL{_near(error)}") from error
     except RecursionError as error:
@@ -106,6 +109,17 @@ def _parse(text: str, *sides: str) -> exp.Expression:
     except RecipeError as error:
         raise _refusal(text, str(error)) from None
     return trees[0]
+
+
+def _read_as_columns(tokens: list[Any], types: set[Any]) -> None:
+    """Let the text in ``text[:500]`` be a column, where sqlglot would read a type."""
+    for before, token, bracket, colon in zip(
+        [None, *tokens], tokens, tokens[1:], tokens[2:], strict=False
+    ):
+        sliced = token.text.lower() in COLUMNS and (bracket.text, colon.text) == ("[", ":")
+        cast = before is not None and before.text.lower() in ("::", "as")
+        if sliced and token.token_type in types and not cast:
+            token.token_type = type(token.token_type).VAR
 
 
 def _refusal(condition: str, why: str) -> RecipeError:

@@ -20,13 +20,12 @@ JSON may also be a list of what ``to_dict`` makes, each with its ``kind``.
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from duckplets.base.documents import DocumentLimits, Form, read_document
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.bm25 import Bm25, bm25_from
 from duckplets.recipes.recipes import (
@@ -47,19 +46,27 @@ __all__ = ["from_dict", "load_recipes", "to_dict"]
 _KINDS = ("triplet", "text")
 
 
-def load_recipes(path: str | PathLike[str]) -> list[TripletRecipe | TextRecipe]:
+def load_recipes(
+    path: str | PathLike[str], *, limits: DocumentLimits | None = None
+) -> list[TripletRecipe | TextRecipe]:
     """Read the recipes of a file: JSON if it ends in ``.json``, else TOML.
 
     Triplet recipes come first, then text recipes, each in the order of the file (a JSON list
     keeps its own order).
+
+    Args:
+        path: Of the file.
+        limits: How large it may be; by default as large as a file of recipes ever is.
 
     Raises:
         RecipeError: The file is missing, unreadable or wrong; the message names the file, the
             recipe and the key.
     """
     file = Path(path)
+    form: Form = "JSON" if file.suffix.lower() == ".json" else "TOML"
+    content = read_document(file, form, RecipeError, limits)
     try:
-        recipes = [from_dict(table) for table in _tables(_parsed(file))]
+        recipes = [from_dict(table) for table in _tables(content)]
         _check_names(recipes)
     except RecipeError as error:
         raise RecipeError(f"{file}: {error}") from error
@@ -153,26 +160,6 @@ def _check_keys(what: str, found: Mapping[str, Any], known: list[str]) -> None:
         if key not in known:
             hint = nearest(str(key), known)
             raise RecipeError(f"{what}: unknown key {key!r}{hint}; keys: {', '.join(known)}")
-
-
-def _parsed(file: Path) -> Any:
-    try:
-        text = file.read_text(encoding="utf-8-sig")  # editors on Windows write a mark in front
-        return json.loads(text) if file.suffix.lower() == ".json" else tomllib.loads(text)
-    except FileNotFoundError as error:
-        raise RecipeError("there is no such file") from error
-    except OSError as error:
-        raise RecipeError(f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"not UTF-8: byte {error.start}") from error
-    except RecursionError as error:
-        raise RecipeError("nested too deeply") from error
-    except ValueError as error:  # both parsers' own errors, and numbers too long for Python
-        raise RecipeError(f"not {_format(file)}: {error}") from error
-
-
-def _format(file: Path) -> str:
-    return "JSON" if file.suffix.lower() == ".json" else "TOML"
 
 
 def _tables(content: Any) -> list[Any]:

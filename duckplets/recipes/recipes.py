@@ -14,6 +14,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from duckplets.base.checks import LONGEST_NAME, checked_name
+from duckplets.base.documents import SURROGATE
+from duckplets.base.shown import shown
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.conditions import pair_condition, where_condition
@@ -46,7 +49,6 @@ Per = Literal["record", "chunk"]
 By: TypeAlias = Literal["random", "bm25"] | Bm25
 
 ARGUMENTS = {"role": "role", "position": "index", "near_date": "days"}
-_LONGEST_NAME = 200
 _MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is still one to DuckDB
 _SUFFIXES = ("_anchor", "_positive", "_negative")  # of the text recipes derived from a triplet's
 
@@ -136,7 +138,8 @@ class TripletRecipe:
     """How anchor, positive and negative are found.
 
     Attributes:
-        name: What samples and tables call it: 1 to 200 printable characters, no ``/``.
+        name: What samples and tables call it: 1 to 200 printable characters, no ``/``, not
+            only blanks.
         anchor: Sections that may be anchors.
         positive: Sections of the anchor's record (``near_date``: of another) that go with it.
         negative: Sections that may be negatives, before the strategy.
@@ -166,7 +169,7 @@ class TripletRecipe:
     sources: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        what = _check_common(self, _LONGEST_NAME)
+        what = _check_common(self, LONGEST_NAME)
         for slot in ("anchor", "positive", "negative"):
             _check_selector(f"{what}: {slot}", getattr(self, slot), near=slot != "anchor")
         if not isinstance(self.strategy, SqlStrategy):
@@ -216,7 +219,7 @@ class TextRecipe:
 
     def __post_init__(self) -> None:
         # A derived name is a triplet recipe's and a suffix, and must fit whatever that one is.
-        what = _check_common(self, _LONGEST_NAME + max(map(len, _SUFFIXES)))
+        what = _check_common(self, LONGEST_NAME + max(map(len, _SUFFIXES)))
         _check_selector(f"{what}: selector", self.selector, near=False)
 
 
@@ -280,13 +283,12 @@ def derived_text_recipes(recipe: TripletRecipe) -> tuple[TextRecipe, ...]:
 def _check_common(recipe: TripletRecipe | TextRecipe, longest: int) -> str:
     """Check what both kinds have, make weight and sources uniform, and return who it is."""
     name, weight, instruction = recipe.name, recipe.weight, recipe.instruction
-    if not isinstance(name, str) or not name.isprintable() or "/" in name:
-        raise RecipeError(f"recipe name {name!r}: printable characters and no '/' are wanted")
-    if not 1 <= len(name) <= longest:
-        raise RecipeError(f"recipe name of {len(name)} characters: 1 to {longest} are allowed")
+    checked_name(f"recipe name {shown(repr(name))}", name, RecipeError, longest=longest)
     what = f"recipe {name!r}"
     object.__setattr__(recipe, "weight", _weight(what, weight))
     object.__setattr__(recipe, "sources", _sources(what, recipe.sources))
+    if isinstance(instruction, str) and SURROGATE.search(instruction):
+        raise RecipeError(f"{what}: instruction {shown(repr(instruction))} holds half of a pair")
     if not (instruction is None or isinstance(instruction, str)):
         raise RecipeError(f"{what}: instruction must be text or None, not {instruction!r}")
     check_choice(f"{what}: per", recipe.per, get_args(Per))

@@ -8,9 +8,12 @@ same rule, or three derived from each triplet recipe.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from duckplets.base.plain import Stored
+from duckplets.base.shown import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.files import from_dict, to_dict
@@ -24,6 +27,7 @@ from duckplets.recipes.recipes import (
 
 Recipe = TripletRecipe | TextRecipe
 LONG_SECTION = "long_section"
+_NO_SOURCES = "the corpus has no sources yet; ingest some text first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,18 @@ class SourceRecipes:
     optional: frozenset[str] = frozenset()
 
 
-def add(database: Database, recipe: Recipe) -> None:
-    """Store a recipe under its name.
+def add(database: Database, recipe: Recipe) -> bool:
+    """Store a recipe under its name; returns whether it was not there yet.
 
     Raises:
-        RecipeError: The name is taken.
+        RecipeError: The name is another recipe's.
     """
-    if any(known.name == recipe.name for known in stored(database)):
+    if recipe.name in _names(database):
+        if recipe in stored(database):
+            return False
         raise RecipeError(
-            f"the corpus has a recipe {recipe.name!r} already; remove it first, or give another "
-            f"name"
+            f"the corpus has another recipe {recipe.name!r} already; remove it first, or give "
+            f"another name"
         )
     parts = to_dict(recipe)
     kind = "text" if isinstance(recipe, TextRecipe) else "triplet"
@@ -59,11 +65,12 @@ def add(database: Database, recipe: Recipe) -> None:
             "recipes/store/add",
             {"name": recipe.name, "kind": kind, "definition": json.dumps(parts)},
         )
+    return True
 
 
 def remove(database: Database, name: str) -> None:
     """Remove a stored recipe."""
-    names = [recipe.name for recipe in stored(database)]
+    names = _names(database)
     if name not in names:
         raise _unknown(name, names)
     with database.transaction():
@@ -71,8 +78,24 @@ def remove(database: Database, name: str) -> None:
 
 
 def stored(database: Database) -> list[Recipe]:
-    """Return the stored recipes by name."""
-    return [from_dict(json.loads(row[0])) for row in database.run("recipes/store/list")]
+    """Return the stored recipes by name.
+
+    Raises:
+        DamagedFileError: A definition is none.
+    """
+    found = []
+    for name, definition in database.run("recipes/store/list"):
+        way = f"Remove it: duckplets recipe remove {database.path} {shlex.quote(name)}"
+        place = Stored(database.path, "recipes", f"recipe {name!r}", way)
+        parts = place.read("definition", definition, {"kind": str, "name": str})
+        with place.making("definition"):
+            found.append(from_dict(parts))
+    return found
+
+
+def _names(database: Database) -> list[str]:
+    """Return the names of the stored recipes, also of those that are damaged."""
+    return [name for name, _ in database.run("recipes/store/list")]
 
 
 def resolve(
@@ -84,14 +107,18 @@ def resolve(
     version: int,
     max_tokens: int,
     long_sections: bool = True,
+    also: Sequence[Recipe] = (),
 ) -> list[SourceRecipes]:
     """Return the recipes of every source of a version, by name of the source.
+
+    ``also`` may be named where they are not stored any more.
 
     Raises:
         RecipeError: An unknown or repeated name, or none of the needed kind.
     """
     sources = dict(database.run("recipes/store/sources", {"version": version}))
-    chosen = _named(given, [*stored(database), *_all_defaults(sources)]) if given else None
+    known = [*also, *stored(database), *_all_defaults(sources)]
+    chosen = _named(given, known) if given else None
     chosen = chosen or [r for r in stored(database) if kind == "texts" or is_triplet(r)]
     resolved = []
     for source, defaults in sources.items():
@@ -123,7 +150,7 @@ def _check(
             if name not in sources:
                 raise RecipeError(
                     f"recipe {recipe.name!r}: no source {name!r}{nearest(name, sources)}; there "
-                    f"are: {', '.join(sources) or 'none'}"
+                    f"are: {listed(sources) or 'none'}"
                 )
     for of_source in resolved:
         names = [r.name for r in of_source.recipes]
@@ -166,7 +193,10 @@ def find(database: Database, name: str, version: int) -> Recipe:
     texts = [d for r in known if isinstance(r, TripletRecipe) for d in derived_text_recipes(r)]
     by_name = {recipe.name: recipe for recipe in [*texts, *known]}
     if name not in by_name:
-        raise _unknown(name, [recipe.name for recipe in known])
+        if not sources:
+            raise RecipeError(f"no recipe {name!r}: {_NO_SOURCES}")
+        is_long = bool(database.run("recipes/store/long_sections")[0][0])
+        raise _unknown(name, [r.name for r in known if is_long or r.name != LONG_SECTION])
     return by_name[name]
 
 
@@ -177,12 +207,12 @@ def first_source(database: Database, recipe: Recipe, version: int) -> str:
     """
     sources: dict[str, str] = dict(database.run("recipes/store/sources", {"version": version}))
     if not sources:
-        raise RecipeError("the corpus has no sources yet; ingest some text first")
+        raise RecipeError(_NO_SOURCES)
     fitting = [s for s in sources if recipe.sources is None or s in recipe.sources]
     if not fitting:
         raise RecipeError(
-            f"recipe {recipe.name!r} is limited to {', '.join(recipe.sources or ())}, and the "
-            f"corpus has only {', '.join(sources)}"
+            f"recipe {recipe.name!r} is limited to {listed(recipe.sources or ())}, and the "
+            f"corpus has only {listed(sources)}"
         )
     own = [s for s in fitting if recipe in default_recipes(sources[s])]
     return (own or fitting)[0]
@@ -194,7 +224,7 @@ def check_source(database: Database, source: str, version: int) -> None:
     if source not in sources:
         raise RecipeError(
             f"no source {source!r}{nearest(source, sources)}; there are: "
-            f"{', '.join(sources) or 'none'}"
+            f"{listed(sources) or 'none'}"
         )
 
 
@@ -221,5 +251,5 @@ def is_triplet(recipe: Recipe) -> bool:
 def _unknown(name: str, names: Iterable[str]) -> RecipeError:
     names = list(names)
     return RecipeError(
-        f"no recipe {name!r}{nearest(name, names)}; there are: {', '.join(names) or 'none'}"
+        f"no recipe {name!r}{nearest(name, names)}; there are: {listed(names) or 'none'}"
     )

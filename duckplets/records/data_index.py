@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
+from duckplets.base.shown import listed
 from duckplets.errors import SamplerError, nearest
 from duckplets.order.permute import key
 from duckplets.records.copies import (
@@ -206,7 +207,7 @@ class DataIndex:
                 if name not in counts:
                     raise SamplerError(
                         f"{what}: no data set {name!r}{nearest(str(name), counts)}; there are: "
-                        f"{', '.join(counts) or 'none'}"
+                        f"{listed(counts) or 'none'}"
                     )
             chosen = {
                 name: copies((name,), counts[name], one, f"{what}[{name!r}]")
@@ -297,7 +298,7 @@ class DataIndex:
         return self._of, (self.names, self.codes, self.rows, self.split)
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{name}: {count}" for name, count in self.counts().items())
+        counts = listed(f"{name}: {count}" for name, count in self.counts().items())
         where = "" if self.split is None else f"; split {self.split}"
         return f"<DataIndex of {len(self)} entries ({counts}{where})>"
 

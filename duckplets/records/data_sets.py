@@ -12,14 +12,16 @@ A file is checked whole: what is wrong is said at once, for all data sets and al
 from __future__ import annotations
 
 import glob
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.errors import DuckpletsError, SourceError, nearest
+from duckplets.base.checks import checked_name
+from duckplets.base.documents import DocumentLimits, Form, read_document
+from duckplets.base.shown import shown
+from duckplets.errors import DuckpletsError, SourceError, nearest, several
 from duckplets.records.controls import IndexControls
 from duckplets.sources import paths
 from duckplets.sources.arrow_file import ArrowSource
@@ -31,8 +33,6 @@ from duckplets.sources.resumable import Resumable, Whole
 from duckplets.sources.text_file import TextLinesSource
 
 if TYPE_CHECKING:
-    import yaml
-
     from duckplets.sources import Source
 
 __all__ = ["DataSet", "load_data_sets"]
@@ -65,7 +65,6 @@ _MAPPING = (
 )
 _KEYS = (*_PLACES, *_READING, *_CONTROLS, *_MAPPING)
 _MESSAGES = "openai"  # rows without a converter hold messages already
-_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,9 @@ class DataSet:
         return Resumable(made) if self.streaming else made
 
 
-def load_data_sets(path: str | PathLike[str]) -> list[DataSet]:
+def load_data_sets(
+    path: str | PathLike[str], *, limits: DocumentLimits | None = None
+) -> list[DataSet]:
     """Read a file of data sets, in its order: TOML if it ends in ``.toml``, else YAML.
 
     A data set has either ``file_name``, a file, folder or glob, relative to this file, or
@@ -113,72 +114,44 @@ def load_data_sets(path: str | PathLike[str]) -> list[DataSet]:
     ``group``, ``taxonomy``, ``meta``, ``prefix`` and ``trust``. Where neither a converter nor
     columns of texts are given the rows hold ``messages``.
 
+    Args:
+        path: Of the file.
+        limits: How large it may be; by default as large as a file of data sets ever is.
+
     Raises:
-        SourceError: The file cannot be read, or something in it is wrong: all of it, a line each,
-            as ``FILE: data set 'NAME': what is wrong``, with key and value.
+        SourceError: The file cannot be read, or something in it is wrong: all of it, or the first
+            ten mistakes and how many more there are, a line each, as ``FILE: data set 'NAME':
+            what is wrong``, with key and value.
     """
     if not isinstance(path, str | PathLike):
         raise SourceError(f"path={path!r}: give the path of a file of data sets")
-    file = Path(path).expanduser()
+    try:
+        file = Path(path).expanduser()
+    except RuntimeError as error:
+        raise SourceError(f"path={str(path)!r}: {error}") from error
     problems: list[str] = []
     found = []
-    for name, table in _tables_of(file).items():
+    for name, table in _tables_of(file, limits).items():
         checks = _Checks(file.parent.absolute(), problems, f"{file}: data set {name!r}: ")
         found.append(checks.data_set(name, table))
     if problems:
-        raise SourceError("\n".join(problems))
+        raise SourceError(several(problems))
     return [data_set for data_set in found if data_set is not None]
 
 
 # -- the file -----------------------------------------------------------------------------------
 
 
-def _tables_of(file: Path) -> dict[Any, Any]:
+def _tables_of(file: Path, limits: DocumentLimits | None) -> dict[Any, Any]:
     """Return the tables of a file by name: TOML if it ends in ``.toml``, else YAML (or JSON)."""
-    is_toml = file.suffix.lower() == ".toml"
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-        content = tomllib.loads(text) if is_toml else _yaml(text)
-    except FileNotFoundError as error:
-        raise SourceError(f"{file} does not exist") from error
-    except OSError as error:
-        raise SourceError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{file} is not UTF-8: byte {error.start}") from error
-    except RecursionError as error:
-        raise SourceError(f"{file} is nested too deeply") from error
-    except ValueError as error:
-        raise SourceError(f"{file} is not {'TOML' if is_toml else 'YAML'}: {error}") from error
+    form: Form = "TOML" if file.suffix.lower() == ".toml" else "YAML"
+    content = read_document(file, form, SourceError, limits)
     if not isinstance(content, dict) or not content:
         raise SourceError(
             f"{file} lists no data sets; write the name of each, and below it its keys, such as "
             f"file_name"
         )
     return content
-
-
-def _yaml(text: str) -> Any:
-    """Parse YAML, in which no key may come twice."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Refuses what the plain one passes over: a key that takes the place of another."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen = set()
-            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-                if key.value in seen:
-                    raise ValueError(f"line {key.start_mark.line + 1}: {key.value!r} comes twice")
-                seen.add(key.value)
-            return super().construct_mapping(node, deep)
-
-    try:
-        return yaml.load(text, Loader)  # noqa: S506 - a safe loader it is
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ValueError(f"{line}{error.problem}") from error
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from error
 
 
 # -- one of its data sets ------------------------------------------------------------------------
@@ -223,9 +196,10 @@ class _Checks:
         self._problems.append(self._what + problem)
 
     def _check_name(self, name: Any) -> None:
-        fits = isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable()
-        if not fits or "/" in name:
-            self._note(f"name: up to {_LONGEST_NAME} printable characters without '/' are wanted")
+        try:
+            checked_name("name", name, SourceError)
+        except SourceError as error:
+            self._note(str(error))
 
     def _files(self, values: Mapping[str, Any]) -> tuple[tuple[Path, ...], str | None]:
         """Return files and their format, as far as they are right."""
@@ -248,7 +222,9 @@ class _Checks:
             return tuple(files), form or _format_of(files)
         except SourceError as error:
             self._note(f"file_name={values['file_name']!r}: {error}")
-            return (), form
+        except (OSError, RuntimeError, ValueError) as error:  # what no file can be called
+            self._note(f"file_name={shown(repr(values['file_name']))}: {_reason(error)}")
+        return (), form
 
     def _found(self, name: Any) -> list[Path]:
         if not isinstance(name, str) or not name:
@@ -314,6 +290,10 @@ class _Checks:
         except DuckpletsError as error:
             self._note(str(error))
             return None
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 def _is_data(file: Path) -> bool:

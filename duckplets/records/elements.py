@@ -19,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from duckplets.base.arrays import Integers
+from duckplets.base.shown import listed
 from duckplets.errors import SamplerError, nearest
 from duckplets.records.data_index import DataIndex
 from duckplets.records.order import IndexSampler, RecordMetadata, SequentialSampler
@@ -158,7 +159,7 @@ def indexed_elements(index: DataIndex, sizes: Mapping[str, int], where: str) -> 
         if entries and name not in sizes:
             raise SamplerError(
                 f"the index names {name!r}{nearest(name, sizes)}; the sources to read from are: "
-                f"{', '.join(sizes) or 'none'}"
+                f"{listed(sizes) or 'none'}"
             )
     limits = np.array([sizes.get(name, 0) for name in index.names], dtype=np.int64)
     for start in range(0, len(index), _LOOKED):

@@ -21,10 +21,12 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
+from duckplets.base.home import HomeLock
 from duckplets.base.lookahead import Lookahead
 from duckplets.base.pace import Pace
+from duckplets.base.shown import listed
 from duckplets.db.database import Database
-from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.errors import QueryError, SamplerError, StateMismatchError, nearest
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
 from duckplets.records.elements import Order, Part, Take, elements_of, indexed_elements
@@ -62,7 +64,7 @@ def read(
     source: str | None = None,
     version: int,
     columns: Sequence[str] | None = None,
-) -> Generator[Batch, None, None]:
+) -> Records:
     """Return an iterator over the records that an order names, in batches.
 
     Its steps count from 0, and the position of a batch is the number of records before it. The
@@ -97,7 +99,7 @@ def read(
     else:
         keys = _keys(database, _where(database, split, source, version))
         take = elements_of(order, len(keys))
-    return _batches(database, keys, names, take, batch_size)
+    return Records(_batches(database, keys, names, take, batch_size))
 
 
 # -- which records ------------------------------------------------------------------------------
@@ -120,7 +122,7 @@ def _where(
     if source is not None and source not in known:
         raise SamplerError(
             f"no source {source!r}{nearest(str(source), known)}; there are: "
-            f"{', '.join(known) or 'none'}"
+            f"{listed(known) or 'none'}"
         )
     sources = None if source is None else [source]
     return {"split": split, "sources": sources, "version": version}
@@ -203,6 +205,32 @@ def _calls(
             yield partial(fetcher.fetch, part.first(whole))
         if part.error is not None:
             raise part.error
+
+
+class Records(Iterator[Batch]):
+    """Iterates over the records of a reading, whichever threads take its batches.
+
+    Args:
+        batches: Of the records.
+    """
+
+    def __init__(self, batches: Generator[Batch, None, None]) -> None:
+        self._batches = batches
+        self._alone = HomeLock("what reads these records", "read them anew in this process")
+        self._is_closed = False
+
+    def __next__(self) -> Batch:
+        with self._alone:
+            if self._is_closed:
+                raise QueryError("the corpus of these records is closed; open it and read again")
+            return next(self._batches)
+
+    def close(self) -> None:
+        """End the reading: from then on taking a batch is an error."""
+        if not self._alone.home.is_left:
+            with self._alone:
+                self._is_closed = True
+                self._batches.close()
 
 
 class _Fetcher:

@@ -15,7 +15,9 @@ from functools import partial
 
 import numpy as np
 
-from duckplets.base.lookahead import Lookahead
+from duckplets.base.checks import MAX_POSITION
+from duckplets.base.lookahead import Lookahead, StoppedError
+from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
 from duckplets.sampling.batch import Batch, Block, Tally
 from duckplets.sampling.fetch import Fetcher
@@ -73,11 +75,24 @@ class Reader:
     def _preparation(self, end: int | None) -> Preparation:
         return Preparation(self.planner, self.fetcher, self.part, BlockSizes(self.part, end))
 
+    def check_open(self) -> None:
+        """Refuse to read after this was closed.
+
+        Raises:
+            SamplerError: It was.
+        """
+        if not self._dropped.alive:
+            raise SamplerError(
+                "this sampler is closed, by its close() or that of its corpus; open another with "
+                "Corpus.sampler(…), or where it was saved with duckplets.resume(…)"
+            )
+
     def take(self, start: int) -> Batch:
         """Return the batch that begins at a position, and count it."""
+        self.check_open()
         stop, block = self.stop_of(start), self._block
         if block is None or not block.start <= start < block.stop:
-            block = self._block = self._blocks.take(start)
+            block = self._block = self._taken(start)
         if block is None or block.stop < stop:
             block = self._preparation(self.end)(start, stop)
         number = (start - block.start) // self.part.stride
@@ -85,13 +100,22 @@ class Reader:
         self.counters.take(block.tally, counted, counted + stop - start)
         return self._batch(block, number, start, stop)
 
+    def _taken(self, start: int) -> Block | None:
+        try:
+            return self._blocks.take(start)
+        except StoppedError:
+            self.check_open()  # another thread has closed it
+            raise
+
     def at(self, start: int) -> Batch:
         """Return the batch that begins at a position, without counting it."""
+        self.check_open()
         stop = self.stop_of(start)
         return self._batch(self._preparation(self.end)(start, stop), 0, start, stop)
 
     def between(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the batches that begin from ``start`` on before ``stop``, without counting them."""
+        self.check_open()
         prepare = self._preparation(self.bounded(stop))
         while span := prepare.sizes.follow(start):
             block = prepare(*span)
@@ -110,11 +134,12 @@ class Reader:
         return self.bounded(start + self.part.batch)
 
     def bounded(self, position: int) -> int:
-        """Return a position, or the end of the run if that comes before."""
-        return position if self.end is None else min(position, self.end)
+        """Return a position, or the last there can be of this run if that comes before."""
+        return min(position, MAX_POSITION if self.end is None else self.end)
 
     def share(self, workers: int) -> None:
         """Take only every ``workers``-th batch from now on."""
+        self.check_open()
         self.part = replace(self.part, workers=workers)
         self._dropped.detach()
         self._blocks.close()
@@ -128,12 +153,15 @@ class Reader:
     def close(self) -> None:
         """Stop preparing and close the connection."""
         self._block = None
-        self._dropped()
+        if self._dropped.detach():
+            self._blocks.close()
+            self.fetcher.close()
 
 
 def _let_go(blocks: BlocksAhead, fetcher: Fetcher) -> None:
-    blocks.close()
-    fetcher.close()
+    """Stop what nobody holds any more, without waiting: what a signal raises here is lost."""
+    blocks.stop()
+    fetcher.drop()
 
 
 @dataclass
@@ -236,6 +264,11 @@ class BlocksAhead:
             return None
         self._next, block = found
         return block
+
+    def stop(self) -> None:
+        """Let the thread end after the block it is at."""
+        if self._coming is not None:
+            self._coming.stop()
 
     def close(self) -> None:
         """Forget what was prepared, and end the thread, after the block it is at."""

@@ -9,7 +9,6 @@ are gathered batch by batch.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
+from duckplets.base.home import HomeLock
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
@@ -91,7 +91,7 @@ class Fetcher:
         prefixes: Prefixes | None = None,
     ) -> None:
         self._database = database.cursor()
-        self._lock = threading.Lock()
+        self._lock = HomeLock("what reads for this run", "open a run in each process")
         self._streams = streams
         self.slots = slot_names(kind, negatives)
         self._columns = list(columns)
@@ -101,8 +101,13 @@ class Fetcher:
 
     def close(self) -> None:
         """Close the connection."""
-        with self._lock:
-            self._database.close()
+        if not self._lock.home.is_left:
+            with self._lock:
+                self._database.close()
+
+    def drop(self) -> None:
+        """Close the connection also while it is used: that ends in an error."""
+        self._database.close()
 
     def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from duckplets.errors import SamplerError
+from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Mixture
 from duckplets.sampling.batch import Batch, Tally
 
 log = logging.getLogger("duckplets")
 
+_MANY = 1 << 62  # no count comes to that
 _WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
 
 
@@ -53,11 +54,17 @@ class Counters:
         return {name: row if row[2] else row[:2] for name, row in rows if row[0]}
 
     def load(self, counts: Mapping[str, Sequence[int]]) -> None:
-        """Go on from the counts of a saved run."""
+        """Go on from the counts of a saved run.
+
+        Raises:
+            StateMismatchError: They are no counts.
+        """
         self._open = None
         self._counts[:] = 0
         for i, name in enumerate(self._sources):
-            found = counts.get(name, ())
+            found = list(counts.get(name, ()))
+            if len(found) > 3 or not all(isinstance(n, int) and 0 <= n < _MANY for n in found):
+                raise StateMismatchError(f"the saved counts of source {name!r} are damaged")
             self._counts[i, : len(found)] = found
 
     def _add_up(self) -> None:

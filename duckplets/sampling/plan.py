@@ -9,7 +9,7 @@ plans all positions and takes its own: planning is a small part of the work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,6 +152,19 @@ class Planner:
     def stretch(self, position: int) -> tuple[int, int]:
         """Return the positions among which samples change places, of which one is given."""
         return self.schedule.stretch(position, self.distinct_batch * BLOCK_BATCHES, self.end)
+
+    def first_change(self, before: Schedule, end_of: Callable[[int], int | None]) -> int | None:
+        """Return the first position whose sample differs from that by a schedule before.
+
+        Args:
+            before: Of the same sources, with the same events.
+            end_of: Returns where the last epoch ends, if an epoch has so many positions.
+        """
+        if not self.distinct_batch:
+            return self.schedule.first_change(before)
+        length = self.distinct_batch * BLOCK_BATCHES
+        end = end_of(sum(self.length_of(name) for name in before.planned))
+        return self.schedule.first_change_of_stretches(before, length, self.end, end)
 
     def _samples(self, start: int, stop: int) -> Plan:
         per_draw = self._per_draw

@@ -11,24 +11,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from duckplets.base.shown import shown
+from duckplets.db import migrate
 from duckplets.db.database import Database
-from duckplets.errors import (
-    EmptyPoolError,
-    SamplerError,
-    StateMismatchError,
-    nearest,
-)
+from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store as mining_store
-from duckplets.order.mixture import Mixture, mixture_of
+from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.permute import ORDER_VERSION
-from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import PoolReader
@@ -39,10 +35,18 @@ from duckplets.sampling import candidates, messages, state
 from duckplets.sampling.blocks import Reader
 from duckplets.sampling.columns import checked_columns, needs_scores
 from duckplets.sampling.fetch import Fetcher, chunk_facts
+from duckplets.sampling.fingerprint import refuse_mismatch
 from duckplets.sampling.plan import Planner, samples_per_draw
 from duckplets.sampling.prefixes.prefixing import Prefixes
 from duckplets.sampling.sampler import Sampler
-from duckplets.sampling.settings import Kind, RunSettings, checked_arguments, checked_ranks
+from duckplets.sampling.settings import (
+    Kind,
+    RunSettings,
+    check_overrides,
+    checked_arguments,
+    overridden,
+    saved_settings,
+)
 from duckplets.sampling.stream import Stream
 
 Recipe = recipe_store.Recipe
@@ -54,15 +58,20 @@ def open_run(
     kind: Kind,
     *,
     recipes: Sequence[Recipe | str] | None,
-    mixture: Mixture | Mapping[str, float] | None,
+    mixture: Mixture | Mapping[str, float] | str | Path | None,
     columns: Sequence[str] | None,
     long_sections: bool,
     state_path: Path,
+    beside: bool,
     arguments: Mapping[str, Any],
     allow_stale: bool = False,
 ) -> Sampler:
-    """Open a new run at its first position; see ``Corpus.sampler``."""
+    """Open a new run at its first position; see ``Corpus.sampler``.
+
+    ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
+    """
     arguments = checked_arguments(kind, arguments)
+    notes = _place(state_path, asked=not beside)
     split = splits.checked_split(arguments["split"])
     split_settings = splits.need_splits(database)
     version = records.current_version(database)
@@ -107,8 +116,9 @@ def open_run(
     )
     schedule = _schedule(settings, None)
     drawn = {s.source: [r for r in s.recipes if r.weight] for s in resolved}
-    pins = _pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
-    return _opened(database, replace(settings, candidates=pins), drawn, schedule, state_path)
+    pins = candidates.pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
+    settings = replace(settings, candidates=pins)
+    return _opened(database, settings, drawn, schedule, state_path, notes)
 
 
 def resume_run(
@@ -117,10 +127,12 @@ def resume_run(
     tag: str | None,
     state_path: Path,
     *,
+    save_to: Path | None,
     allow_drift: Collection[str],
     overrides: Mapping[str, Any],
 ) -> Sampler:
     """Open a saved run where it was saved; see ``duckplets.resume``."""
+    check_overrides(overrides)
     saved, cursor = state.load(state_path, run, tag)
     if saved.order_version != ORDER_VERSION:
         raise StateMismatchError(
@@ -128,7 +140,8 @@ def resume_run(
             f"draws in order version {ORDER_VERSION} and cannot continue it. Finish it with the "
             f"version it was started with"
         )
-    settings = _overridden(_settings(saved), overrides)
+    before = saved_settings(saved)
+    settings = overridden(before, _plain(database, before, overrides))
     if settings.corpus_version > records.current_version(database):
         raise StateMismatchError(
             f"run {run!r} is pinned to corpus version {settings.corpus_version}, but "
@@ -142,21 +155,102 @@ def resume_run(
         chunking=chunking_of(database),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
     )
-    state.refuse_mismatch(saved.fingerprint, now.fingerprint(), allow_drift=allow_drift)
-    sampler = _opened(database, now, _drawn(now), _schedule(now, saved.events), state_path)
-    sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
+    was, edited = None, {}
+    if now.mixture != before.mixture and "mixture" not in allow_drift:
+        was = _schedule(replace(now, mixture=before.mixture), saved.events)
+        edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
+    found = now.fingerprint()
+    refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, edited=edited)
+    target, asked = (state_path, False) if save_to is None else (save_to, True)
+    notes = _place(target, asked=asked)
+    if before.log and "log" not in overrides:
+        notes.append(
+            f"run {run!r} kept a log in {shown(before.log)}, which is not continued; give log= "
+            f"with its folder when you resume it to go on"
+        )
+    also = was.planned if was is not None and now.no_duplicates and now.epochs else set()
+    schedule = _schedule(now, saved.events)
+    sampler = _opened(database, now, _drawn(now), schedule, target, notes, also=also)
+    try:
+        if was is not None:
+            _accept_edited(sampler, was, cursor.position, edited["mixture"])
+        sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
+    except BaseException:
+        sampler.close()
+        raise
     return sampler
 
 
+def _plain(
+    database: Database, settings: RunSettings, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what is given anew with recipes and mixture as settings hold them."""
+    anew = ("recipes", "mixture")
+    given = {n: v for n, v in overrides.items() if not (n in anew and v is None)}
+    if "split" in given:
+        given["split"] = splits.checked_split(given["split"])
+    if "mixture" in given:
+        mixture = mixture_of(given["mixture"])
+        mixture.check(settings.sources)
+        given["mixture"] = mixture.to_dict()
+    if "recipes" in given:
+        if settings.kind == "messages":
+            raise SamplerError("recipes: messages have none; leave it out")
+        resolved = recipe_store.resolve(
+            database,
+            given["recipes"],
+            kind=settings.kind,
+            split=settings.split,
+            version=settings.corpus_version,
+            max_tokens=settings.chunking["max_tokens"],
+            also=[from_dict(d) for of_source in settings.recipes.values() for d in of_source],
+        )
+        given["recipes"] = {s.source: [to_dict(r) for r in s.recipes] for s in resolved}
+    return given
+
+
+def _accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
+    """Accept the mixture of a run for one that was saved with another.
+
+    Args:
+        sampler: Of the new mixture.
+        before: The schedule of the saved one, with all events.
+        position: Where the run was saved.
+        told: What differs between the mixtures.
+
+    Raises:
+        StateMismatchError: A sample before the position is another.
+    """
+    changed, batch = sampler.first_change(before), sampler.settings.global_batch
+    sampler.changed_from = changed
+    if changed < position:
+        raise StateMismatchError(
+            f"the saved run does not fit: with this mixture samples are others from position "
+            f"{changed} (step {changed // batch}) on, and it stands at {position} (step "
+            f"{position // batch}): {told}. Change what comes after only, or accept another order "
+            f"with allow_drift=('mixture',)"
+        )
+
+
 def _opened(
-    database: Database, settings: RunSettings, drawn: Drawn, schedule: Schedule, state_path: Path
+    database: Database,
+    settings: RunSettings,
+    drawn: Drawn,
+    schedule: Schedule,
+    state_path: Path,
+    notes: Sequence[str],
+    *,
+    also: Collection[str] = (),
 ) -> Sampler:
-    """Open a run of given settings at its first position, to be saved at ``state_path``."""
+    """Open a run of given settings at its first position, to be saved at ``state_path``.
+
+    ``also`` names sources whose pools are needed although the schedule does not draw from them.
+    """
     is_messages = settings.kind == "messages"
     read_facts = messages.conversation_facts if is_messages else chunk_facts
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         facts = beside.submit(read_facts, reading, settings.chunking)
-        streams = open_streams(database, settings, drawn, sorted(schedule.drawn))
+        streams = open_streams(database, settings, drawn, sorted(schedule.drawn | {*also}))
     planner = Planner(
         streams,
         schedule,
@@ -186,7 +280,22 @@ def _opened(
     def open_source(name: str) -> list[Stream]:
         return open_streams(database, settings, drawn, [name])
 
-    return Sampler(settings, reader, state_path, open_source)
+    sampler = Sampler(settings, reader, state_path, open_source)
+    sampler.notes += [] if settings.rank else notes
+    return sampler
+
+
+def _place(path: Path, *, asked: bool) -> list[str]:
+    """Return why a run cannot be saved in a file, if it cannot, where only reading may be meant.
+
+    Raises:
+        SamplerError: It was asked for.
+    """
+    why = migrate.unwritable(path)
+    told = [f"this run cannot be saved in {shown(path)}: {why}"] if why else []
+    if told and asked:
+        raise SamplerError(f"{told[0]}; name another file")
+    return told
 
 
 def open_streams(
@@ -227,49 +336,6 @@ def open_streams(
     return streams
 
 
-def _pins(
-    database: Database,
-    settings: RunSettings,
-    drawn: Drawn,
-    needed: Collection[str],
-    *,
-    allow_stale: bool,
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the number and digest of the mining of every mined recipe, by source.
-
-    Args:
-        database: The corpus.
-        settings: Of the run.
-        drawn: Its recipes.
-        needed: Sources that it draws from; of others what is missing or stale is left out.
-        allow_stale: Whether to take minings of other records than those of the run.
-
-    Raises:
-        StateMismatchError: Negatives were not mined, or are stale.
-    """
-    pins: dict[str, dict[str, dict[str, Any]]] = {}
-    for source in settings.sources:
-        for recipe in drawn[source]:
-            if not (isinstance(recipe, TripletRecipe) and recipe.mined):
-                continue
-            try:
-                mining = mining_store.current(
-                    database,
-                    recipe,
-                    source=source,
-                    split=settings.split,
-                    version=settings.corpus_version,
-                    allow_stale=allow_stale,
-                )
-            except StateMismatchError:
-                if source in needed:
-                    raise
-                continue
-            found = {"mining": mining.key, "digest": mining.digest}
-            pins.setdefault(source, {})[recipe.name] = found
-    return pins
-
-
 def _drawn(settings: RunSettings) -> Drawn:
     """Return the recipes of a saved run."""
     return {
@@ -282,7 +348,7 @@ def _compiled(
     database: Database, settings: RunSettings, source: str, recipe: Recipe
 ) -> tuple[CompiledPool, mining_store.Mining | None]:
     mined = isinstance(recipe, TripletRecipe) and recipe.mined
-    mining = _pinned(database, settings, source, recipe.name) if mined else None
+    mining = candidates.pinned(database, settings, source, recipe.name) if mined else None
     pool = compile_pool(
         recipe,
         source=source,
@@ -294,25 +360,6 @@ def _compiled(
     return pool, mining
 
 
-def _pinned(
-    database: Database, settings: RunSettings, source: str, recipe: str
-) -> mining_store.Mining:
-    named = settings.candidates.get(source, {}).get(recipe)
-    if named is None:
-        raise StateMismatchError(
-            f"source {source!r}, recipe {recipe!r}: there were no mined negatives when run "
-            f"{settings.run!r} was opened; call corpus.mine(), and open another run"
-        )
-    mining = mining_store.by_key(database, named["mining"])
-    if mining.digest != named["digest"]:
-        raise StateMismatchError(
-            f"source {source!r}, recipe {recipe!r}: the negatives of mining {mining.key} are not "
-            f"those run {settings.run!r} was opened with (digest then: {named['digest']}, now: "
-            f"{mining.digest}); it is another file"
-        )
-    return mining
-
-
 def _schedule(settings: RunSettings, events: Events | None) -> Schedule:
     return Schedule(
         Mixture.from_dict(settings.mixture),
@@ -322,33 +369,3 @@ def _schedule(settings: RunSettings, events: Events | None) -> Schedule:
         samples_per_draw=samples_per_draw(settings.kind, settings.negatives),
         events=events,
     )
-
-
-def _settings(saved: state.Run) -> RunSettings:
-    try:
-        return RunSettings(**saved.settings)
-    except TypeError:
-        known = {field.name for field in fields(RunSettings)}
-        differ = sorted(known.symmetric_difference(saved.settings))
-        raise StateMismatchError(
-            f"run {saved.name!r} was saved by another version of duckplets, whose settings differ "
-            f"in {', '.join(differ)}; finish it with that version, or start a new run"
-        ) from None
-
-
-def _overridden(settings: RunSettings, overrides: Mapping[str, Any]) -> RunSettings:
-    known = [field.name for field in fields(RunSettings)]
-    for name in overrides:
-        if name not in known:
-            raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
-    overridden = replace(settings, **overrides)
-    if "world_size" in overrides and "batch_size" not in overrides:
-        checked_ranks(overridden.rank, overridden.world_size)
-        size = batch_size_of(settings.global_batch, overridden.world_size)
-        overridden = replace(overridden, batch_size=size)
-    overridden = replace(overridden, **checked_arguments(overridden.kind, vars(overridden)))
-    columns = overridden.columns
-    if overrides.get("remainder") == "pad" and "columns" not in overrides:
-        columns = [*columns, "padded"]
-    columns = checked_columns(columns, overridden.kind, overridden.negatives)
-    return replace(overridden, columns=columns)

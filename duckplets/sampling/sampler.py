@@ -6,34 +6,50 @@ the way; all else follows from its configuration. What was taken is counted as w
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from duckplets.base.checks import integer
+from duckplets.base.checks import MAX_POSITION, checked_name, integer
+from duckplets.base.home import HomeLock, alone
+from duckplets.base.shown import shown
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.sampling import state
 from duckplets.sampling.batch import Batch
 from duckplets.sampling.blocks import Reader
+from duckplets.sampling.fingerprint import Fingerprint, digest, refuse_mismatch
 from duckplets.sampling.metrics import PhaseLog
 from duckplets.sampling.served import ServedLog, Views
 from duckplets.sampling.settings import RunSettings
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
     from duckplets.sampling.stream import Stream
+
+log = logging.getLogger("duckplets")
+
+
+_IN_EACH_PROCESS = (
+    "each would take the same batches: open a sampler in every process, with rank= and "
+    "world_size=, or let duckplets.torch.SamplerDataset do so for the workers of a DataLoader"
+)
 
 
 class Sampler(Views):
     """A run over a corpus: iterate it for batches.
 
     Made by ``Corpus.sampler`` and ``duckplets.resume``. Taking a batch is what moves the
-    position; blocks prepared ahead do not count. Not safe to share between threads.
+    position; blocks prepared ahead do not count. Several threads may take batches of one sampler:
+    each batch goes to one of them. A forked process opens its own.
+
+    Attributes:
+        alone: Lets one thread in, of this process.
+        notes: What is logged as warnings when the first batch is taken.
+        changed_from: Where the mixture was given anew when the run was resumed, the first
+            position whose sample is another now, or a later one than there is; else None.
     """
 
     def __init__(
@@ -44,16 +60,20 @@ class Sampler(Views):
         open_source: Callable[[str], list[Stream]],
     ) -> None:
         super().__init__(settings, reader)
+        self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
         self._open_source = open_source
         self._owned: Any = None
-        # The fingerprint it was resumed from, which may differ where drift was allowed.
-        self._drifted_from: state.Fingerprint | None = None
+        self.notes: list[str] = []
+        # The fingerprint it was resumed from, which may differ where drift was allowed, and the
+        # first position whose sample a new mixture has changed since.
+        self._drifted_from: Fingerprint | None = None
+        self.changed_from: int | None = None
         self._taken: int | None = None  # step of the batch taken last
         self._phases = PhaseLog(self.mixture, quiet=settings.rank > 0)
         self._log: ServedLog | None = None
         if settings.log:
-            order = state.digest(settings.fingerprint())
+            order = digest(settings.fingerprint())
             self._log = ServedLog(Path(settings.log), settings.run, order)
 
     # -- iteration ----------------------------------------------------------------------------
@@ -62,9 +82,15 @@ class Sampler(Views):
         return self
 
     def __next__(self) -> Batch:
+        with self.alone:
+            return self._next()
+
+    def _next(self) -> Batch:
         start, stop = self._position, self._reader.stop_of(self._position)
         if stop <= start:
             raise StopIteration
+        while self.notes:
+            log.warning("%s", self.notes.pop(0))
         batch = self._reader.take(start)
         self._position = self._reader.bounded(start + self._reader.part.stride)
         self._taken = batch.step
@@ -89,11 +115,6 @@ class Sampler(Views):
     # -- where it stands ----------------------------------------------------------------------
 
     @property
-    def mixture(self) -> Mixture:
-        """Weights of the sources, temperature and phases."""
-        return self._planner.schedule.mixture
-
-    @property
     def position(self) -> int:
         """First position, of all ranks, of the next batch."""
         return self._position
@@ -109,11 +130,6 @@ class Sampler(Views):
         return self._position // self.epoch_length
 
     @property
-    def epoch_length(self) -> int:
-        """Samples of a nominal epoch: the anchors of all active streams."""
-        return self._planner.epoch_length
-
-    @property
     def lr_scale(self) -> float:
         """Factor for the learning rate of the batch taken last; before any, of the next."""
         return self.mixture.lr_scale(self.step if self._taken is None else self._taken)
@@ -124,7 +140,8 @@ class Sampler(Views):
         With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
         begins in it.
         """
-        position = integer("epoch", epoch, 0) * self.epoch_length
+        most = MAX_POSITION // self.epoch_length
+        position = integer("epoch", epoch, 0, most, say_high=False) * self.epoch_length
         if self._settings.no_duplicates:
             position = -(-position // self._batch) * self._batch
         self.move(position)
@@ -135,23 +152,28 @@ class Sampler(Views):
         Raises:
             SamplerError: A bounded run has no such step.
         """
-        start = integer("step", step, 0) * self._batch
+        most = MAX_POSITION // self._batch
+        start = integer("step", step, 0, most, say_high=False) * self._batch
         if self._reader.stop_of(start) <= start:
-            raise SamplerError(f"step {step}: this run has steps 0 to {len(self) - 1}")
+            steps = -(-self._reader.bounded(MAX_POSITION) // self._batch)
+            there = f"steps 0 to {steps - 1}" if steps else "no step"
+            raise SamplerError(f"step {step}: this run has {there}")
         return self._reader.at(start)
 
     def peek(self, steps: int) -> Iterator[Batch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
-        stop = self._position + integer("steps", steps, 0) * self._reader.part.stride
+        steps = integer("steps", steps, 0, MAX_POSITION, say_high=False)
+        stop = self._position + steps * self._reader.part.stride
         return self._reader.between(self._position, stop)
 
+    @alone
     def move(self, position: int) -> None:
         """Go to a position.
 
         Raises:
             SamplerError: It is no position, or lies beyond the end of a bounded run.
         """
-        position = integer("position", position, 0)
+        position = integer("position", position, 0, MAX_POSITION, say_high=False)
         if position > self._reader.bounded(position):
             raise SamplerError(
                 f"position {position} lies beyond the end of this run ({self._reader.end}); "
@@ -161,6 +183,7 @@ class Sampler(Views):
         self._taken = None
         self._reader.forget()
 
+    @alone
     def stride(self, worker: int, workers: int) -> None:
         """From here on take every ``workers``-th batch, beginning with the ``worker``-th.
 
@@ -194,6 +217,7 @@ class Sampler(Views):
 
     # -- weights ------------------------------------------------------------------------------
 
+    @alone
     def set_weights(self, weights: Mapping[str, float]) -> int:
         """Give sources other weights from the next step on, until the mixture's next phase.
 
@@ -236,6 +260,7 @@ class Sampler(Views):
 
     # -- state --------------------------------------------------------------------------------
 
+    @alone
     def state_dict(self) -> dict[str, Any]:
         """Return where the run stands, as a few plain values; the same on every rank."""
         return {
@@ -268,30 +293,33 @@ class Sampler(Views):
             events = {int(step): weights for step, weights in state_dict.get("events", [])}
             found = state_dict.get("counts", {}).items()
             counts = {n: [int(a), int(b), *map(int, c[:1])] for n, (a, b, *c) in found}
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateMismatchError(
                 f"this sampler's state is damaged: {error}; give what state_dict() returned"
             ) from error
-        state.refuse_mismatch(saved, now, allow_drift=allow_drift)
+        refuse_mismatch(saved, now, allow_drift=allow_drift)
         self.go_on(state_dict["position"], events, counts, drifted_from=saved)
 
+    @alone
     def go_on(
         self,
         position: int,
         events: Mapping[int, Mapping[str, float]],
         counts: Mapping[str, Sequence[int]],
         *,
-        drifted_from: state.Fingerprint,
+        drifted_from: Fingerprint,
     ) -> None:
         """Go on where a run of these settings stood, with the weights that were set on the way."""
         schedule = self._planner.schedule.with_events(events)
+        self._reader.counters.load(counts)
         self._open_sources(schedule)
         self.move(position)
         self._planner.schedule = schedule
-        self._reader.counters.load(counts)
         self._phases.resume(self.step)
-        self._drifted_from = drifted_from
+        if drifted_from != self._settings.fingerprint() or self._drifted_from is None:
+            self._drifted_from = drifted_from
 
+    @alone
     def save(self, tag: str | None = None, path: str | Path | None = None) -> Path:
         """Write the position to the state file and return the file's path.
 
@@ -302,8 +330,11 @@ class Sampler(Views):
             path: A new state file to write instead.
 
         Raises:
+            SamplerError: The tag is no name.
             StateMismatchError: The tag or the path exists, or another run has the name.
         """
+        if tag is not None:
+            checked_name(f"tag={shown(repr(tag))}", tag, SamplerError, slash=True)
         target = Path(path) if path is not None else self._state_path
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
@@ -325,7 +356,13 @@ class Sampler(Views):
         )
         if self._log is not None and self._settings.rank == 0:
             self._log.bring_up_to_date(self._identities)
-        state.save(target, run, cursor, drifted_from=self._drifted_from)
+        state.save(
+            target,
+            run,
+            cursor,
+            drifted_from=self._drifted_from,
+            changed_from=self.changed_from,
+        )
         return target
 
     # -- the end ------------------------------------------------------------------------------
@@ -344,13 +381,15 @@ class Sampler(Views):
     def __enter__(self) -> Sampler:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise SamplerError(
+            "a sampler cannot be pickled or copied: it has a file open. Open one in each process, "
+            "by the path of the corpus and the same arguments, or give PyTorch's DataLoader a "
+            "duckplets.torch.SamplerDataset"
+        )
 
     def __repr__(self) -> str:
         s = self._settings

@@ -7,26 +7,30 @@ those who want the ids in files.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckplets.base.checks import integer
+from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.errors import SamplerError
 from duckplets.sampling.metrics import mean_by_source, similarities
 
 if TYPE_CHECKING:
+    from duckplets.order.mixture import Mixture
+    from duckplets.order.schedule import Schedule
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.blocks import Reader
     from duckplets.sampling.plan import Plan
     from duckplets.sampling.settings import RunSettings
 
 _ROWS = 1 << 16  # worked out at once
+_MOST_ROWS = 1 << 24  # in one table: a few GB of ids
 
 Span = tuple[int, int]
 
@@ -51,6 +55,16 @@ class Views:
         return self._settings
 
     @property
+    def mixture(self) -> Mixture:
+        """Weights of the sources, temperature and phases."""
+        return self._planner.schedule.mixture
+
+    @property
+    def epoch_length(self) -> int:
+        """Samples of a nominal epoch: the anchors of all active streams."""
+        return self._planner.epoch_length
+
+    @property
     def text_columns(self) -> list[str]:
         """The text columns of a batch, in order; of messages theirs."""
         slots = self._reader.fetcher.slots
@@ -62,6 +76,14 @@ class Views:
 
     # -- what it serves -----------------------------------------------------------------------
 
+    def first_change(self, before: Schedule) -> int:
+        """Return the first position whose sample is another than by that schedule.
+
+        Where there is none, a later one than there is.
+        """
+        changed = self._planner.first_change(before, replace(self._settings, steps=None).end)
+        return MAX_POSITION + 1 if changed is None else changed
+
     def served(self, start: int, stop: int) -> pa.Table:
         """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
 
@@ -72,14 +94,23 @@ class Views:
         Raises:
             SamplerError: A bounded run has no such positions.
         """
-        if not 0 <= start <= stop == self._reader.bounded(stop):
+        last = self._reader.bounded(MAX_POSITION)
+        start = integer("start", start, -MAX_POSITION, MAX_POSITION, say_high=False)
+        stop = integer("stop", stop, -MAX_POSITION, MAX_POSITION, say_high=False)
+        if not 0 <= start <= stop <= last:
             end = "any" if self._reader.end is None else self._reader.end
             raise SamplerError(f"positions {start} to {stop}: give two in order, from 0 to {end}")
+        if stop - start > _MOST_ROWS:
+            raise SamplerError(
+                f"positions {start} to {stop}: ask for {_MOST_ROWS:,} of them at most at once"
+            )
+        self._reader.check_open()
         return pa.concat_tables(self._identities(start, stop)).combine_chunks()
 
     def plan(self, steps: int) -> pa.Table:
         """Return the ids of what the next steps will serve; columns as of ``served``."""
-        stop = self._reader.bounded(self._position + integer("steps", steps, 0) * self._batch)
+        steps = integer("steps", steps, 0, MAX_POSITION, say_high=False)
+        stop = self._reader.bounded(self._position + steps * self._batch)
         return self.served(self._position, stop)
 
     def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
@@ -200,9 +231,8 @@ class ServedLog:
         except OSError as error:
             with suppress(OSError):
                 aside.unlink(missing_ok=True)
-            raise SamplerError(
-                f"log={str(self.folder)!r}: cannot write there: {error.strerror or error}"
-            ) from error
+            why = os.strerror(error.errno) if error.errno else str(error)  # Arrow has its own words
+            raise SamplerError(f"log={str(self.folder)!r}: cannot write there: {why}") from error
 
     def forget_from(self, position: int) -> None:
         """Drop what is written of positions that are drawn anew from here on."""

@@ -6,20 +6,39 @@ recipes or mixtures gain later alter no fingerprint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from duckplets.base.checks import integer
-from duckplets.errors import SamplerError, nearest
+from duckplets.base.checks import MAX_POSITION, checked_name, integer
+from duckplets.base.shown import shown
+from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.order.permute import ORDER_VERSION
-from duckplets.order.ranks import RankPart
+from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.sampling import state
+from duckplets.sampling.columns import checked_columns, default_columns
+from duckplets.sampling.fingerprint import Fingerprint, digest
 from duckplets.sampling.plan import SINGLE
 
 Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
+
+_MOST_SAMPLES = 1 << 22  # in a batch of all ranks: what a ramp of weights deals exactly in one step
+_MOST_RANKS = 1 << 20
+_BOUNDS = {  # least and most
+    "batch_size": (1, 1 << 20),
+    "negatives": (1, 1024),
+    "prefetch": (0, 64),  # blocks, each of up to 192 MB of text
+    "steps": (0, MAX_POSITION),
+    "epochs": (0, MAX_POSITION),
+    "seed": (-(1 << 63), (1 << 64) - 1),
+}
+_OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
+    *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
+    *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
+    *("columns", "log"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +105,7 @@ class RunSettings:
     prefixes: bool = True
     declared_prefixes: dict[str, Any] = field(default_factory=dict)
 
-    def fingerprint(self) -> state.Fingerprint:
+    def fingerprint(self) -> Fingerprint:
         """Return what must agree for a position to mean the same sample.
 
         ``batch_size`` is that of all ranks together: so many ranks may share it as divide it.
@@ -99,16 +118,16 @@ class RunSettings:
         found["corpus_version"] = self.corpus_version
         found["order_version"] = ORDER_VERSION
         for name in ("recipes", "mixture", "records", "splits", "chunking"):
-            found[name] = state.digest(getattr(self, name))
+            found[name] = digest(getattr(self, name))
         if self.candidates:
-            found["candidates"] = state.digest(
+            found["candidates"] = digest(
                 {
                     source: {recipe: named["digest"] for recipe, named in recipes.items()}
                     for source, recipes in self.candidates.items()
                 }
             )
         if self.prefixed:
-            found["prefixes"] = state.digest(self.declared_prefixes)
+            found["prefixes"] = digest(self.declared_prefixes)
         return found
 
     @property
@@ -142,6 +161,11 @@ class RunSettings:
             elif self.remainder == "pad":
                 end = -(-end // self.global_batch) * self.global_batch
             ends.append(end)
+        if ends and min(ends) > MAX_POSITION:
+            raise SamplerError(
+                f"steps={self.steps}, epochs={self.epochs}: this run would end at position "
+                f"{min(ends)}, and there are {MAX_POSITION}; give less"
+            )
         return min(ends, default=None)
 
 
@@ -156,13 +180,17 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
             f"kind={kind!r}{nearest(str(kind), get_args(Kind))}: give one of "
             f"{', '.join(get_args(Kind))}"
         )
-    least = {"batch_size": 1, "negatives": 1, "prefetch": 0, "steps": 0, "epochs": 0, "seed": None}
     plain = {
-        name: integer(name, arguments[name], low)
-        for name, low in least.items()
+        name: integer(name, arguments[name], low, high, say_high=False)
+        for name, (low, high) in _BOUNDS.items()
         if arguments[name] is not None or name not in ("steps", "epochs")
     }
     plain |= checked_ranks(arguments["rank"], arguments["world_size"])
+    if plain["batch_size"] * plain["world_size"] > _MOST_SAMPLES:
+        raise SamplerError(
+            f"batch_size={plain['batch_size']} of each of world_size={plain['world_size']} ranks: "
+            f"a batch of all ranks has at most {_MOST_SAMPLES:,} samples; give less of one of them"
+        )
     if arguments["remainder"] not in get_args(Remainder):
         raise SamplerError(
             f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
@@ -172,17 +200,75 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
     if not isinstance(arguments.get("prefixes", True), bool):
         raise SamplerError(f"prefixes={arguments['prefixes']!r}: give True or False")
     run = arguments["run"]
-    if not isinstance(run, str) or not run.strip() or not run.isprintable():
-        raise SamplerError(f"run={run!r}: give a printable name")
+    checked_name(f"run={shown(repr(run))}", run, SamplerError, slash=True)
     log = arguments["log"]
     if log is not None and not (isinstance(log, str | Path) and str(log)):
         raise SamplerError(f"log={log!r}: give the path of a folder")
     return dict(arguments) | plain | {"log": None if log is None else str(log)}
 
 
+def saved_settings(saved: state.Run) -> RunSettings:
+    """Return the settings of a saved run.
+
+    Raises:
+        StateMismatchError: Another version of duckplets saved it, with other settings.
+    """
+    try:
+        return RunSettings(**saved.settings)
+    except TypeError:
+        known = {field.name for field in fields(RunSettings)}
+        differ = sorted(known.symmetric_difference(saved.settings))
+        raise StateMismatchError(
+            f"run {saved.name!r} was saved by another version of duckplets, whose settings differ "
+            f"in {', '.join(differ)}; finish it with that version, or start a new run"
+        ) from None
+
+
+def check_overrides(given: Iterable[str]) -> None:
+    """Refuse the name of an argument that resuming a run does not have."""
+    for name in given:
+        if name not in _OVERRIDES:
+            raise SamplerError(f"resume: no argument {name!r}{nearest(name, _OVERRIDES)}")
+
+
+def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
+    """Return the settings of a saved run with arguments of a sampler that are given anew.
+
+    A saved file does not say where to write, so the log is that which is given, or none.
+
+    Args:
+        settings: Of the saved run.
+        given: Recipes and mixture as plain values.
+
+    Raises:
+        SamplerError: One is wrong.
+    """
+    flags = {name: bool(given[name]) for name in ("swap", "no_duplicates") if name in given}
+    plain: dict[str, Any] = {"log": None, **given, **flags}
+    made = replace(settings, **plain)
+    if "world_size" in given and "batch_size" not in given:
+        checked_ranks(made.rank, made.world_size)
+        size = batch_size_of(settings.global_batch, made.world_size)
+        made = replace(made, batch_size=size)
+    made = replace(made, **checked_arguments(made.kind, vars(made)))
+    return replace(made, columns=_columns(settings, made, given))
+
+
+def _columns(saved: RunSettings, made: RunSettings, given: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a resumed run: those given, else those saved; defaults follow."""
+    padded, rejected = "padded" in saved.columns, "rejected_messages" in saved.columns
+    default = default_columns(saved.kind, saved.negatives, padded=padded, rejected=rejected)
+    padded = padded or made.remainder == "pad"
+    columns = given.get("columns", None if saved.columns == default else saved.columns)
+    if columns is saved.columns and given.get("remainder") == "pad":
+        columns = [*columns, "padded"]
+    return checked_columns(columns, made.kind, made.negatives, padded=padded, rejected=rejected)
+
+
 def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
     """Return the two as plain integers, if there is such a rank."""
-    world_size, rank = integer("world_size", world_size, 1), integer("rank", rank, 0)
+    world_size = integer("world_size", world_size, 1, _MOST_RANKS, say_high=False)
+    rank = integer("rank", rank, 0, _MOST_RANKS, say_high=False)
     if rank >= world_size:
         raise SamplerError(
             f"rank={rank}: with world_size={world_size} give one from 0 to {world_size - 1}"

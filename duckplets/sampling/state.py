@@ -7,21 +7,49 @@ cursor to be valid is kept as a fingerprint, field by field, so a mismatch can s
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duckplets.db import migrate
-from duckplets.db.database import Database, open_patiently
+from duckplets.base.checks import MAX_POSITION, integer
+from duckplets.base.plain import Stored
+from duckplets.base.shown import listed
+from duckplets.db import migrate, probe
+from duckplets.db.database import Database, for_a_moment
 from duckplets.errors import StateMismatchError, nearest
-from duckplets.order.ranks import world_sizes
+from duckplets.sampling.fingerprint import Fingerprint, refuse_mismatch
 
-Fingerprint = dict[str, Any]
+_TABLES = ("runs", "cursors", "weight_events", "schema_migrations")
+_PATIENCE = 60.0  # seconds for reading them all, which takes a tenth of one
+
 Events = Mapping[int, Mapping[str, float]]
+
+
+# Of a run that another version saved some may be missing.
+_GLOBAL_BATCH = range(1, (1 << 22) + 1)
+_COUNT = range((1 << 53) + 1)
+_SETTINGS: dict[Any, Any] = {
+    **dict.fromkeys(("kind?", "split?", "run?", "remainder?"), str),
+    **dict.fromkeys(("batch_size?", "world_size?"), _GLOBAL_BATCH),
+    **dict.fromkeys(("rank?", "prefetch?", "corpus_version?"), _COUNT),
+    **dict.fromkeys(("steps?", "epochs?"), (_COUNT, None)),
+    "seed?": int,
+    "negatives?": range(1, 1 << 16),
+    **dict.fromkeys(("swap?", "no_duplicates?", "prefixes?"), bool),
+    **dict.fromkeys(("mixture?", "splits?", "chunking?", "declared_prefixes?"), dict),
+    "recipes?": {str: [dict]},
+    "optional?": {str: [str]},
+    "sources?": [str],
+    "columns?": [str],
+    "log?": (str, None),
+    "records?": [int],
+    "candidates?": {str: {str: {"mining": range(1 << 31), "digest": str}}},
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,19 +95,25 @@ class Run:
     events: Events = field(default_factory=dict)
 
 
-def digest(value: Any) -> str:
-    """Return a short name of a plain value: equal values have equal ones."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
 def state_path(corpus: Path) -> Path:
-    """Return where a corpus keeps its runs: NAME.duckdb has NAME.state.duckdb beside it."""
+    """Return where a corpus keeps its runs: NAME.duckdb has NAME.state.duckdb beside it.
+
+    Beside the file itself, where the path is a link to it.
+    """
+    if corpus.is_symlink():
+        corpus = Path(os.path.realpath(corpus))
     stem = corpus.name.removesuffix(".duckdb")
     return corpus.with_name(f"{stem}.state.duckdb")
 
 
-def save(path: Path, run: Run, cursor: Cursor, *, drifted_from: Fingerprint | None = None) -> None:
+def save(
+    path: Path,
+    run: Run,
+    cursor: Cursor,
+    *,
+    drifted_from: Fingerprint | None = None,
+    changed_from: int | None = None,
+) -> None:
     """Write a cursor and what its run is opened with, in one transaction.
 
     Args:
@@ -87,6 +121,8 @@ def save(path: Path, run: Run, cursor: Cursor, *, drifted_from: Fingerprint | No
         run: The run, new or known.
         cursor: Where it stands.
         drifted_from: The fingerprint the run was resumed from, where it was allowed to differ.
+        changed_from: The first position whose sample another mixture has changed since, if one
+            was given.
 
     Raises:
         StateMismatchError: A run of that name has other settings, the tag exists, or another
@@ -94,8 +130,9 @@ def save(path: Path, run: Run, cursor: Cursor, *, drifted_from: Fingerprint | No
     """
     if not path.exists():
         migrate.create(path, "state")
+        probe.trust(path)
     with _writing(path) as database:
-        _write_run(database, path, run, drifted_from)
+        _write_run(database, path, run, drifted_from, changed_from)
         _write_events(database, run.name, run.events)
         _write_cursor(database, path, run.name, cursor)
 
@@ -130,8 +167,8 @@ def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
                 f"run {run!r} has no save tagged {tag!r}; its tags: {tags or 'none'}"
             )
     position, step, epoch, counts = rows[0]
-    counts = json.loads(counts or "{}")
-    return found, Cursor(tag=tag, position=position, step=step, epoch=epoch, counts=counts)
+    of_sources = _counts(path, run, tag, counts)
+    return found, Cursor(tag=tag, position=position, step=step, epoch=epoch, counts=of_sources)
 
 
 def cursors(path: Path) -> list[dict[str, Any]]:
@@ -143,71 +180,53 @@ def cursors(path: Path) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in _cursors(database)]
 
 
-def reset(path: Path, run: str) -> int:
-    """Forget a run and its cursors; returns how many cursors that were."""
-    names = {row["run"] for row in cursors(path)}
+def reset(path: Path, run: str, *, after: int | None = None) -> int:
+    """Forget a run and its cursors; returns how many cursors that were.
+
+    Args:
+        path: The state file.
+        run: Name of the run.
+        after: Forget only the cursors of steps beyond this one; with none left, the run too.
+    """
+    step = -1 if after is None else integer("after", after, 0, MAX_POSITION, say_high=False)
+    found = cursors(path)
+    names = {row["run"] for row in found}
     if run not in names:
         raise _no_run(path, run, names)
     with _writing(path) as database:
-        removed = database.run("sampling/state/delete_cursors", {"run": run})[0][0]
-        database.run("sampling/state/delete_events", {"run": run, "step": 0})
-        database.run("sampling/state/delete_run", {"run": run})
+        of_run = {"run": run, "step": step}
+        removed = database.run("sampling/state/delete_cursors", of_run)[0][0]
+        if all(row["step"] > step for row in found if row["run"] == run):
+            database.run("sampling/state/delete_events", {"run": run, "step": 0})
+            database.run("sampling/state/delete_run", {"run": run})
     return int(removed)
 
 
-def refuse_mismatch(
-    saved: Fingerprint, now: Fingerprint, *, allow_drift: Collection[str] = ()
-) -> None:
-    """Refuse a fingerprint that differs.
-
-    Raises:
-        StateMismatchError: With every differing field and both values.
-    """
-    unknown = set(allow_drift) - now.keys()
-    if unknown:
-        name = sorted(unknown)[0]
-        raise StateMismatchError(
-            f"allow_drift: no field {name!r}{nearest(name, now)}; there are {', '.join(now)}"
-        )
-    differing = [
-        f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})"
-        for name in {**saved, **now}
-        if saved.get(name) != now.get(name) and name not in allow_drift
-    ]
-    if differing:
-        hint = ""
-        if "batch_size" not in allow_drift and saved.get("batch_size") != now.get("batch_size"):
-            hint = (
-                " (batch_size is that of all ranks together; world sizes that divide it: "
-                f"{world_sizes(int(saved.get('batch_size', 0)))})"
-            )
-        raise StateMismatchError(
-            f"the saved run does not fit: {'; '.join(differing)}{hint}. Open it with what it was "
-            f"saved with, or accept another order with allow_drift=(…)"
-        )
+def refuse_tags(path: Path, run: str, changed_from: int) -> None:
+    """Refuse a run whose samples are others from a position on, where it has checkpoints beyond."""
+    if path.exists():
+        with _reading(path) as database:
+            _refuse_tags(database, run, changed_from)
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Database]:
     """Open a state file for one transaction."""
-    database = open_patiently(path)
-    try:
+    migrate.check_whole(path, _TABLES, seconds=_PATIENCE)
+    with for_a_moment(path) as database:
         migrate.migrate(database, "state")
         with database.transaction():
             yield database
-    finally:
-        database.close()
+    probe.trust(path)
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Database]:
     """Open a state file to read."""
-    database = Database.open(path, read_only=True, threads=1)
-    try:
+    migrate.check_whole(path, _TABLES, seconds=_PATIENCE)
+    with for_a_moment(path, read_only=True) as database:
         migrate.check(database, "state")
         yield database
-    finally:
-        database.close()
 
 
 def _cursors(database: Database) -> list[tuple[Any, ...]]:
@@ -217,7 +236,7 @@ def _cursors(database: Database) -> list[tuple[Any, ...]]:
 def _no_run(path: Path, run: str, names: Iterable[str]) -> StateMismatchError:
     known = sorted(set(names))
     return StateMismatchError(
-        f"{path} has no run {run!r}{nearest(run, known)}; it has: {', '.join(known) or 'none'}"
+        f"{path} has no run {run!r}{nearest(run, known)}; it has: {listed(known) or 'none'}"
     )
 
 
@@ -226,33 +245,92 @@ def _find_run(database: Database, run: str) -> Run | None:
     if not rows:
         return None
     kind, version, order_version, settings, fingerprint = rows[0]
+    place = _place(database.path, "runs", run)
+    told = place.read("settings", settings, _SETTINGS)
+    if sorted(told.get("recipes", ())) != sorted(told.get("sources", ())):
+        raise place.damage("settings", "names other sources than those it has recipes of")
     return Run(
         name=run,
         kind=kind,
         corpus_version=version,
         order_version=order_version,
-        settings=json.loads(settings),
-        fingerprint=json.loads(fingerprint),
-        events={step: json.loads(weights) for step, weights in _events(database, run)},
+        settings=told,
+        fingerprint=place.read("fingerprint", fingerprint, {"batch_size?": _GLOBAL_BATCH}),
+        events={
+            step: _place(database.path, "weight_events", run, f", step {step}").read(
+                "weights", weights, {str: float}
+            )
+            for step, weights in _events(database, run)
+        },
     )
+
+
+def _place(file: Path | None, table: str, run: str, more: str = "") -> Stored:
+    way = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
+    return Stored(file, table, f"run {run!r}{more}", f"{way}; or put back an earlier copy.")
+
+
+def _counts(path: Path, run: str, tag: str | None, text: str | None) -> dict[str, list[int]]:
+    """Return the counts of a cursor; nothing for one that has none."""
+    place = _place(path, "cursors", run, "" if tag is None else f", tag {tag!r}")
+    found = place.read("counts", text or "{}", {str: [range(1 << 63)]})
+    if any(len(numbers) not in (2, 3) for numbers in found.values()):
+        raise place.damage("counts", "has another shape: two or three numbers a source are wanted")
+    return dict(found)
 
 
 def _events(database: Database, run: str) -> list[tuple[int, str]]:
     return [(row[0], row[1]) for row in database.run("sampling/state/events", {"run": run})]
 
 
-def _write_run(database: Database, path: Path, run: Run, drifted_from: Fingerprint | None) -> None:
+def _write_run(
+    database: Database,
+    path: Path,
+    run: Run,
+    drifted_from: Fingerprint | None,
+    changed_from: int | None,
+) -> None:
     settings, fingerprint = json.dumps(run.settings), json.dumps(run.fingerprint)
     definition = {"run": run.name, "settings": settings, "fingerprint": fingerprint}
     known = _find_run(database, run.name)
     if known is not None:
-        if known.fingerprint != drifted_from or _tags(database, run.name):
+        mixture = {"mixture": run.fingerprint.get("mixture")}
+        if changed_from is not None and known.fingerprint | mixture == run.fingerprint:
+            if known.fingerprint != run.fingerprint:
+                _refuse_tags(database, run.name, changed_from)
+        elif known.fingerprint != drifted_from or _tags(database, run.name):
             _refuse_other(path, known, run)
         # Its bounds, columns and the like may be others than at the last save.
         database.run("sampling/state/update_run", definition)
         return
     versions = {"corpus_version": run.corpus_version, "order_version": run.order_version}
     database.run("sampling/state/add_run", definition | versions | {"kind": run.kind})
+
+
+def _refuse_tags(database: Database, run: str, changed_from: int) -> None:
+    beyond = [
+        (row[1], row[5])
+        for row in _cursors(database)
+        if row[0] == run and row[1] is not None and row[4] > changed_from
+    ]
+    if beyond:
+        raise StateMismatchError(
+            f"run {run!r} has checkpoints beyond position {changed_from}, from which on its "
+            f"samples are others now: {', '.join(repr(tag) for tag, _ in beyond[:10])}"
+            f"{', …' if len(beyond) > 10 else ''}; {_ELSEWHERE}: "
+            f"{_forget(run, min(step for _, step in beyond) - 1)}"
+        )
+
+
+_ELSEWHERE = (
+    "go on in another file (save_to=…), open a run of another name (run=…), or forget what lies "
+    "beyond"
+)
+
+
+def _forget(run: str, step: int) -> str:
+    """Return the command that forgets the cursors of a run beyond a step."""
+    return f"duckplets cursor reset … --run {shlex.quote(run)} --after {step}"
 
 
 def _write_events(database: Database, run: str, events: Events) -> None:
@@ -269,7 +347,8 @@ def _write_events(database: Database, run: str, events: Events) -> None:
         tag, step = farther[0]
         raise StateMismatchError(
             f"run {run!r} has a checkpoint {tag!r} at step {step}, and the weights before it "
-            f"would be others now, from step {min(differing)} on; go on under another name (run=…)"
+            f"would be others now, from step {min(differing)} on; {_ELSEWHERE}: "
+            f"{_forget(run, min(differing))}"
         )
     database.run("sampling/state/delete_events", {"run": run, "step": min(differing)})
     for step, weights in now[same:]:

@@ -124,17 +124,14 @@ class Stream:
         anchors = self.pool.anchors
         if self.pool.compiled.own_positive:
             return Draw([anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]])
-        low = positives.banned_starts[anchor_at]
-        banned = positives.banned_starts[anchor_at + 1] - low
-        count = positives.counts[units] - banned
+        banned, count = positives.banned, positives.counts[units]
+        if banned is not None:
+            count = count - banned.counts[anchor_at]
         start = below(hashed(self._keys["positive"], anchors.records[units]), count)
         cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
         rank = (start + visits + visits // cycle) % count
-        for i in range(int(banned.max(initial=0))):
-            has = banned > i
-            skip = np.zeros(len(rank), dtype=np.int64)
-            skip[has] = rank[has] >= positives.banned[low[has] + i]
-            rank += skip
+        if banned is not None:
+            rank += banned.skipped(anchor_at, rank)
         at = positives.starts[units] + rank
         return Draw([positives.chunks[at]], [positives.hashes[at]])
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckplets.base.plain import Stored
 from duckplets.base.progress import Progress
+from duckplets.base.shown import listed
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import SamplerError, nearest
@@ -28,6 +30,13 @@ from duckplets.search.build import Built, build
 from duckplets.search.terms import Terms
 from duckplets.search.vocabulary import Vocabulary
 
+_TERMS = {
+    "stemmer?": str,
+    "stop_words?": (str, [str]),
+    "ignore?": str,
+    "strip_accents?": bool,
+    "lower?": bool,
+}
 NOT_BUILT = "not built"
 CHANGED = "records have changed"
 OTHER_TERMS = "other terms"
@@ -173,7 +182,7 @@ def stored(
             split=of_split,
             documents=int(documents),
             tokens=int(tokens),
-            terms=Terms.from_dict(json.loads(terms)),
+            terms=_terms(database, f"source {name!r}, split {of_split!r}", terms),
             content=content,
         )
         for key, name, of_split, documents, tokens, terms, content in rows
@@ -203,7 +212,7 @@ def check_scope(database: Database, source: str | None, split: str | None) -> No
     if source is not None and source not in sources:
         raise SamplerError(
             f"no source {source!r}{nearest(str(source), sources)}; there are: "
-            f"{', '.join(sources) or 'none'}"
+            f"{listed(sources) or 'none'}"
         )
     need_splits(database)
 
@@ -219,8 +228,19 @@ def terms_of(database: Database, source: str) -> Terms:
 
 def _settings(database: Database) -> dict[str, Mapping[str, Any]]:
     rows = database.run("search/index/get_settings")
-    found: dict[str, Mapping[str, Any]] = json.loads(rows[0][0]) if rows else {}
+    if not rows:
+        return {}
+    place = Stored(database.path, "settings", "terms")
+    found: dict[str, Mapping[str, Any]] = place.read("value", rows[0][0], {str: _TERMS})
     return found
+
+
+def _terms(database: Database, row: str, text: Any) -> Terms:
+    """Return the terms of an index from JSON."""
+    place = Stored(database.path, "text_indexes", row)
+    found = place.read("terms", text, _TERMS)
+    with place.making("terms"):
+        return Terms.from_dict(found)
 
 
 def set_terms(database: Database, terms: Terms, source: str | None) -> None:

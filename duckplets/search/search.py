@@ -76,6 +76,10 @@ def search(
     k = integer("k", k, 1)
     if not isinstance(text, str):
         raise SamplerError(f"text={text!r}: give a text to search for")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise SamplerError(f"text={text!r}: it holds half of a surrogate pair") from None
     indexes = _indexes(database, source, split)
     with ExitStack() as stack:
         asked = {
@@ -97,9 +101,11 @@ def search(
 def _indexes(database: Database, source: str | None, split: str | None) -> list[Index]:
     """Return the indexes of a scope, after those that do not fit were built."""
     index.check_scope(database, source, split)
-    if not database.read_only:
-        index.refresh(database, source=source, split=split)
-    elif unfit := index.stale(database, source=source, split=split):
+    unfit = index.stale(database, source=source, split=split)
+    if unfit and not database.read_only:
+        with database.changing("index"):
+            index.refresh(database, source=source, split=split)
+    elif unfit:
         name, of_split, reason = unfit[0]
         raise QueryError(
             f"the index of source {name!r}, split {of_split!r} does not fit ({reason}), and the "

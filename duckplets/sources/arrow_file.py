@@ -12,7 +12,10 @@ import pyarrow as pa
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.base import Rows
+from duckplets.sources.columns import names_of, portions
+from duckplets.sources.decompressed import check_batches
 from duckplets.sources.feed import pick
+from duckplets.sources.limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -29,34 +32,42 @@ class ArrowSource(paths.Files):
 
     def open(self, reader: Database) -> Rows:
         """Check the columns of every file, then read them in turn."""
-        chosen = self.placed(lambda file: next(schema_and_batches(file)).names)
-        pieces = (piece for file, _, places in chosen for piece in pieces_of(file, places))
+        chosen = self.placed(reader, lambda file: names_of(schema_of(file), str(file)))
+        limits = limits_of(reader)
+        pieces = (part for file, _, places in chosen for part in pieces_of(file, places, limits))
         return self.rows(reader, pieces)
 
 
-def pieces_of(file: Path, places: list[int]) -> Iterator[pa.RecordBatch]:
+def pieces_of(file: Path, places: list[int], limits: Limits) -> Iterator[pa.RecordBatch]:
     """Yield the columns at some places, batch by batch."""
+    with paths.reading(file), pa.memory_map(str(file)) as source:
+        check_batches(memoryview(source.read_buffer()), str(file), limits)
     batches = schema_and_batches(file)
     next(batches)
+    row = 0
     for batch in batches:
-        yield pick(batch, places)
+        for part in portions(batch.select(places), str(file), limits, row):
+            yield pick(part, range(len(places)), str(file))
+        row += batch.num_rows
+
+
+def schema_of(file: Path) -> pa.Schema:
+    """Return a file's schema."""
+    return next(schema_and_batches(file))
 
 
 def schema_and_batches(file: Path) -> Iterator[pa.Schema | pa.RecordBatch]:
     """Yield a file's schema, then its batches."""
-    try:
-        with pa.memory_map(str(file)) as source:
-            magic = source.read(6)
-            source.seek(0)
-            if magic.startswith(b"FEA1"):
-                raise SourceError(f"{file} is a Feather file of version 1; write it as version 2")
-            if magic == b"ARROW1":
-                reader = pa.ipc.open_file(source)
-                yield reader.schema
-                yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
-            else:
-                stream = pa.ipc.open_stream(source)
-                yield stream.schema
-                yield from stream
-    except (pa.ArrowException, OSError) as error:
-        raise paths.unreadable(file, error) from error
+    with paths.reading(file), pa.memory_map(str(file)) as source:
+        magic = source.read(6)
+        source.seek(0)
+        if magic.startswith(b"FEA1"):
+            raise SourceError(f"{file} is a Feather file of version 1; write it as version 2")
+        if magic == b"ARROW1":
+            reader = pa.ipc.open_file(source)
+            yield reader.schema
+            yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            stream = pa.ipc.open_stream(source)
+            yield stream.schema
+            yield from stream

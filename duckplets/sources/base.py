@@ -13,6 +13,8 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
+from duckplets.base.plain import misfit
+from duckplets.base.shown import listed
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.converters.registry import Converter, converter_of
 
@@ -58,7 +60,7 @@ EXTRA_COLUMNS = {
 UNREADABLE = frozenset(
     {
         *("ragged row", "bad quoting", "invalid UTF-8"),
-        *("invalid JSON", "not an object", "empty file", "unreadable file"),
+        *("invalid JSON", "not an object", "empty file", "unreadable file", "unreadable folder"),
     }
 )
 
@@ -72,6 +74,21 @@ class Mark:
     """
 
     cursor: Any
+
+
+def checked_cursor(cursor: Any, shape: Any, where: str) -> Any:
+    """Return the cursor of a mark, None for the beginning, if it has the shape of its source's.
+
+    Raises:
+        SourceError: It was damaged, or made by another version.
+    """
+    wrong = "" if cursor is None else misfit(cursor, shape)
+    if wrong:
+        raise SourceError(
+            f"{where}: the place where its unfinished ingest stopped is none: {wrong}; it is "
+            f"damaged, or was made by another version; discard it with restart=True (--restart)"
+        )
+    return cursor
 
 
 def _nothing() -> dict[str, int]:
@@ -124,7 +141,8 @@ class Mapped:
     id: str | None = None
     """Column that identifies a row; without one the content does."""
     date: str | None = None
-    """Column with a date: a DATE or TIMESTAMP, or ISO text."""
+    """Column with a date: a DATE or TIMESTAMP, or ISO text. Where a zone is written it is the date
+    as written there (of Arrow's timestamps, in the column's zone); else that of UTC."""
     group: str | None = None
     """Column whose equal values keep rows in one split."""
     taxonomy: Columns = None
@@ -258,7 +276,7 @@ def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:
 
 def there_are(columns: Sequence[str]) -> str:
     """Return a sentence that lists the columns."""
-    return f"its columns are: {', '.join(columns)}" if columns else "it has no columns"
+    return f"its columns are: {listed(columns)}" if columns else "it has no columns"
 
 
 def check_trust(trust: float | str | None) -> None:
@@ -267,10 +285,9 @@ def check_trust(trust: float | str | None) -> None:
     Raises:
         SourceError: It is neither.
     """
-    if trust is None or isinstance(trust, str):
+    if trust is None or (isinstance(trust, str) and "\0" not in trust):
         return
-    is_number = isinstance(trust, (int, float)) and math.isfinite(trust)
-    if not is_number or not 0 <= trust <= 1:
+    if not isinstance(trust, (int, float)) or not (math.isfinite(trust) and 0 <= trust <= 1):
         raise SourceError(f"trust={trust!r}: give a number from 0 to 1, or a column's name")
 
 
@@ -279,14 +296,19 @@ def _place(name: str, columns: Sequence[str], where: str) -> int:
     if not places:
         raise unknown(name, columns, where)
     if len(places) > 1:
-        twins = ", ".join(repr(columns[place]) for place in places)
+        twins = listed(repr(columns[place]) for place in places)
         raise SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
     return places[0]
 
 
 def _check_name(part: str, name: object) -> None:
-    if name is not None and (not isinstance(name, str) or not name):
+    if name is not None and not _is_name(name):
         raise SourceError(f"{part}={name!r}: give the name of a column")
+
+
+def _is_name(name: object) -> bool:
+    """Whether it can name a column: a NUL would end the statement it is written into."""
+    return isinstance(name, str) and bool(name) and "\0" not in name
 
 
 def _check_names(part: str, names: object) -> None:
@@ -294,7 +316,7 @@ def _check_names(part: str, names: object) -> None:
         if not names:
             raise SourceError(f"{part}=[]: name at least one column, or leave it out")
         for name in names:
-            if not isinstance(name, str) or not name:
+            if not _is_name(name):
                 raise SourceError(f"{part}={names!r}: {name!r} is not the name of a column")
-    elif names is not None and (not isinstance(names, str) or not names):
+    elif names is not None and not _is_name(names):
         raise SourceError(f"{part}={names!r}: give a column, or a list of columns")

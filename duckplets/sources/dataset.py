@@ -22,15 +22,19 @@ from duckplets.sources.base import (
     Mark,
     OnError,
     Rows,
+    checked_cursor,
     require_texts,
     resolve,
 )
+from duckplets.sources.columns import portions
 from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.labels import Labels, named, of_features
+from duckplets.sources.limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
+_PLACE = {"state": (dict, None), "skip": range(1 << 63), "done": range(1 << 63)}
 _ROWS = 1_000  # of a batch at first; later as many as make a few megabytes
 
 
@@ -122,7 +126,7 @@ class DatasetSource:
         """Return the name the data set was loaded by, else ``dataset``."""
         info = self.dataset.info
         name = str(info.dataset_name or info.builder_name or "dataset")
-        return name.replace("/", "--")[:200] if name.isprintable() else "dataset"
+        return name.replace("/", "--")[:200] if name.isprintable() and name.strip() else "dataset"
 
     def open(self, reader: Database) -> Rows:
         """Check the columns, and return the rows.
@@ -174,15 +178,17 @@ class Reading:
         self._mapping = mapping
         self._where = where
         self._labels: Labels = of_features(dataset.features)
+        self._limits = Limits()
         self._firsts: list[int] = []
         self._states: list[Any] = []
         self._found: dict[tuple[str, ...], list[int]] = {}
 
     def batches(self, reader: Database, cursor: Any) -> Iterator[pa.RecordBatch | Mark]:
         """Yield batches of rows, each followed by a mark."""
-        place = cursor or {"state": None, "skip": 0, "done": 0}
+        self._limits = limits_of(reader)
+        place = checked_cursor(cursor, _PLACE, self._where) or {"state": None, "skip": 0, "done": 0}
         self._firsts, self._states = [place["done"] - place["skip"]], [place["state"]]
-        tables = gather(self._pieces(place), self._where, table_bytes(self._mapping))
+        tables = gather(self._pieces(place), table_bytes(self._mapping))
         for batch in run(reader, self._mapping, tables, self._where):
             yield batch
             yield Mark(self._cursor(batch["row"][-1].as_py()))
@@ -207,6 +213,7 @@ class Reading:
 
     def _pieces(self, place: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         number, skip = place["done"] - place["skip"] + 1, place["skip"]
+        where, limits = self._where, self._limits
         streams = _streams(self._dataset)
         tables = self._streamed(place["state"]) if streams else self._by_number(number - 1)
         for table in self._guarded(tables, number):
@@ -216,13 +223,16 @@ class Reading:
                 first = number + batch.num_rows - part.num_rows
                 number += batch.num_rows
                 if part.num_rows:
-                    yield self._piece(part, first)
+                    used = part.select(self.places(part.schema.names))
+                    for portion in portions(used, where, limits, first - 1):
+                        yield self._piece(portion, first)
+                        first += portion.num_rows
 
     def _piece(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-        places = self.places(batch.schema.names)
-        columns = [batch.schema.names[place] for place in places]
+        columns = batch.schema.names
         numbers = pa.array(range(first, first + batch.num_rows), pa.int64())
-        piece = named(pick(batch, places), [self._labels.get(c) for c in columns], columns)
+        picked = pick(batch, range(len(columns)), self._where)
+        piece = named(picked, [self._labels.get(c) for c in columns], columns)
         return piece.append_column("row", numbers)
 
     def _by_number(self, row: int) -> Iterator[pa.Table]:

@@ -13,9 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from duckplets.base.shown import shown
+from duckplets.db.foreign import MORE_MEMORY
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.base import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, NAME, ROW_SCHEMA, Mapped
+from duckplets.sources.columns import check_sizes, faults_of, plain, weights
+from duckplets.sources.limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -33,7 +38,7 @@ def rows_of(
     reader: Database, mapping: Mapped, pieces: Iterable[pa.RecordBatch], where: str
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of pieces of input, as ``run`` does of tables."""
-    return run(reader, mapping, gather(pieces, where, table_bytes(mapping)), where)
+    return run(reader, mapping, gather(pieces, table_bytes(mapping)), where)
 
 
 def table_bytes(mapping: Mapped) -> int:
@@ -61,14 +66,47 @@ def run(
     def result(statement: str, table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
         return result_of(reader, statement, table, where, values)
 
-    for table in tables if conversion is None else _portions(tables):
+    for table in _within(tables if conversion is None else _portions(tables), reader, where):
         shapes = shapes_of(table.schema, len(mapping.names()))
+        table = _with_dates(table, shapes)
         if conversion is None:
             chunks = pa.Table.from_batches(table.to_batches(_CHUNK_ROWS), table.schema)
             rows = result(rows_statement(mapping.parts(), Cells(shapes)), chunks, {})
         else:
             rows = conversion.rows(result, table, shapes)
         yield from in_shape(rows).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
+
+
+def _within(tables: Iterable[pa.Table], reader: Database, where: str) -> Iterator[pa.Table]:
+    """Yield tables after a look at the sizes of their values."""
+    limits = limits_of(reader)
+    most = limits.size("field")
+    for table in tables:
+        if table.nbytes > most:
+            for batch in table.to_batches():
+                for field, column in zip(table.schema, batch.columns, strict=True):
+                    first = batch["row"][0].as_py() - 1 if batch.num_rows else 0
+                    check_sizes(weights(column), _name(field), where, limits, first)
+        yield table
+
+
+def _name(field: pa.Field) -> str:
+    """Return the name that a column has in the input."""
+    return str((field.metadata or {}).get(NAME, field.name.encode()).decode())
+
+
+def _with_dates(table: pa.Table, shapes: Sequence[str]) -> pa.Table:
+    """Return a table with the local dates of its timestamps with a zone, in ``d0, d1, …``."""
+    for i, shape in enumerate(shapes):
+        if shape == "moment":
+            column = table[f"c{i}"]
+            try:
+                column = pc.local_timestamp(column)
+            except pa.ArrowException:  # no such zone: DuckDB and all others take UTC then
+                column = column.cast(pa.timestamp(column.type.unit))
+            days = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, 10)
+            table = table.append_column(f"d{i}", days)
+    return table
 
 
 def in_shape(rows: pa.Table) -> pa.Table:
@@ -97,7 +135,13 @@ def result_of(
         with reader.registered(input=table):
             return reader.arrow(statement, values)
     except QueryError as error:
-        raise SourceError(f"{where}: {error}") from error
+        raise refused(error, where, limits_of(reader)) from error
+
+
+def refused(error: QueryError, where: str, limits: Limits) -> SourceError:
+    """Return the error for a statement that the reader refused; what helps it is its own limit."""
+    more = f"the limit of {limits.memory} is the reader's: limits=dp.Limits(memory='2GB'), or "
+    return SourceError(f"{where}: {error}".replace(MORE_MEMORY, f"{more}--reader-memory 2GB"))
 
 
 def shapes_of(schema: pa.Schema, count: int) -> tuple[str, ...]:
@@ -106,9 +150,7 @@ def shapes_of(schema: pa.Schema, count: int) -> tuple[str, ...]:
     return tuple("both" if f"l{i}" in kinds else _shape(kinds[f"c{i}"]) for i in range(count))
 
 
-def gather(
-    pieces: Iterable[pa.RecordBatch], where: str, most: int = MAX_BYTES
-) -> Iterator[pa.Table]:
+def gather(pieces: Iterable[pa.RecordBatch], most: int = MAX_BYTES) -> Iterator[pa.Table]:
     """Yield tables of bounded size, with numbered rows and valid text, in the pieces' order."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -117,12 +159,12 @@ def gather(
         for part in _slices(_with_fault(piece), most // 4):
             full = rows + part.num_rows > MAX_ROWS or size + part.nbytes > most
             if held and (full or not _alike(held[0], part)):
-                yield _numbered(held, row, where)
+                yield _numbered(held, row)
                 row, held, rows, size = row + rows, [], 0, 0
             held.append(part)
             rows, size = rows + part.num_rows, size + part.nbytes
     if held:
-        yield _numbered(held, row, where)
+        yield _numbered(held, row)
 
 
 def _with_fault(piece: pa.RecordBatch) -> pa.RecordBatch:
@@ -156,8 +198,8 @@ def _slices(piece: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         yield piece
 
 
-def _numbered(batches: list[pa.RecordBatch], row: int, where: str) -> pa.Table:
-    table = pa.Table.from_batches([_valid(batch, where) for batch in batches])
+def _numbered(batches: list[pa.RecordBatch], row: int) -> pa.Table:
+    table = pa.Table.from_batches([_valid(batch) for batch in batches])
     numbers = pa.array(range(row, row + table.num_rows), pa.int64())
     for name, kind in _OWN.items():
         if name not in table.column_names:
@@ -166,8 +208,8 @@ def _numbered(batches: list[pa.RecordBatch], row: int, where: str) -> pa.Table:
     return table
 
 
-def _valid(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
-    """Check all values of a batch; rows whose text is not UTF-8 get a fault.
+def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Check all values of a batch; rows with text that is not UTF-8, or wrong moments, get a fault.
 
     Arrow and Parquet files, and lines cut from a stream, are text only by their word, and
     DuckDB stops at the first that is not.
@@ -175,29 +217,24 @@ def _valid(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
     faults: list[str | None] = []
     columns = list(batch.columns)
     for i, column in enumerate(columns):
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid as error:
-            if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-                raise SourceError(f"{where}: {error}") from error
+        wrong = faults_of(column)
+        if wrong:
             faults = faults or batch.column("fault").to_pylist()
-            columns[i] = _decoded(column, faults)
+            for row, reason in wrong.items():
+                faults[row] = faults[row] or reason
+            columns[i] = _without(column, wrong)
     if not faults:
         return batch
     columns[batch.schema.names.index("fault")] = pa.array(faults, pa.string())
     return pa.record_batch(columns, schema=batch.schema)
 
 
-def _decoded(column: pa.Array, faults: list[str | None]) -> pa.Array:
-    large = pa.types.is_large_string(column.type)
-    texts: list[str | None] = []
-    for i, data in enumerate(column.view(pa.large_binary() if large else pa.binary()).to_pylist()):
-        try:
-            texts.append(None if data is None else data.decode("utf-8"))
-        except UnicodeDecodeError:
-            texts.append(None)
-            faults[i] = faults[i] or "invalid UTF-8"
-    return pa.array(texts, column.type)
+def _without(column: pa.Array, rows: Iterable[int]) -> pa.Array:
+    """Return a column with null in some rows."""
+    places: list[int | None] = list(range(len(column)))
+    for row in rows:
+        places[row] = None
+    return column.take(pa.array(places, pa.int64()))
 
 
 def _shape(kind: pa.DataType) -> str:
@@ -206,14 +243,32 @@ def _shape(kind: pa.DataType) -> str:
         return "list" if plain else "nested list"
     if pa.types.is_nested(kind):
         return "nested"
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return "moment"
     is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
     return "binary" if is_binary or pa.types.is_fixed_size_binary(kind) else "text"
 
 
-def pick(batch: pa.RecordBatch, places: list[int]) -> pa.RecordBatch:
-    """Return the columns at ``places`` as ``piece`` does."""
-    columns = [_plain(batch.columns[place]) for place in places]
-    return piece(columns, [batch.schema.names[place] for place in places])
+def pick(batch: pa.RecordBatch, places: Sequence[int], where: str = "records") -> pa.RecordBatch:
+    """Return the columns at ``places`` as ``piece`` does.
+
+    Args:
+        batch: A portion that is known to be sound.
+        places: Of the columns.
+        where: The input's name, for messages.
+
+    Raises:
+        SourceError: A column is of a type that cannot be read.
+    """
+    columns, names = [], [batch.schema.names[place] for place in places]
+    for place, name in zip(places, names, strict=True):
+        kind = batch.schema.field(place).type
+        try:
+            columns.append(plain(batch.columns[place]))
+        except (pa.ArrowException, NotImplementedError) as error:
+            told = shown(f"{kind}: {error}")
+            raise SourceError(f"{where}: column {shown(repr(name))}: cannot read {told}") from error
+    return piece(columns, names)
 
 
 def piece(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.RecordBatch:
@@ -223,13 +278,3 @@ def piece(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.RecordBatch:
         for i, (column, name) in enumerate(zip(columns, names, strict=True))
     ]
     return pa.record_batch(list(columns), schema=pa.schema(fields))
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """Return a column in a type DuckDB takes; what has none becomes text."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _plain(column.dictionary_decode())
-    if pa.types.is_null(kind):
-        return pa.nulls(len(column), pa.string())
-    return column

@@ -20,13 +20,13 @@ from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
 from duckplets.sources.base import Rows
-from duckplets.sources.lines import json_rows, line_batch, line_pieces
+from duckplets.sources.feed import refused
+from duckplets.sources.limits import limits_of
+from duckplets.sources.lines import check_lengths, json_rows, line_batch, line_pieces
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-# read_json_objects sets aside twice this much; a .json file's values are at most this long.
-_LARGEST_VALUE = 128 << 20
 _VALUE_ROWS = 256
 
 
@@ -50,7 +50,10 @@ class JsonSource(paths.Files):
     def open(self, reader: Database) -> Rows:
         """Look at the keys of the first objects, then read the files in turn."""
         if self._is_stdin():
-            pieces, where = line_pieces(sys.stdin.buffer), "standard input"
+            if sys.stdin is None:
+                raise SourceError("standard input is closed, so there is nothing to read")
+            where = "standard input"
+            pieces = line_pieces(sys.stdin.buffer, where, limits_of(reader))
         else:
             files = paths.files(self.path)
             pieces = (piece for file in files for piece in pieces_of(reader, file))
@@ -67,27 +70,21 @@ def pieces_of(reader: Database, file: Path) -> Iterator[pa.RecordBatch]:
     if form != "lines":
         yield from _values(reader, file, form)
         return
-    try:
-        with paths.open_bytes(file) as stream:
-            yield from line_pieces(stream)
-    except (pa.ArrowException, OSError) as error:
-        raise paths.unreadable(file, error) from error
+    with paths.reading(file), paths.open_bytes(file) as stream:
+        yield from line_pieces(stream, str(file), limits_of(reader))
 
 
 def _form(file: Path) -> str:
     """Return what a file holds: ``lines``, an ``array``, or objects on several lines."""
     if paths.inner_suffix(file) != ".json":
         return "lines"
-    try:
-        with paths.open_bytes(file) as stream:
-            start = stream.read(1 << 20).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except (pa.ArrowException, OSError) as error:
-        raise paths.unreadable(file, error) from error
+    with paths.reading(file), paths.open_bytes(file) as stream:
+        start = stream.read(1 << 20).removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"["):
         return "array"
     try:  # many .json files are JSON lines by another name
         return "lines" if isinstance(json.loads(start.split(b"\n", 1)[0]), dict) else "unstructured"
-    except ValueError:
+    except (ValueError, RecursionError):
         return "unstructured"
 
 
@@ -95,12 +92,21 @@ def _values(reader: Database, file: Path, form: str) -> Iterator[pa.RecordBatch]
     scan = reader.cursor()  # the reader itself runs other statements meanwhile
     size = file.stat().st_size
     compressed = paths.inner_suffix(file) != file.suffix.lower()
-    largest = _LARGEST_VALUE if compressed else min(size + 1024, _LARGEST_VALUE)
+    limits = limits_of(reader)
+    largest = limits.size("row") if compressed else min(size + 1024, limits.size("row"))
+    count = 0
     values = {"path": str(file), "format": form, "largest": largest}
     try:
         for batch in scan.stream(query("sources/lines/json_values"), values, rows=_VALUE_ROWS):
-            yield line_batch(batch.column("line").cast(pa.string()))
+            found = line_batch(batch.column("line").cast(pa.string()))
+            check_lengths(found, f"{file}, value", limits, count)
+            count += found.num_rows
+            yield found
     except QueryError as error:
+        if "maximum_object_size" in str(error):
+            raise limits.exceeded(str(file), "a value is larger", "row") from error
+        if "in record/value" not in str(error):
+            raise refused(error, f"{file} cannot be read", limits) from error
         raise _broken(file, str(error)) from error
     finally:
         scan.close()
@@ -108,7 +114,6 @@ def _values(reader: Database, file: Path, form: str) -> Iterator[pa.RecordBatch]
 
 def _broken(file: Path, message: str) -> SourceError:
     found = re.search(r"in record/value (\d+): (.*)", message)
-    if found:  # DuckDB counts the values from 1 and names the one after
-        value, reason = max(int(found[1]) - 1, 1), found[2].rstrip(". ")
-        return SourceError(f"{file} is broken JSON at value {value}: {reason}")
-    return SourceError(f"{file} cannot be read: {message}")
+    number, reason = (found[1], found[2].rstrip(". ")) if found else ("0", message)
+    # DuckDB counts the values from 1 and names the one after.
+    return SourceError(f"{file} is broken JSON at value {max(int(number) - 1, 1)}: {reason}")

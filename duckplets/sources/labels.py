@@ -6,12 +6,14 @@ card. A column of text may hold the names themselves already.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from duckplets.base.plain import from_json, misfit
+from duckplets.base.shown import shown
 
 Labels = dict[str, tuple[str, ...]]
 
@@ -19,16 +21,21 @@ Labels = dict[str, tuple[str, ...]]
 def of_schema(schema: pa.Schema) -> Labels:
     """Return the names of the classes of a file's columns, by column."""
     try:
-        info = json.loads((schema.metadata or {})[b"huggingface"])["info"]
-        features = info["features"]
-    except (KeyError, TypeError, ValueError):
+        info = from_json((schema.metadata or {})[b"huggingface"].decode())
+    except (KeyError, ValueError):
         return {}
-    found = {name: _names(feature) for name, feature in features.items()}
+    if misfit(info, {"info": {"features": dict}}):
+        return {}
+    found = {name: _names(feature) for name, feature in info["info"]["features"].items()}
     return {name: names for name, names in found.items() if names}
 
 
 def of_card(features: Any) -> Labels:
-    """Return the names of the classes of the columns a card lists."""
+    """Return the names of the classes of the columns a card lists.
+
+    Raises:
+        ValueError: They are no list, or by what is no number.
+    """
     found: Labels = {}
     for feature in features if isinstance(features, Sequence) else ():
         if not isinstance(feature, Mapping):
@@ -39,10 +46,12 @@ def of_card(features: Any) -> Labels:
         while isinstance(kind, Mapping) and "dtype" in kind:
             kind = kind["dtype"]
         if isinstance(kind, Mapping) and isinstance(kind.get("class_label"), Mapping):
-            names = kind["class_label"].get("names")
+            names = kind["class_label"].get("names") or []
             if isinstance(names, Mapping):
                 names = [names[key] for key in sorted(names, key=lambda key: int(str(key)))]
-            found[str(feature.get("name"))] = tuple(map(str, names or ()))
+            if not isinstance(names, list):
+                raise ValueError(f"names of a class_label are {shown(repr(names), 80)}, no list")
+            found[str(feature.get("name"))] = tuple(map(str, names))
     return {name: names for name, names in found.items() if names}
 
 

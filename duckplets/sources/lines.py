@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.db.queries import query
-from duckplets.errors import SourceError
 from duckplets.sources.base import PARTS, TEXTS, Mapped, match, require_texts, unknown
 from duckplets.sources.feed import gather, result_of, run, table_bytes
+from duckplets.sources.limits import Limits, limits_of, shallow
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -30,7 +31,8 @@ def json_rows(
         SourceError: No text is mapped, or a part's columns are in none of the first lines.
     """
     keys = Keys(reader, mapping, where)
-    tables = judged(reader, gather(pieces, where, table_bytes(mapping)), where)
+    sound = shallow(pieces, limits_of(reader).depth)
+    tables = judged(reader, gather(sound, table_bytes(mapping)), where)
     first = next(tables, None)
     if first is not None:
         keys.learn(first)
@@ -70,8 +72,12 @@ class Keys:
         # A converter's fields need not be in every input: the first lines show how they are spelt.
         if self.seen and all(name in self.found for name in self._mapping.names()):
             return
-        found = result_of(self._reader, query("sources/lines/keys"), table, self._where)
+        limits = limits_of(self._reader)
+        most = {"most": limits.columns + 1}
+        found = result_of(self._reader, query("sources/lines/keys"), table, self._where, most)
         self.seen = list(dict.fromkeys([*self.seen, *found["key"].to_pylist()]))
+        if len(self.seen) > limits.columns:
+            raise limits.exceeded(self._where, "its objects have more different keys", "columns")
         for name in (*self._mapping.names(), *self._fields):
             places = match(name, self.seen)
             if places and name not in self.found:
@@ -110,29 +116,64 @@ def _fields(mapping: Mapped) -> tuple[str, ...]:
     return () if converter is None or converter.function else tuple(converter.fields)
 
 
-def line_pieces(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
+def line_pieces(stream: BinaryIO, where: str, limits: Limits) -> Iterator[pa.RecordBatch]:
     r"""Yield a stream's lines, cut at ``\n`` only, in blocks of about 16 MB or one line.
 
     Texts may hold any other separator (U+2028 too), so nothing else is a line's end. The bytes
     are not looked at otherwise: that they are UTF-8 is checked with all other text.
+
+    Args:
+        stream: Read to its end.
+        where: The file, for messages.
+        limits: Of these that of a row is what a line may be long.
+
+    Raises:
+        SourceError: A line is longer.
     """
     held: list[bytes] = []
+    size = count = 0
     start = True
     while block := stream.read(_BLOCK):
         if start:
             block, start = block.removeprefix(_BOM), False
+        first = block.find(b"\n")
+        size += first if first >= 0 else len(block)
+        if size > limits.size("row"):
+            raise limits.exceeded(f"{where}, line {count + 1}", "it is longer", "row")
         cut = block.rfind(b"\n") + 1
         if cut:
-            yield _lines(b"".join([*held, block[:cut]]))
-            held = []
+            lines = _lines(b"".join([*held, block[:cut]]))
+            check_lengths(lines, f"{where}, line", limits, count)
+            held, size, count = [], len(block) - cut, count + lines.num_rows
+            yield lines
+            del lines
         held.append(block[cut:])
     if rest := b"".join(held):
-        yield _lines(rest + b"\n")
+        lines = _lines(rest + b"\n")
+        check_lengths(lines, f"{where}, line", limits, count)
+        yield lines
+
+
+def check_lengths(lines: pa.RecordBatch, what: str, limits: Limits, count: int) -> None:
+    """Refuse a line that is longer than a row may be.
+
+    Args:
+        lines: To look at.
+        what: The file, and what is counted in it, for messages.
+        limits: Of these that of a row counts.
+        count: How many came before.
+
+    Raises:
+        SourceError: One is longer.
+    """
+    if lines.nbytes > limits.size("row"):
+        lengths = pc.binary_length(lines.column(0)).to_numpy(zero_copy_only=False)
+        longest = int(lengths.argmax())
+        if lengths[longest] > limits.size("row"):
+            raise limits.exceeded(f"{what} {count + longest + 1}", "it is longer", "row")
 
 
 def _lines(data: bytes) -> pa.RecordBatch:
-    if len(data) > 2**31 - 1:
-        raise SourceError("a line is longer than 2 GB")
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources.base import Mapped, Rows, require_texts, resolve
+from duckplets.sources.columns import portions
 from duckplets.sources.feed import pick, rows_of
+from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import json_rows, line_batch
 from duckplets.text.prefix import Prefix
 
@@ -67,9 +69,19 @@ class MemorySource(Mapped):
         batches = [records] if isinstance(records, pa.RecordBatch) else records
         if isinstance(records, pa.Table):
             batches = records.to_batches()
-        pieces = (pick(batch, places) for batch in batches)
+        pieces = _picked(batches, places, limits_of(reader))
         total = None if isinstance(records, pa.RecordBatchReader) else records.num_rows
         return Rows(rows_of(reader, self, pieces, _WHERE), self.defaults(), total)
+
+
+def _picked(
+    batches: Iterable[pa.RecordBatch], places: list[int], limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    row = 0
+    for batch in batches:
+        for part in portions(batch.select(places), _WHERE, limits, row):
+            yield pick(part, range(len(places)))
+        row += batch.num_rows
 
 
 def _pieces(records: Iterator[Any]) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -12,7 +12,12 @@ import pyarrow.parquet as pq
 
 from duckplets.sources import paths
 from duckplets.sources.base import MAX_BYTES, Rows
+from duckplets.sources.columns import names_of, portions
+from duckplets.sources.decompressed import Chunk, check_pages, chunks_of
 from duckplets.sources.feed import pick
+from duckplets.sources.limits import Limits, limits_of
+
+_UNKNOWN = 64  # rows at a time of a file of which only Arrow knows what is in it
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -31,66 +36,87 @@ class ParquetSource(paths.Files):
         """Check the columns of every file, then read them in turn."""
         total = 0
 
-        def names_of(file: Path) -> list[str]:
+        def checked(file: Path) -> list[str]:
             nonlocal total
-            with opened(file) as parquet:
+            with opened(file) as parquet, paths.reading(file):
                 total += parquet.metadata.num_rows
-                return list(parquet.schema_arrow.names)
+                return names_of(parquet.schema_arrow, str(file))
 
-        chosen = self.placed(names_of)
-        pieces = (piece for file, _, places in chosen for piece in pieces_of(file, places))
+        limits = limits_of(reader)
+        chosen = self.placed(reader, checked)
+        pieces = (part for file, _, places in chosen for part in pieces_of(file, places, limits))
         return self.rows(reader, pieces, total)
 
 
-def opened(file: Path) -> pq.ParquetFile:
+def opened(file: Path, encoded: Sequence[str] = ()) -> pq.ParquetFile:
     """Open a file.
+
+    Args:
+        file: Where it is.
+        encoded: Columns, by their paths, of which dictionaries are kept as such.
 
     Raises:
         SourceError: It is none of Parquet, or cannot be read.
     """
-    try:
-        return pq.ParquetFile(file, pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
-        raise paths.unreadable(file, error) from error
+    with paths.reading(file):
+        return pq.ParquetFile(file, pre_buffer=False, read_dictionary=list(encoded))
 
 
 def schema_of(file: Path) -> pa.Schema:
     """Return a file's schema."""
-    with opened(file) as parquet:
+    with opened(file) as parquet, paths.reading(file):
         return parquet.schema_arrow
 
 
-def pieces_of(file: Path, places: list[int], skip: int = 0) -> Iterator[pa.RecordBatch]:
+def pieces_of(
+    file: Path, places: list[int], limits: Limits, skip: int = 0
+) -> Iterator[pa.RecordBatch]:
     """Yield the columns at some places, without the first ``skip`` rows.
 
     Row groups that are skipped whole are not decoded.
     """
-    with opened(file) as parquet:
-        names = [parquet.schema_arrow.names[place] for place in places]
-        wanted = list(dict.fromkeys(names))
-        try:
-            for group in range(parquet.metadata.num_row_groups):
-                if skip >= parquet.metadata.row_group(group).num_rows:
-                    skip -= parquet.metadata.row_group(group).num_rows
-                    continue
-                rows = batch_rows(parquet, group, names)
-                for batch in parquet.iter_batches(rows, row_groups=[group], columns=wanted):
-                    if skip < batch.num_rows:
-                        left = batch.slice(skip)
-                        yield pick(left, [left.schema.names.index(name) for name in names])
-                    skip = max(skip - batch.num_rows, 0)
-        except (pa.ArrowException, OSError) as error:
-            raise paths.unreadable(file, error) from error
+    with opened(file) as parquet, paths.reading(file):
+        all_names = names_of(parquet.schema_arrow, str(file))
+        names = [all_names[place] for place in places]
+        starts = tuple(f"{name}." for name in names)  # a nested column has several parts
+        chunks = [
+            [chunk for chunk in group if f"{chunk.path}.".startswith(starts)]
+            for group in chunks_of(file)
+        ]
+        paths_there = {str(parquet.schema.column(i).path) for i in range(len(parquet.schema.names))}
+    encoded = {
+        c.path for group in chunks for c in group if c.is_text and c.has_dictionary
+    } & paths_there
+    wanted = list(dict.fromkeys(names))
+    row = 0
+    with opened(file, sorted(encoded)) as parquet, paths.reading(file):
+        for group in range(parquet.metadata.num_row_groups):
+            count = int(parquet.metadata.row_group(group).num_rows)
+            if skip >= count:
+                skip, row = skip - count, row + count
+                continue
+            known = chunks[group] if group < len(chunks) else []
+            rows = batch_rows(known, count, check_pages(file, group, known, limits))
+            for batch in parquet.iter_batches(rows, row_groups=[group], columns=wanted):
+                if skip < batch.num_rows:
+                    left = batch.slice(skip)
+                    chosen = left.select([left.schema.names.index(name) for name in names])
+                    for part in portions(chosen, str(file), limits, row + max(skip, 0)):
+                        yield pick(part, range(len(names)), str(file))
+                skip, row = max(skip - batch.num_rows, 0), row + batch.num_rows
 
 
-def batch_rows(parquet: pq.ParquetFile, group: int, names: list[str]) -> int:
-    """Return how many rows of a row group make about a quarter of a table's bytes."""
-    facts = parquet.metadata.row_group(group)
-    leaves = [facts.column(i) for i in range(facts.num_columns)]
-    of_name = tuple(f"{name}." for name in names)  # a nested column has several leaves
-    size = sum(
-        leaf.total_uncompressed_size
-        for leaf in leaves
-        if f"{leaf.path_in_schema}.".startswith(of_name)
-    )
-    return max(1, min(16_384, MAX_BYTES // 4 * int(facts.num_rows) // max(int(size), 1)))
+def batch_rows(chunks: Sequence[Chunk], count: int, shared: int = 0) -> int:
+    """Return how many rows of a row group make about a quarter of a table's bytes.
+
+    Args:
+        chunks: Of the columns that are read; with none nothing is known.
+        count: How many rows the row group has.
+        shared: The size of the largest page in which a value's beginning may be that of another,
+            so that each may be as long as the page; 0 where there is none.
+    """
+    if not chunks:
+        return _UNKNOWN
+    most = MAX_BYTES // 4
+    by_size = most * count // max(sum(chunk.size for chunk in chunks), 1)
+    return max(1, min(16_384, by_size, most // shared if shared else by_size))

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 
-from duckplets.errors import SourceError
+from duckplets.base.shown import shown
+from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.base import Mapped, Rows, require_texts, resolve
 from duckplets.sources.feed import rows_of
+from duckplets.sources.limits import limits_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+# What Arrow raises while it reads a damaged file: a name that is not UTF-8 is a bare UnicodeError.
+_FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
@@ -40,16 +47,18 @@ class Files(Mapped):
         return default_name(self.path)
 
     def placed(
-        self, names_of: Callable[[Path], list[str]]
+        self, reader: Database, names_of: Callable[[Path], list[str]]
     ) -> list[tuple[Path, list[str], list[int]]]:
         """Return every file with its columns, and the places of those that the mapping names.
 
         Raises:
             SourceError: A file cannot be read, or a column is not there.
         """
-        found = []
+        found, limits = [], limits_of(reader)
         for file in files(self.path):
             names = names_of(file)
+            if len(names) > limits.columns:
+                raise limits.exceeded(str(file), f"{len(names):,} columns, more", "columns")
             require_texts(self, names, str(file), type(self).__name__)
             found.append((file, names, resolve(self, names, str(file))))
         return found
@@ -71,11 +80,29 @@ def files(paths: Paths) -> list[Path]:
     if not found:
         raise SourceError("no path was given")
     for file in found:
-        if file.is_dir():
-            raise SourceError(f"{file} is a folder; name its files, such as {file}/*.csv")
-        if file.stat().st_size == 0 and file.is_file():
-            raise SourceError(f"{file} is empty")
+        check_file(file)
     return found
+
+
+def check_file(file: Path) -> None:
+    """Refuse what cannot be read as a file: one that waits for a writer would hang an ingest.
+
+    Raises:
+        SourceError: It is a folder, empty, or no regular file.
+    """
+    try:
+        state = file.stat()
+    except OSError as error:
+        raise unreadable(file, error) from error
+    if stat.S_ISDIR(state.st_mode):
+        raise SourceError(f"{file} is a folder; name its files, such as {file}/*.csv")
+    if not stat.S_ISREG(state.st_mode):
+        raise SourceError(
+            f"{file} is no file but a pipe, a device or a socket; JSON lines can be read from "
+            f"standard input, as -"
+        )
+    if state.st_size == 0:
+        raise SourceError(f"{file} is empty")
 
 
 def uri(paths: Paths) -> str:
@@ -115,9 +142,27 @@ def open_bytes(path: Path) -> BinaryIO:
         raise unreadable(path, error) from error
 
 
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Turn what other libraries raise while a file is read into ours.
+
+    Raises:
+        SourceError: The file cannot be read.
+    """
+    try:
+        yield
+    except DuckpletsError:
+        raise
+    except _FOREIGN as error:
+        raise unreadable(path, error) from error
+
+
 def unreadable(path: Path | str, error: Exception) -> SourceError:
     """Return the error for a file that fails while it is read."""
-    reason = getattr(error, "strerror", None) or str(error).strip().rstrip(".") or repr(error)
+    said = " ".join(str(error).split()).rstrip(".")
+    reason = getattr(error, "strerror", None) or shown(said, 300) or repr(error)
+    if isinstance(error, MemoryError) and not isinstance(error, pa.ArrowException):
+        reason = "the system gives this process no more memory"
     if "Truncated compressed stream" in reason:
         reason = "it ends in the middle of its compressed data; the file was cut short"
     return SourceError(f"{path} cannot be read: {reason}")
@@ -135,12 +180,25 @@ def _matching(path: str | os.PathLike[str]) -> list[Path]:
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise SourceError(f"{path!r} is not a path")
     plain = Path(path).expanduser()
-    if plain.exists():
-        return [plain]
+    try:
+        if plain.exists():
+            _refuse_other_encodings(plain)
+            return [plain]
+    except OSError as error:  # a folder above it is closed, or its name is too long
+        raise unreadable(plain, error) from error
     if not glob.has_magic(str(plain)):
         raise SourceError(f"{plain} does not exist")
     matched = sorted(Path(name) for name in glob.glob(str(plain), recursive=True))
     matched = [file for file in matched if not file.is_dir()]
     if not matched:
         raise SourceError(f"{plain} matches no file")
+    for file in matched:
+        _refuse_other_encodings(file)
     return matched
+
+
+def _refuse_other_encodings(path: Path) -> None:
+    try:
+        os.fsencode(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise SourceError(f"{path}: its path is not UTF-8; rename it") from None

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import Mapped, Mark, Rows
-from duckplets.sources.text_file import TextFileSource
+from duckplets.sources.base import Mapped, Mark, Rows, checked_cursor
+from duckplets.sources.text_file import TextFileSource, listed
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -100,15 +100,16 @@ class Resumable(_Wrapped):
             reader: An instance to run statements in.
             cursor: Of a ``Mark``, or None for the beginning.
         """
+        checked_cursor(cursor, {"rows": range(1 << 63)}, f"source {self.default_name()!r}")
         rows = self.source.open(reader)
-        start = 0 if cursor is None else int(cursor["rows"])
+        start = 0 if cursor is None else cursor["rows"]
         return Rows(_marked(rows.batches, start), rows.defaults, rows.total, rows.rejected)
 
     def _files(self) -> list[Path]:
         place = _place(self.source)
         if isinstance(self.source, TextFileSource):
             folder = Path(place).expanduser()
-            return [file for file in folder.rglob(self.source.pattern) if not file.is_dir()]
+            return [folder / file for file in listed(folder, self.source.pattern)[0]]
         return paths.files(place)
 
 

@@ -14,7 +14,9 @@ import pyarrow as pa
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.base import Mapped, Rows, require_texts, resolve
-from duckplets.sources.feed import pick, rows_of
+from duckplets.sources.columns import portions
+from duckplets.sources.feed import pick, refused, rows_of
+from duckplets.sources.limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -52,7 +54,7 @@ class SqlSource(Mapped):
         except BaseException:
             scan.close()
             raise
-        pieces = scan.pieces(self.query, places)
+        pieces = scan.pieces(self.query, places, limits_of(reader))
         return Rows(rows_of(reader, self, pieces, "query"), self.defaults())
 
 
@@ -73,16 +75,18 @@ class _Scan:
             raise SourceError(f"query: {error}") from error
         return list(found.schema.names)
 
-    def pieces(self, text: str, places: list[int]) -> Iterator[pa.RecordBatch]:
+    def pieces(self, text: str, places: list[int], limits: Limits) -> Iterator[pa.RecordBatch]:
         """Yield the used columns of a statement's rows, then close."""
-        values = {"query": text}
+        values, row = {"query": text}, 0
         try:
             for batch in self._connection.stream(
                 query("sources/sql_query/query"), values, rows=_STREAM_ROWS
             ):
-                yield pick(batch, places)
+                for part in portions(batch.select(places), "query", limits, row):
+                    yield pick(part, range(len(places)), "query")
+                row += batch.num_rows
         except QueryError as error:
-            raise SourceError(f"query: {error}") from error
+            raise refused(error, "query", limits) from error
         finally:
             self.close()
 

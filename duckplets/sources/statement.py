@@ -39,7 +39,8 @@ class Cells:
 
     Attributes:
         shapes: For each name of the mapping ``text``, ``binary``, ``nested``, ``list`` (of
-            plain values), ``nested list``, or ``both``: a column of texts and one of lists.
+            plain values), ``nested list``, ``both``: a column of texts and one of lists, or
+            ``moment``: a timestamp with a zone, and its local date in a column ``d0, d1, …``.
     """
 
     shapes: tuple[str, ...]
@@ -47,7 +48,7 @@ class Cells:
     def text(self, place: int) -> exp.Expr:
         """Return the cell as text."""
         column, shape = exp.column(f"c{place}"), self.shapes[place]
-        if shape in ("text", "both"):
+        if shape in ("text", "both", "moment"):
             return as_text(column)
         if shape == "binary":
             return call("try", call("decode", column))
@@ -103,9 +104,10 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     place = {name: i for i, name in enumerate(names)}
     places = {part: [place[name] for name in columns[part]] for part in columns}
     lists = {i for i in places["context"] if cells.may_be_list(i)}
-    select = _mapped(places, names, lists, made)
+    select = _mapped(places, names, lists, made, cells)
     lists.update(places["taxonomy"])
-    carried = ("meta",) if GIVEN in columns else ()
+    moments = [f"d{i}" for i in places["date"] if cells.shapes[i] == "moment"]
+    carried = (*moments, *(["meta"] if GIVEN in columns else []))
     select = select.from_(_cells(cells, len(names), lists, made, carried).subquery("cells"))
     tree = filled_in(statement("sources/rows"), "mapped", select)
     extra = [*(made.extra if made else ()), *(["prefix"] if places["prefix"] else ())]
@@ -135,13 +137,17 @@ def _cells(
 
 
 def _mapped(
-    parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int], made: Made | None
+    parts: dict[str, list[int]],
+    names: tuple[str, ...],
+    lists: set[int],
+    made: Made | None,
+    cells: Cells,
 ) -> exp.Select:
     none = exp.cast(exp.Array(), "VARCHAR[]", dialect="duckdb")
     columns = {
         "id": _first(parts["id"]),
         "sections": made.sections if made else _sections(parts, names, lists),
-        "date_text": call("trim", _first(parts["date"])),
+        "date_text": call("trim", _date(parts["date"], cells)),
         "group_text": _first(parts["group"]),
         "taxonomy": call("list_concat", none, *(_list(place) for place in parts["taxonomy"])),
         "meta": _own_meta() if GIVEN in parts else _meta(parts["meta"], names),
@@ -224,6 +230,13 @@ def _first(places: list[int]) -> exp.Expr:
     if not places:
         return exp.cast(exp.null(), "VARCHAR")
     return call("coalesce", *(_text_of(place) for place in places))
+
+
+def _date(places: list[int], cells: Cells) -> exp.Expr:
+    """Return the text of the date: where a zone is written, that of the place, not of UTC."""
+    if places and cells.shapes[places[0]] == "moment":
+        return exp.column(f"d{places[0]}")
+    return _first(places)
 
 
 def _object(places: list[int]) -> exp.Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -18,6 +19,7 @@ from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.base import MAX_BYTES, Mapped, Rows, check_trust
 from duckplets.sources.feed import piece, rows_of
+from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import line_pieces
 
 if TYPE_CHECKING:
@@ -49,17 +51,15 @@ class TextLinesSource(paths.Files):
 
     def open(self, reader: Database) -> Rows:
         """Read the files in turn."""
-        pieces = (lines for file in paths.files(self.path) for lines in _lines(file))
+        limits = limits_of(reader)
+        pieces = (lines for file in paths.files(self.path) for lines in _lines(file, limits))
         return self.rows(reader, pieces)
 
 
-def _lines(file: Path) -> Iterator[pa.RecordBatch]:
-    try:
-        with paths.open_bytes(file) as stream:
-            for lines in line_pieces(stream):
-                yield piece([pc.ascii_rtrim(lines.column("line"), characters="\r\n")], ["line"])
-    except (pa.ArrowException, OSError) as error:
-        raise paths.unreadable(file, error) from error
+def _lines(file: Path, limits: Limits) -> Iterator[pa.RecordBatch]:
+    with paths.reading(file), paths.open_bytes(file) as stream:
+        for lines in line_pieces(stream, str(file), limits):
+            yield piece([pc.ascii_rtrim(lines.column("line"), characters="\r\n")], ["line"])
 
 
 # -- folders --------------------------------------------------------------------------------------
@@ -127,25 +127,33 @@ class TextFileSource:
         if not folder.is_dir():
             what = "is not a folder" if folder.exists() else "does not exist"
             raise SourceError(f"{folder} {what}")
-        files = _listed(folder, self.pattern)
-        if not files:
+        files, unread = listed(folder, self.pattern)
+        if not files and not unread:
             raise SourceError(f"{folder} has no file that matches {self.pattern!r}")
-        pieces = self._pieces(folder, files)
+        limits = limits_of(reader)
+        most = min(limits.size("row"), limits.size("field"))
+        pieces = self._pieces(folder, sorted([*files, *unread]), most)
         rows = rows_of(reader, _MAPPING, pieces, str(folder))
-        return Rows(rows, "dated" if self.date else "roles", len(files))
+        return Rows(rows, "dated" if self.date else "roles", len(files) + len(unread))
 
-    def _pieces(self, folder: Path, files: list[PurePosixPath]) -> Iterator[pa.RecordBatch]:
+    def _pieces(
+        self, folder: Path, files: list[PurePosixPath], most: int
+    ) -> Iterator[pa.RecordBatch]:
         trust = {name.casefold(): value for name, value in self.trust_by_folder.items()}
         for group in _groups(folder, files):
-            rows = [self._row(folder / file, file, trust) for file in group]
+            rows = [self._row(folder / file, file, trust, most) for file in group]
             columns = [
                 pa.array(column, field.type)
                 for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
             ]
             yield pa.record_batch(columns, schema=_SCHEMA)
 
-    def _row(self, file: Path, path: PurePosixPath, trust: Mapping[str, float]) -> tuple[Any, ...]:
-        body, modified, fault = _read(file)
+    def _row(
+        self, file: Path, path: PurePosixPath, trust: Mapping[str, float], most: int
+    ) -> tuple[Any, ...]:
+        body, modified, fault = _read(file, most)
+        # A name that is not UTF-8 is written with its bytes escaped.
+        path = PurePosixPath(str(path).encode("utf-8", "backslashreplace").decode())
         folders = path.parts[:-1]
         trusted = [trust[name.casefold()] for name in folders if name.casefold() in trust]
         day = path_date(path) if self.date else None
@@ -153,9 +161,28 @@ class TextFileSource:
         return name, body, str(path), day, folders, trusted[0] if trusted else None, modified, fault
 
 
-def _listed(folder: Path, pattern: str) -> list[PurePosixPath]:
-    found = (file for file in folder.rglob(pattern) if not file.is_dir())
-    return sorted(PurePosixPath(file.relative_to(folder).as_posix()) for file in found)
+def listed(folder: Path, pattern: str) -> tuple[list[PurePosixPath], list[PurePosixPath]]:
+    """Return the files of a folder, and the subfolders that cannot be read, by their paths in it.
+
+    Pipes, devices and sockets are no files: reading one would wait for ever.
+    """
+    unread: list[PurePosixPath] = []
+
+    def note(error: OSError) -> None:
+        unread.append(PurePosixPath(Path(str(error.filename)).relative_to(folder).as_posix()))
+
+    for _ in os.walk(folder, onerror=note):
+        pass
+    found = (file for file in folder.rglob(pattern) if not _is_other(file))
+    return sorted(PurePosixPath(file.relative_to(folder).as_posix()) for file in found), unread
+
+
+def _is_other(file: Path) -> bool:
+    """Return whether something is there that is no file; a broken link is one, to be counted."""
+    try:
+        return not stat.S_ISREG(file.stat().st_mode)
+    except OSError:
+        return False
 
 
 def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PurePosixPath]]:
@@ -177,18 +204,31 @@ def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PureP
         yield list(members)
 
 
-def _read(file: Path) -> tuple[str | None, datetime | None, str | None]:
+def _read(file: Path, most: int) -> tuple[str | None, datetime | None, str | None]:
     """Return a file's text and time of change, and why it is no text."""
     try:
-        data = file.read_bytes()
-        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC).replace(tzinfo=None)
+        if file.is_dir():
+            return None, None, "unreadable folder"
+        with file.open("rb") as opened:
+            data = opened.read(most + 1)
+            changed = _time_of(os.fstat(opened.fileno()).st_mtime)
     except OSError:
         return None, None, "unreadable file"
+    if len(data) > most:
+        return None, changed, "file larger than the limit of a field"
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return None, changed, "invalid UTF-8"
     return text, changed, None if text.strip() else "empty file"
+
+
+def _time_of(seconds: float) -> datetime | None:
+    """Return a moment in UTC; None for one that has no date."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 # -- dates in the names of files and folders ------------------------------------------------------

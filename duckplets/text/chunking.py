@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Chunking", "open_tokenizer"]
 
 MOST = 2**31 - 1  # positions and counts are INTEGER in the corpus file
+_SUMMARY = 512  # tokens
 POSITION_WEIGHTS = ("window", "start_ratio")
 
 
@@ -36,7 +37,9 @@ class Chunking:
     Attributes:
         max_tokens: A section of at most so many tokens is one window; no window has more.
         overlap: Tokens a window shares with the one before; several give several sets of windows.
-        summary_tokens: Length of the summary chunk of a longer section; 0 turns it off.
+        summary_tokens: Length of the summary chunk of a longer section; 0 turns it off, and so
+            does ``max_tokens``, for the first window is that summary. By default 512 or half of
+            ``max_tokens``, whichever is less.
         summary_weight: Weight of a summary chunk.
         weight_floor: No chunk weighs less.
         position_weight: ``"window"``, 1/(window_index + 1), or ``"start_ratio"``,
@@ -49,7 +52,7 @@ class Chunking:
 
     max_tokens: int = 1024
     overlap: tuple[int, ...] = (64,)
-    summary_tokens: int = 512
+    summary_tokens: int | None = None
     summary_weight: float = 0.35
     weight_floor: float = 0.1
     position_weight: str = "window"
@@ -59,6 +62,9 @@ class Chunking:
     def __post_init__(self) -> None:
         """Check every field, and bring overlap, weights and the path into one form."""
         _check_int("max_tokens", self.max_tokens, 1)
+        if self.summary_tokens is None:
+            length = min(_SUMMARY, self.max_tokens // 2)
+            object.__setattr__(self, "summary_tokens", length)
         _check_int("summary_tokens", self.summary_tokens, 0)
         object.__setattr__(self, "overlap", _overlaps(self.overlap))
         for name in ("summary_weight", "weight_floor"):
@@ -73,6 +79,11 @@ class Chunking:
             object.__setattr__(self, "tokenizer", _absolute(self.tokenizer))
             open_tokenizer(str(self.tokenizer))
         object.__setattr__(self, "preprocessors", checked(self.preprocessors))
+
+    @property
+    def summary_length(self) -> int:
+        """Tokens of a longer section's summary; 0 where it has none, or would be a window again."""
+        return 0 if self.summary_tokens == self.max_tokens else self.summary_tokens or 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON values, the tokenizer as path and SHA-256.

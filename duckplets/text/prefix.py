@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+from duckplets.base.checks import checked_name
 from duckplets.errors import SourceError, nearest
 
 __all__ = ["COLUMNS", "DEFAULT_PROBABILITY", "Field", "Prefix", "date_renderings", "prefix_of"]
@@ -59,8 +60,7 @@ class Field:
     ) -> None:
         """Check everything, and bring the values into one form."""
         what = f"prefix field {key!r}"
-        if not isinstance(key, str) or not key.strip() or not key.isprintable():
-            raise SourceError(f"{what}: the key must be printable text")
+        checked_name(what, key, SourceError, slash=True)
         if "=" in key or "|" in key:
             raise SourceError(f"{what}: a key has no '=' and no '|', which stand between fields")
         if column is not None and (not isinstance(column, str) or not column.strip()):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from duckplets.base.checks import checked_name
 from duckplets.errors import ChunkingError, nearest
 from duckplets.text.denoiser import NAME, Denoiser
 
@@ -27,7 +28,6 @@ __all__ = [
 
 Cleaner = Callable[[str], str | None]
 
-_LONGEST = 200
 _REGISTERED: dict[tuple[str, str], Cleaner] = {}  # by name and version, the newest last
 
 
@@ -48,11 +48,7 @@ class Preprocessor:
         if self.name == NAME:
             raise ChunkingError(f"preprocessor name {NAME!r} is taken: that is dp.Denoiser()")
         for what, text in (("name", self.name), ("version", self.version)):
-            fits = isinstance(text, str) and 0 < len(text) <= _LONGEST and text.isprintable()
-            if not fits:
-                raise ChunkingError(
-                    f"preprocessor {what} {text!r}: give up to {_LONGEST} printable characters"
-                )
+            checked_name(f"preprocessor {what} {text!r}", text, ChunkingError, slash=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""

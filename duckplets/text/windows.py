@@ -176,13 +176,13 @@ def _cut(tokens: _Words | _Pieces, base: int, chunking: Chunking) -> Windows:
     long = counts > most
     # Chunks by text (down) and overlap, then summary (across); a short text has one, in front.
     number = np.where(long[:, None], -((most - counts[:, None]) // strides) + 1, 0)
-    number[:, -1] = long & (chunking.summary_tokens > 0)
+    number[:, -1] = long & (chunking.summary_length > 0)
     number[:, 0] += (counts > 0) & ~long
     cell = np.repeat(np.arange(number.size), number.ravel())
     section, across = np.divmod(cell, number.shape[1])
     summary = across == len(chunking.overlap)
     first = _index_within(cell) * strides[across]
-    count = np.minimum(np.where(summary, chunking.summary_tokens, most), counts[section] - first)
+    count = np.minimum(np.where(summary, chunking.summary_length, most), counts[section] - first)
     start, length = np.zeros(len(cell), np.int64), np.zeros(len(cell), np.int64)
     cut = long[section]
     length[~cut] = np.diff(block.first_char)[section[~cut]]

@@ -13,20 +13,22 @@ comes out as one process alone would have it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from duckplets.corpus import Corpus
-from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
+from duckplets.errors import DuckpletsError, ExtensionError, SamplerError, nearest
 from duckplets.sampling.sampler import Sampler
+from duckplets.sampling.settings import check_overrides
 
 try:
     import torch
     from torch.utils.data import IterableDataset, get_worker_info
+    from torch.utils.data._utils.collate import default_collate_fn_map
 except ImportError as error:
     raise ExtensionError("duckplets.torch needs PyTorch: pip install 'duckplets[torch]'") from error
 
@@ -56,7 +58,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         arguments: All others are those of ``Corpus.sampler``, except ``log``.
 
     Raises:
-        TypeError: ``Corpus.sampler`` has no such argument.
+        SamplerError: ``Corpus.sampler`` has no such argument.
     """
 
     def __init__(
@@ -71,7 +73,10 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         **arguments: Any,
     ) -> None:
         super().__init__()
-        inspect.signature(Corpus.sampler).bind(None, kind, **arguments)
+        known = [n for n in inspect.signature(Corpus.sampler).parameters if n != "self"]
+        for name in arguments:
+            if name not in known:
+                raise SamplerError(f"SamplerDataset: no argument {name!r}{nearest(name, known)}")
         if arguments.get("log") is not None:
             raise SamplerError(
                 "log=: what a DataLoader's workers serve is not logged; open a Sampler, whose "
@@ -115,6 +120,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             threads: As for the class.
             overrides: Arguments of ``Corpus.sampler`` to change.
         """
+        check_overrides(overrides)
         dataset = cls(
             corpus_path,
             rank=rank,
@@ -256,7 +262,23 @@ class _Batches(Iterator[dict[str, Any]]):
         self._stands["position"] = self._sampler.position
         table = batch.table
         columns = {name: _values(table.column(name)) for name in table.column_names}
-        return columns | {"step": batch.step}
+        return WholeBatch(columns, step=batch.step)
+
+
+class WholeBatch(dict[str, Any]):
+    """A batch that a DataLoader may not make batches of."""
+
+
+def _refuse_to_collate(batches: Sequence[Any], **_: Any) -> NoReturn:
+    raise SamplerError(
+        f"SamplerDataset yields whole batches, and this DataLoader makes batches of "
+        f"{len(batches)} of them: give it batch_size=None, as in DataLoader(dataset, "
+        f"batch_size=None), and the size to SamplerDataset(…, batch_size=…)"
+    )
+
+
+# How torch is told of types that it does not know (torch.utils.data.default_collate says it).
+default_collate_fn_map[WholeBatch] = _refuse_to_collate
 
 
 def _failing(error: Exception) -> Iterator[dict[str, Any]]:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import distributed
 
-from duckplets.base.checks import integer
+from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.corpus import Corpus
-from duckplets.errors import CorpusLockedError, SamplerError, StateMismatchError
+from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.sampling.sampler import Sampler
 
 State = dict[str, Any]
@@ -53,19 +53,11 @@ class Opening:
         Closing the sampler closes the corpus.
 
         Raises:
-            CorpusLockedError: This is a worker that was forked while the file was open.
+            CorpusLockedError: Some process has the file open for writing.
         """
         memory, threads = _shares(workers)
         memory, threads = self.memory_limit or memory, self.threads or threads
-        try:
-            corpus = Corpus(self.path, read_only=True, memory_limit=memory, threads=threads)
-        except CorpusLockedError as error:
-            if workers is None:
-                raise
-            raise CorpusLockedError(
-                f"{error}. What a process has open counts as open in workers that it forks: close "
-                f"it before, or give the DataLoader multiprocessing_context='spawn'"
-            ) from error
+        corpus = Corpus(self.path, read_only=True, memory_limit=memory, threads=threads)
         try:
             ranks = self.resolved()
             size = 1 if ranks.world_size is None else ranks.world_size
@@ -87,11 +79,7 @@ class Opening:
 
 
 def _shares(workers: int | None) -> tuple[str | None, int | None]:
-    """Return memory and threads of one of so many workers; None for what one process has.
-
-    A worker never has the settings of its parent. So a worker that is forked while the parent has
-    the file open is refused by DuckDB, and does not get an instance whose threads are not there.
-    """
+    """Return memory and threads of one of so many workers; None for what one process has."""
     if workers is None:
         return None, None
     local = os.environ.get("LOCAL_WORLD_SIZE", "")  # ranks on this machine, says the launcher
@@ -138,6 +126,8 @@ class Run:
         Raises:
             SamplerError: There is no such step.
         """
+        most = MAX_POSITION // self.batch
+        step = integer("step", step, 0, most, say_high=False)
         step = integer("step", step, 0, None if self.end is None else self.steps)
         begun = loaded or self.start
         # A run that was taken over with another batch size need not stand at a multiple of it.
@@ -241,3 +231,5 @@ def put(
         sampler.load_state_dict(state, allow_drift=allow_drift)
     if own is None:
         sampler.stride(worker, workers)
+    if worker:
+        sampler.notes.clear()  # the first one says them

@@ -5,6 +5,49 @@
 CREATE TEMP TABLE staged_chunks AS
 SELECT slot.chunk_key, slot_columns
 FROM split_chunks($split, $version) AS slot
+LEFT JOIN section_facts USING (section_key) -- if facts
+
+-- name: facts
+-- What conditions ask of the texts of sections, worked out once however many windows these have.
+-- Parameters: $split, $version, $sources (names; NULL for all), $low, $high (section keys).
+-- Rows: by section_key.
+SELECT slot.section_key, slot_columns
+FROM (
+    SELECT
+        sections.section_key, sections.position, sections.role, sections.heading, sections.text,
+        sections.token_count, records.record_id, records.date, records.group_key,
+        records.taxonomy, records.meta, records.trust, records.created_at, records.updated_at,
+        sources.name AS source
+    FROM sections
+    JOIN records ON records.record_key = sections.record_key
+    JOIN splits ON splits.record_key = sections.record_key
+    JOIN sources ON sources.source_id = records.source_id
+    WHERE
+        splits.split = $split
+        AND is_live(records.added_version, records.removed_version, $version)
+        AND list_contains(coalesce($sources::VARCHAR[], [sources.name]), sources.name)
+        AND sections.section_key BETWEEN $low AND $high
+) AS slot
+ORDER BY slot.section_key
+
+-- name: text_sizes
+-- How long texts are, in characters, where so many keys of sections adjoin.
+-- Parameters: $split, $version, $sources (names; NULL for all), $keys, $low, $high (section keys).
+-- Rows: by low.
+SELECT
+    min(section_key) AS low, max(section_key) AS high, sum(size)::BIGINT AS size,
+    max(size)::BIGINT AS longest
+FROM (
+    SELECT chunks.section_key, max(chunks.start + chunks.length) AS size
+    FROM split_chunks($split, $version) AS slot
+    JOIN chunks USING (chunk_key)
+    WHERE
+        list_contains(coalesce($sources::VARCHAR[], [slot.source]), slot.source)
+        AND chunks.section_key BETWEEN $low AND $high
+    GROUP BY chunks.section_key
+)
+GROUP BY section_key // $keys
+ORDER BY low
 
 -- name: text_counts
 -- The records of a source and split, or their chunks, by what becomes of them in a text pool.
@@ -38,7 +81,7 @@ DROP TABLE staged_chunks
 -- name: anchors
 -- What a sampler draws anchors from: the chunks of the pool.
 -- Rows: by record_key and chunk_key.
-SELECT record_key, chunk_key, text_hash, positives, anchor_names
+SELECT record_key, chunk_key, text_hash, anchor_names
 FROM verdicts
 WHERE reason IS NULL
 ORDER BY record_key, chunk_key
@@ -63,13 +106,6 @@ ORDER BY class, bin
 SELECT record_key, chunk_key, text_hash
 FROM positives
 ORDER BY record_key, chunk_key
-
--- name: same
--- Positives an anchor must not be paired with: those of its very text.
--- Rows: by the anchor's and the positive's chunk_key.
-SELECT anchors.chunk_key, positives.chunk_key AS positive_key
-FROM anchors JOIN positives USING (record_key, text_hash)
-ORDER BY ALL
 
 -- name: counts
 -- The records of a source and split, or their chunks, by what becomes of them in a pool.

@@ -20,9 +20,9 @@ DELETE FROM recipes
 WHERE name = $name
 
 -- name: list
--- Definitions of the stored recipes.
+-- The stored recipes.
 -- Rows: by name.
-SELECT definition
+SELECT name, definition
 FROM recipes
 ORDER BY name
 
@@ -42,3 +42,8 @@ WHERE
     AND splits.split = $split
     AND is_live(records.added_version, records.removed_version, $version)
 ORDER BY sections.role DESC
+
+-- name: long_sections
+-- Whether any section is longer than a window, and so cut into several.
+-- Rows: one, with found.
+SELECT EXISTS (SELECT 1 FROM chunks WHERE window_index > 0) AS found

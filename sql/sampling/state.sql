@@ -6,10 +6,10 @@ FROM cursors
 WHERE run = $run AND tag IS NOT DISTINCT FROM $tag
 
 -- name: delete_cursors
--- Forget all cursors of a run; returns their number.
--- Parameters: $run.
+-- Forget the cursors of a run beyond a step; returns their number.
+-- Parameters: $run, $step.
 DELETE FROM cursors
-WHERE run = $run
+WHERE run = $run AND step > $step
 
 -- name: delete_events
 -- Forget the weights set during a run from a step on.

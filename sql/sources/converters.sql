@@ -10,10 +10,13 @@ SELECT
             'place': i,
             'tag': CAST(e."role" AS VARCHAR),
             'content': CAST(coalesce(nullif(e.tool_calls, '[]'), e.content) AS VARCHAR),
-            'weight': NULL
+            'weight': coalesce(
+                nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
+            )
         }
         FOR e, i IN from_json(
-            "messages", '[{"role":"JSON","content":"JSON","tool_calls":"JSON"}]'
+            "messages",
+            '[{"role":"JSON","content":"JSON","tool_calls":"JSON","loss_weight":"JSON","weight":"JSON"}]'
         )
     ] AS said,
     'messages' AS prompt_heading,
@@ -37,9 +40,14 @@ SELECT
                 'place': i,
                 'tag': CAST(e."from" AS VARCHAR),
                 'content': CAST(e."value" AS VARCHAR),
-                'weight': NULL
+                'weight': coalesce(
+                    nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
+                )
             }
-            FOR e, i IN from_json("conversations", '[{"from":"JSON","value":"JSON"}]')
+            FOR e, i IN from_json(
+                "conversations",
+                '[{"from":"JSON","value":"JSON","loss_weight":"JSON","weight":"JSON"}]'
+            )
         ]
     ) AS said,
     'conversations' AS prompt_heading,

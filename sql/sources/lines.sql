@@ -14,19 +14,23 @@ SELECT TRY(json_type(line)) AS kind
 FROM input
 
 -- name: keys
--- The keys of JSON lines, each once.
--- `input` is an Arrow table of (row, line, kind, …), registered for the moment.
+-- The first keys of JSON lines, each once.
+-- `input` is an Arrow table of (row, fault, line, kind, …), registered for the moment.
+-- Parameters: $most.
 -- Rows: by first appearance.
 SELECT key
 FROM (
     SELECT "row", unnest(keys) AS key, generate_subscripts(keys, 1) AS place
     FROM (
-        SELECT "row", CASE WHEN kind = 'OBJECT' THEN json_keys(line) END AS keys
+        SELECT
+            "row",
+            CASE WHEN kind = 'OBJECT' AND fault IS NULL THEN json_keys(line)[:$most] END AS keys
         FROM input
     ) AS documents
 ) AS appearances
 GROUP BY key
 ORDER BY min(("row", place))
+LIMIT $most
 
 -- name: documents
 -- Lines that should hold one JSON object each, judged; blank ones are left out.
@@ -35,7 +39,7 @@ ORDER BY min(("row", place))
 SELECT
     "row",
     modified,
-    CASE WHEN kind = 'OBJECT' THEN line END AS document,
+    CASE WHEN kind = 'OBJECT' AND fault IS NULL THEN line END AS document,
     CASE
         WHEN fault IS NOT NULL THEN fault
         WHEN kind IS NULL THEN 'invalid JSON'

@@ -15,8 +15,9 @@ WITH typed AS (
         CASE
             WHEN regexp_full_match(
                 date_text,
-                '\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?\s?(Z|[+-]\d\d(:?\d\d)?)?)?'
+                '\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?\s?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?)?'
             )
+            AND NOT starts_with(date_text, '0000')
             THEN TRY_CAST(left(date_text, 10) AS DATE)
         END AS date,
         date_text IS NOT NULL AS has_date,

@@ -69,18 +69,61 @@ def test_persistent_workers_begin_anew(corpus_path: Path, alone: Batches) -> Non
     assert plain(batches) == alone
 
 
-def test_workers_do_not_inherit_an_open_corpus(corpus_path: Path, alone: Batches) -> None:
+def test_workers_open_what_is_open_in_their_parent(corpus_path: Path, alone: Batches) -> None:
     dataset = SamplerDataset(corpus_path, **COMMON, epochs=2)
     here = iter(dataset)
     assert plain(islice(here, 3)) == alone[:3]
     for workers in (1, 2):
-        advice = "multiprocessing_context='spawn'"
-        assert_refused(loader(dataset, workers), dp.CorpusLockedError, advice)
+        assert plain(loader(dataset, workers)) == alone
     assert plain(here) == alone[3:]
-    assert plain(islice(loader(dataset, 1), 3)) == alone[:3]
+
+
+def test_workers_refuse_what_their_parent_writes(corpus_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    path.write_bytes(corpus_path.read_bytes())
+    with dp.Corpus(path):
+        dataset = SamplerDataset(path, **COMMON)
+        assert_refused(loader(dataset, 1), dp.CorpusLockedError, "close it there before forking")
+        spawned = loader(dataset, 1, multiprocessing_context="spawn")
+        assert_refused(spawned, dp.CorpusLockedError, "is open in process")
 
 
 # ---- batches
+
+
+class Inherited(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """What comes to mind first: iterate what was opened in the main process."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Any:
+        return iter(self.batches)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_workers_that_inherit_a_sampler_say_so_at_once(
+    corpus_path: Path, tmp_path: Path, read_only: bool
+) -> None:
+    path = tmp_path / "c.duckdb"
+    path.write_bytes(corpus_path.read_bytes())
+    with dp.Corpus(path, read_only=read_only) as corpus, corpus.sampler(**COMMON) as sampler:
+        first = next(sampler)
+        batches = torch.utils.data.DataLoader(Inherited(sampler), batch_size=None, num_workers=2)
+        with pytest.raises(Exception, match=r"let duckplets\.torch\.SamplerDataset do so"):
+            list(batches)
+        assert sampler.batch_at(0).table.equals(first.table)
+
+
+def test_workers_read_a_corpus_that_they_inherit(corpus_path: Path) -> None:
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+
+        class Counted:
+            def __iter__(self) -> Any:
+                yield corpus.count()
+
+        batches = torch.utils.data.DataLoader(Inherited(Counted()), batch_size=None, num_workers=2)
+        assert list(batches) == [corpus.count()] * 2
 
 
 def test_numbers_are_tensors_and_all_else_lists(corpus_path: Path) -> None:
@@ -185,10 +228,24 @@ def test_ranks_are_those_of_torch_distributed(
 
 
 def test_arguments_are_checked_where_they_are_given(corpus_path: Path) -> None:
-    with pytest.raises(TypeError, match="bach_size"):
+    with pytest.raises(dp.SamplerError, match=r"'bach_size' \(did you mean 'batch_size'\?"):
         SamplerDataset(corpus_path, bach_size=4)
+    with pytest.raises(dp.SamplerError, match=r"'prefech' \(did you mean 'prefetch'\?"):
+        SamplerDataset.resume(corpus_path, prefech=4)
     with pytest.raises(dp.SamplerError, match=r"log=.*served"):
         SamplerDataset(corpus_path, log="somewhere")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("columns", [None, ["anchor"], ["weight"]])
+def test_batches_of_batches_are_refused(
+    corpus_path: Path, workers: int, columns: list[str] | None
+) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON, columns=columns)
+    batches = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=workers)
+    assert_refused(batches, dp.SamplerError, r"give it batch_size=None, as in DataLoader\(")
+    own = torch.utils.data.DataLoader(dataset, batch_size=4, collate_fn=list)
+    assert [batch["step"] for batch in next(iter(own))] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -209,7 +266,8 @@ def test_breaking_out_leaves_nothing_behind(corpus_path: Path) -> None:
         for batch in loader(SamplerDataset(corpus_path, **COMMON), workers):
             if batch["step"] == 2:
                 break
-        assert not [t for t in threading.enumerate() if t.name.startswith("duckplets")]
+        left = {t.name for t in threading.enumerate() if t.name.startswith("duckplets")}
+        assert left <= {"duckplets-deadlines"}  # one for the whole process, asleep
         assert not multiprocessing.active_children()
     with dp.Corpus(corpus_path):  # nobody has it open
         pass

@@ -108,7 +108,6 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
         ["sample", "toy.duckdb", "--mixture", "a"],
         ["sample", "toy.duckdb", "--mixture", "a=x"],
         ["sample", "toy.duckdb", "--mixture", "a=1,a=2"],
-        ["sample", "toy.duckdb", "--resume", "--mixture", "a=1"],
         ["pool", "toy.duckdb", "anchor_context", "--limit", "-1"],
         ["cursor", "reset", "toy.duckdb"],
     ],
@@ -146,7 +145,7 @@ def test_wrong_usage_exits_with_2(toy: str, arguments: list[str]) -> None:
         (["ingest", "toy.duckdb", "x.csv", "--text", "t", "--trust", "2"], "trust"),
         (["split", "toy.duckdb", "--train", "0.9"], "add up to 1.1"),
         (["split", "toy.duckdb"], "--reassign"),
-        (["chunk", "toy.duckdb", "--max-tokens", "0"], "max_tokens=0"),
+        (["chunk", "toy.duckdb", "--max-tokens", "0"], "--max-tokens 0:"),
         (["recipe", "add", "toy.duckdb", "none.toml"], "no such file"),
         (["recipe", "show", "toy.duckdb", "anchor_contex"], "did you mean 'anchor_context'?"),
         (["recipe", "remove", "toy.duckdb", "x"], "no recipe 'x'"),
@@ -154,7 +153,7 @@ def test_wrong_usage_exits_with_2(toy: str, arguments: list[str]) -> None:
         (["sql", "toy.duckdb", "anchor_context", "--source", "c"], "no source 'c'"),
         (["pool", "toy.duckdb", "x"], "no recipe 'x'"),
         (["sample", "toy.duckdb", "--resume"], "no run is saved"),
-        (["sample", "toy.duckdb", "--batch-size", "0"], "batch_size=0"),
+        (["sample", "toy.duckdb", "--batch-size", "0"], "--batch-size 0:"),
         (["sample", "toy.duckdb", "--columns", "anchr"], "did you mean 'anchor'?"),
         (["sample", "toy.duckdb", "--mixture", "c=1"], "no source 'c'"),
         (["sample", "toy.duckdb", "--recipes", "x"], "no recipe 'x'"),
@@ -370,7 +369,12 @@ def test_recipes_are_kept_shown_and_removed(toy: str) -> None:
     assert cli("recipe", "add", toy, "r.toml").stderr == "added mine, bodies\n"
     listed = ok("recipe", "list", toy).splitlines()
     assert [line.split()[:2] for line in listed[1:]] == [["bodies", "text"], ["mine", "triplet"]]
-    assert "nothing was added" in error("recipe", "add", toy, "r.toml")
+    assert cli("recipe", "add", toy, "r.toml").stderr == "stored already: mine, bodies\n"
+    Path("other.toml").write_text(RECIPES.replace("mine", "new") + "\nweight = 7\n")
+    said = error("recipe", "add", toy, "other.toml")
+    assert "another recipe 'bodies', nothing was added" in said
+    assert "duckplets recipe remove toy.duckdb bodies" in said
+    assert ok("recipe", "list", toy).splitlines() == listed
 
     for name in ("mine", "bodies", "anchor_context"):
         Path("shown.toml").write_text(ok("recipe", "show", toy, name))
@@ -606,7 +610,7 @@ def test_a_reader_that_leaves_early_is_no_error(toy: str) -> None:
 
 def test_ctrl_c_while_sampling(toy: str) -> None:
     with process("sample", toy, "--steps", "1000000", "--save", "--out", "x.jsonl") as running:
-        wait_for(lambda: any(name.endswith(".new") for name in files()))
+        wait_for(lambda: any(".new" in name for name in files()))
         running.send_signal(signal.SIGINT)
         assert finish(running) == (130, "", "interrupted\n")
     assert files() == {toy}

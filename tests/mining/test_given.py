@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,24 @@ def test_the_positive_says_what_margins_mean_and_where_it_ranks(corpus: dp.Corpu
     assert {tuple(score for _, score in mine) for mine in stored(corpus).values()} == {(2.0, 1.0)}
     found = corpus.sql("SELECT DISTINCT positive_score, positive_rank, examined FROM mined_anchors")
     assert found.to_pylist() == [{"positive_score": 2.0, "positive_rank": 3, "examined": 4}]
+
+
+def test_what_the_recipe_says_of_margins_holds(corpus: dp.Corpus) -> None:
+    rows = legal_rows(corpus)
+    ranked = dp.bm25(top_k=1, absolute_margin=0, when_short="keep", query_tokens=8)
+    own = replace(RECIPE, by=ranked)
+    corpus.add_negatives(rows, name=RECIPE, top_k=1, absolute_margin=0, when_short="keep")
+    expected = stored(corpus)
+    corpus.add_negatives(rows, name=RECIPE)
+    assert stored(corpus) != expected
+    same: dict[str, Any] = {"top_k": 1, "absolute_margin": 0.0, "when_short": "keep"}
+    for knobs in ({}, same):
+        corpus.add_negatives(rows, name=own, **knobs)
+        assert stored(corpus) == expected
+    for other in ({"top_k": 2}, {"absolute_margin": 0}, same | {"min_score": 1}):
+        with pytest.raises(dp.RecipeError, match=r"says itself how it is mined.*absolute_margin"):
+            corpus.add_negatives(rows, name=own, **other)
+    assert stored(corpus) == expected
 
 
 # -- sections, sources, what was there before ---------------------------------------------------

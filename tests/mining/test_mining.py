@@ -172,7 +172,7 @@ def test_an_interrupted_mining_goes_on(
                 report = corpus.mine(recipe(), split="train", progress=stop, **KNOBS)
                 resumed += sum(pair.resumed for pair in report.pairs)
             except KeyboardInterrupt:
-                assert not list(tmp_path.glob(".c.duckdb.mining-*"))
+                assert not list(tmp_path.glob(".c.*.new.duckdb"))
         assert resumed > 0
         assert mined(corpus) == reference
         for pair in report.pairs:
@@ -207,7 +207,7 @@ def test_a_killed_mining_goes_on(tmp_path: Path, reference: list[tuple[Any, ...]
         assert mined(corpus) == reference
         unfinished = corpus.sql("SELECT count(*) AS n FROM minings WHERE finished_at IS NULL")
         assert unfinished["n"][0].as_py() == 0
-    assert not list(tmp_path.glob(".c.duckdb.mining-*")), "what a killed one left is removed"
+    assert not list(tmp_path.glob(".c.*.new.duckdb")), "what a killed one left is removed"
 
 
 def test_other_settings_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

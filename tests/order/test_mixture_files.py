@@ -85,9 +85,17 @@ def test_the_annealing_shortcut_is_an_anneal_at_once(load: Load) -> None:
     assert found == listed(DECLARED, anneal=Anneal(40_000, {"web": 0.1, "code": 0.9}))
 
 
-def test_the_shortcut_may_begin_at_step_0(load: Load) -> None:
+def test_the_shortcut_at_step_0_is_no_annealing_and_says_so(
+    load: Load, caplog: pytest.LogCaptureFixture
+) -> None:
     found = load("[data]\nanneal_start_step = 0\nanneal_weights = { web = 0 }\n" + TWO)
-    assert found == listed(DECLARED, anneal=Anneal(0, {"web": 0}))
+    assert found == listed(DECLARED)
+    assert "anneal_start_step = 0 means no annealing" in caplog.text
+    phases = "[[data.phases]]\nstart_step = 3\ndataset_weights = { web = 0 }\n"
+    found = load("[data]\nanneal_start_step = 0\nanneal_weights = { web = 1 }\n" + TWO + phases)
+    assert found == listed(DECLARED, phases=[Phase(3, {"web": 0})])
+    with pytest.raises(MixtureError, match="no dataset 'wob'"):  # they are read all the same
+        load("[data]\nanneal_start_step = 0\nanneal_weights = { wob = 0 }\n" + TWO)
 
 
 @pytest.mark.parametrize(

@@ -115,11 +115,16 @@ regexp_replace(text, '[aeiou]', '', 'g') = 'bc'
 text = 'Größe "drei" 100%'
 contains(text, 'ö') and unicode(text) = 71
 upper(left(text, 3)) || '-' || lower(right(text, 1)) = 'ABC-c'
-'a' || 'bc' like text
 text[1:3] = 'abc'
 substring(text, 2, 1) = 'b'
 length(trim(replace(text, ' ', ''))) > 3
-levenshtein(text, 'abd') <= 1
+levenshtein(text[:500], 'abd') <= 1
+lower(text) like '%a%b%c%' or text ilike '%QUEST%'
+contains(text, heading[:500]) is not null
+regexp_replace(text, '\\s+', ' ', 'g') = regexp_replace(text[:500], '(a+|b)+', '', 'g')
+format('{:>5}/{:05d}', kind, position) = ' window/00002'
+printf('%5d%%', position) = '    2%'
+len(string_split(text, ' ')) > 3 and lower(string_split(text, ' ')[1]) = 'größe'
 concat_ws('/', source, split_part(record_id, '/', 2)) = record_id
 array_to_string(taxonomy, ',') = 'x,y'
 string_split(text, ' ')[1] = 'abc'
@@ -329,6 +334,9 @@ def test_a_condition_is_text(value: Any) -> None:
         "case when " * 500 + "true" + " then true end" * 500,
         "1" + "::int" * 1_500 + " = 1",
         "taxonomy" + "[1]" * 2_000 + " = 'x'",
+        "taxonomy" + "[1]" * 400 + " = 'x'",
+        "taxonomy" + "[:]" * 400 + " = 'x'",
+        "text" + ".lower()" * 1_200 + " = 'x'",
         "1" + " + 1" * 2_000 + " = 1",
         "true is true" + " is true" * 1_000,
         " and ".join(["1=1"] * 10_000),
@@ -338,7 +346,7 @@ def test_nesting_and_length_are_bounded(text: str) -> None:
     started = time.process_time()
     with pytest.raises(RecipeError):
         where_condition(text)
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 2
 
 
 def test_long_chains_work(database: duckdb.DuckDBPyConnection) -> None:
@@ -357,8 +365,8 @@ def test_eighteen_levels_are_read_and_checked() -> None:
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_a_function_keeps_its_name(name: str) -> None:
-    rendered = where_condition(f"{name}(text, '1') is null").sql(dialect="duckdb")
-    assert rendered == f"{name.upper()}(slot.text, '1') IS NULL"
+    rendered = where_condition(f"{name}('a', '1') is null").sql(dialect="duckdb")
+    assert rendered == f"{name.upper()}('a', '1') IS NULL"
 
 
 def test_functions_exist_and_are_pure(database: duckdb.DuckDBPyConnection) -> None:
@@ -546,10 +554,10 @@ PAIRS = {
         ["slot.position"],
         (False, False),
     ),
-    "anchor.text like negative.text escape '!' or anchor.text = anchor.heading": (
-        "anchor.a0 LIKE negative.n0 ESCAPE '!' OR anchor.a1",
+    "contains(anchor.text, left(negative.heading, 9)) or anchor.text = anchor.heading": (
+        "CONTAINS(anchor.a0, negative.n0) OR anchor.a1",
         ["slot.text", "slot.text = slot.heading"],
-        ["slot.text"],
+        ["LEFT(slot.heading, 9)"],
         (False, False),
     ),
     "upper('x') = 'X'": ("UPPER('x') = 'X'", [], [], (False, False)),

@@ -83,9 +83,9 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "where pair": (lambda: any_section(where="anchor.date is null"), "write date alone"),
     "where type": (lambda: any_section(where=1), "SQL text"),  # type: ignore[arg-type]
     "sql": (lambda: sql("date is null"), "anchor.date or negative.date"),
-    "empty name": (lambda: triplet(""), "1 to 200"),
-    "long name": (lambda: triplet("x" * 201), "201 characters"),
-    "slash": (lambda: triplet("a/b"), "'a/b'.*no '/'"),
+    "empty name": (lambda: triplet(""), "up to 200"),
+    "long name": (lambda: triplet("x" * 201), "up to 200 printable"),
+    "slash": (lambda: triplet("a/b"), "'a/b'.*without '/'"),
     "newline": (lambda: triplet("a\nb"), "printable"),
     "nul": (lambda: TextRecipe("a\0", ANCHOR), "printable"),
     "no name": (lambda: triplet(None), "printable"),  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ SECTION = st.one_of(
 )
 SLOT = st.one_of(SECTION, st.builds(near_date, st.integers(-400, 400), WHERE))
 NAME = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
-    lambda name: name.isprintable() and "/" not in name
+    lambda name: name.isprintable() and name.strip() and "/" not in name
 )
 COMMON: dict[str, Any] = {
     "weight": st.floats(0, 1e300),

@@ -448,7 +448,8 @@ def test_no_thread_is_left_behind(corpus: dp.Corpus) -> None:
     assert len(threads()) == 1
     batches.close()  # type: ignore[attr-defined]
     assert not threads()
-    assert next(batches, None) is None
+    with pytest.raises(dp.QueryError, match="closed"):
+        next(batches)
     list(read(corpus, range(n)))
     assert not threads()
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from effort import often
+from commands import ok
+from effort import often, some
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -281,3 +282,38 @@ def test_a_removed_record_is_not_drawn_any_more(corpus: dp.Corpus) -> None:
     after = corpus.sampler("messages", columns=["source"])
     assert {s for b in itertools.islice(before, 3) for s in b["source"]} == {"chat", "pairs"}
     assert {s for b in itertools.islice(after, 3) for s in b["source"]} == {"chat"}
+
+
+@pytest.mark.parametrize("form", some(["jsonl", "parquet"], less=1))
+def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) -> None:
+    texts = [(f"what is {i}?", f"line\n“{i}” \\n", f"and {i}?", f"{i}!") for i in range(30)]
+    told = [
+        [
+            {"role": role, "content": [{"type": "text", "value": text}], "loss_weight": weight}
+            for role, text, weight in zip(
+                ["user", "assistant"] * 2, four, [0.0, i % 2, 0.5 * (i % 3), 1.0], strict=True
+            )
+        ]
+        for i, four in enumerate(texts)
+    ]
+    out = tmp_path / f"out.{form}"
+
+    def drawn(path: Path, source: Any) -> list[Any]:
+        with dp.Corpus(path) as corpus:
+            corpus.ingest(source, name="s", progress=False)
+            corpus.split(1, 0, 0)
+        ok("sample", path, "--kind", "messages", "--epochs", "1", "--out", out)
+        with dp.resume(saved(path), columns=["messages"]) as sampler:
+            return sorted((m for batch in sampler for m in batch["messages"]), key=str)
+
+    rows = [{"messages": messages} for messages in told]
+    first = drawn(tmp_path / "a.duckdb", dp.MemorySource(rows, converter="openai"))
+    assert first == sorted(told, key=str)
+    read: Any = dp.JsonSource if form == "jsonl" else dp.ParquetSource
+    assert drawn(tmp_path / "b.duckdb", read(out, converter="openai")) == first
+
+
+def saved(path: Path) -> Path:
+    with dp.Corpus(path, read_only=True) as corpus:
+        corpus.sampler("messages", epochs=1).save()
+    return path

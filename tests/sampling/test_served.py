@@ -108,7 +108,7 @@ def test_the_log_has_every_position_taken_once(tmp_path: Path) -> None:
     draw = random.Random(2)
     last = 0
     for _ in range(often(12, less=5)):
-        with dp.resume(path) as sampler:
+        with dp.resume(path, log=folder) as sampler:
             saved = draw.randint(0, 4)
             for _ in range(saved):
                 next(sampler)

@@ -401,7 +401,7 @@ def test_search_opens_for_writing_only_to_build(copy: dp.Corpus) -> None:
 
 
 def test_search_refuses_what_is_wrong(path: Path, tmp_path: Path) -> None:
-    assert "k=0" in error("search", path, "fox", "--k", "0")
+    assert "--k 0" in error("search", path, "fox", "--k", "0")
     assert "did you mean 'left'" in error("search", path, "fox", "--source", "lefd")
     assert "does not exist" in error("search", tmp_path / "none.duckdb", "fox")
     assert not (tmp_path / "none.duckdb").exists()

@@ -69,6 +69,8 @@ def turn(draw: Random, tags: list[str], keys: tuple[str, str], *, blocks: bool) 
         content = [{"type": "text", "text": value(draw)} for _ in range(draw.randint(0, 3))]
     tag = draw.choice(["bot", 5, None, "User"]) if draw.random() < 0.03 else draw.choice(tags)
     found = {keys[0]: tag, keys[1]: content}
+    if draw.random() < 0.2:
+        found[draw.choice(["weight", "loss_weight"])] = draw.choice([0.0, 0.25, 1.0, None])
     return {name: x for name, x in found.items() if draw.random() < 0.99}
 
 
@@ -109,7 +111,10 @@ def row(draw: Random, converter: str) -> dict[str, Any]:
         draw, system=plain, instruction=plain, input=plain, question=plain, prompt=either
     )
     kept = {name: x for name, x in more.items() if draw.random() < 0.5}
-    return {**kept, "chosen": either(), "rejected": either()}
+    chosen, rejected = either(), either()
+    if isinstance(chosen, list) and draw.random() < 0.6:  # as it should be: one prompt, two replies
+        rejected = [*chosen[:-1], {"role": "assistant", "content": value(draw)}]
+    return {**kept, "chosen": chosen, "rejected": rejected}
 
 
 @pytest.fixture(scope="module")

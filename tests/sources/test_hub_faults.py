@@ -160,7 +160,8 @@ def test_without_an_endpoint_the_hub_is_hugging_faces(monkeypatch: Any) -> None:
 def test_what_is_no_hub_is_told(hub: Hub) -> None:
     hub.fail("GET /api/datasets/org/data$", status=200)
     assert message() == (
-        f"what answers at {hub.url} is no hub: its answer about org/data makes no sense"
+        f"what answers at {hub.url} is no hub: its answer about org/data makes no sense: it has no "
+        f"'sha' ({hub.url}/api/datasets/org/data)"
     )
 
 
@@ -172,11 +173,9 @@ def test_offline_is_told(hub: Hub, monkeypatch: Any) -> None:
     assert not hub.requests
 
 
-@pytest.mark.parametrize("package", ["huggingface_hub", "yaml"])
-def test_a_missing_package_says_how_to_install_it(hub: Hub, monkeypatch: Any, package: str) -> None:
-    hub.add("org/data", FILES | {"README.md": b"---\nlicense: mit\n---\n"})
-    monkeypatch.setitem(sys.modules, package, None)
-    assert message() == f"data sets on the Hub need {package}: pip install 'duckplets[hub]'"
+def test_a_missing_package_says_how_to_install_it(hub: Hub, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert message() == "data sets on the Hub need huggingface_hub: pip install 'duckplets[hub]'"
 
 
 # ---- tries
@@ -417,3 +416,37 @@ def test_a_token_goes_to_the_hub_only_wherever_its_listings_lead(hub: Hub) -> No
 def test_waits_have_an_upper_bound() -> None:
     assert download._LONGEST_WAIT <= 10
     assert download.TRIES == 5
+
+
+# ---- answers that no hub gives
+
+
+@pytest.mark.parametrize(
+    ("where", "body", "link", "said"),
+    [
+        ("org/data$", b"[" * 50_000, "", "it is nested too deeply"),
+        ("org/data$", b'{"sha": "main"}', "", "sha is 'main', no commit"),
+        ("/tree/", b'{"type": "file"}', "", "it is an object of 1, not a list"),
+        ("/tree/", b'[{"type": "file", "path": "a"}]', "", "it has no 'size'"),
+        ("/tree/", b"[]", "<http://x/?cursor=1>; rel=next", "it lists no end of files"),
+        ("/tree/", b"[]", "<http://[/?a>; rel=next", "its link leads to 'http://[/?a'"),
+        ("/tree/", b'[{"type": "d", "path": "a"}]', "<http://x/?a=1>; rel=next", "lead back"),
+        ("/tree/", b" " * (17 << 20), "", "it is longer than 16,777,216 bytes"),
+    ],
+)
+def test_an_odd_answer_is_told_with_its_address(
+    hub: Hub, where: str, body: bytes, link: str, said: str
+) -> None:
+    hub.fail(where, times=9, status=200, body=body, headers={"Link": link} if link else {})
+    shown = message()
+    assert shown.startswith(f"what answers at {hub.url} is no hub: its answer about org/data makes")
+    assert said in shown
+    assert f"({hub.url}/api/datasets/org/data" in shown
+
+
+def test_a_card_longer_than_it_is_listed_and_a_refusal_without_end(hub: Hub) -> None:
+    hub.add("org/data", FILES | {"README.md": b"---\nlicense: mit\n---\n"})
+    hub.fail("README", times=5, status=200, body=b"---\n" + b"x" * (8 << 20))
+    assert "more arrived than the hub lists (5 tries)" in message()
+    hub.fail("org/data$", status=404, body=b"[" * (8 << 20))
+    assert "is no data set on" in message()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -219,3 +220,20 @@ def test_broken_yaml_in_a_card_is_told() -> None:
 def test_a_readme_without_a_card_says_nothing(readme: str) -> None:
     card = parse_card(readme, "hf://o/n")
     assert (card.configs, card.labels("default"), card.rows("default", None)) == ((), {}, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("*a" * 40, "and there is no such file"),  # no pattern takes more than a moment
+        ("**/" * 40 + "*b", "and there is no such file"),
+        ("[z-a]", "which is no pattern"),
+        ({"a": 1}, "has {'a': 1} where paths are wanted"),
+        ([None], "has None where paths are wanted"),
+    ],
+)
+def test_paths_of_a_card_that_mean_nothing_are_told(path: object, said: str) -> None:
+    card = json.dumps({"configs": [{"config_name": "m", "data_files": [{"path": path}]}]})
+    with pytest.raises(SourceError) as error:
+        chosen("", ["a/" * 20 + "a" * 200 + ".csv"], parse_card(f"---\n{card}\n---\n", "hf://o/n"))
+    assert said in str(error.value)

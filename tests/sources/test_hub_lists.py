@@ -110,7 +110,7 @@ WRONG = [
     ("text=a,,b", "text=a,,b: a name is missing beside a comma"),
     ("text=a,b,a", "text=a,b,a: a column is named twice"),
     ("text=a id=b,c", "id=b,c: id= takes one name"),
-    ("text=a source_id=a/b", "source_id='a/b': the name of a source has no '/'"),
+    ("text=a source_id=a/b", "source_id='a/b': give up to 200 printable characters without '/'"),
     ("trust=0.5", "names no text; say which columns hold it, for example hf://o/n/c/s anchor="),
     ("", "names no text"),
     ("id=a", "names no text"),

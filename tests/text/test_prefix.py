@@ -61,9 +61,9 @@ def test_plain_values_and_back() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Field("", "v"), "prefix field '': the key must be printable text"),
-        (lambda: Field("a\nb", "v"), "prefix field 'a\\nb': the key must be printable"),
-        (lambda: Field(3, "v"), "prefix field 3: the key must be printable"),  # type: ignore[arg-type]
+        (lambda: Field("", "v"), "prefix field '': give up to 200 printable characters"),
+        (lambda: Field("a\nb", "v"), "prefix field 'a\\nb': give up to 200 printable"),
+        (lambda: Field(3, "v"), "prefix field 3: give up to 200 printable"),  # type: ignore[arg-type]
         (lambda: Field("a=b", "v"), "a key has no '=' and no '|'"),
         (lambda: Field("k", []), "prefix field 'k': values=[] has no text"),
         (lambda: Field("k", [" ", ""]), "has no text; give one, or leave it out"),
@@ -185,7 +185,7 @@ def test_records_without_a_prefix_have_no_row(corpus: Corpus) -> None:
 @pytest.mark.parametrize(
     ("definition", "said"),
     [
-        ("{", "prefix: '{' is no JSON"),
+        ("{", "prefix: '{' is not JSON"),
         ('{"probability": 2, "variants": [[{"key": "k", "values": ["v"]}]]}', "probability=2"),
         ("[]", "prefix: []: give an object with probability, variants"),
     ],

@@ -60,8 +60,9 @@ def reference(section: int, text: str, chunking: Chunking) -> list[Row]:
             if at + most >= len(tokens):
                 break
             at, index = at + max(1, most - overlap), index + 1
-    if chunking.summary_tokens:
-        plan.append((True, 0, 0, 0, min(chunking.summary_tokens, len(tokens))))
+    summary = chunking.summary_tokens
+    if summary and summary != most:  # it would be the first window again
+        plan.append((True, 0, 0, 0, min(summary, len(tokens))))
     rows = []
     for summary, index, overlap, first, count in plan:
         start, stop = tokens[first][0], tokens[first + count - 1][1]
@@ -275,6 +276,30 @@ def test_wrong_settings_name_field_and_value(field: str, value: object) -> None:
         Chunking(**{field: value})  # type: ignore[arg-type]
     element = value[0] if isinstance(value, tuple) and len(value) == 1 else value
     assert repr(element) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "length"),
+    [
+        ({}, 512), ({"max_tokens": 256}, 128), ({"max_tokens": 1}, 0), ({"max_tokens": 3}, 1),
+        ({"max_tokens": 4096}, 512), ({"max_tokens": 256, "summary_tokens": None}, 128),
+        ({"max_tokens": 256, "summary_tokens": 512}, 512), ({"summary_tokens": 0}, 0),
+        ({"max_tokens": 256, "summary_tokens": 256}, 0), ({"max_tokens": 512}, 256),
+    ],
+)  # fmt: skip
+def test_a_summary_is_no_longer_than_a_window_unless_asked_for(
+    given: dict[str, Any], length: int
+) -> None:
+    for chunking in (Chunking(**given), Chunking.from_json(given)):
+        assert chunking.summary_length == length
+        most = chunking.max_tokens
+        kinds = rows(pa.array(["a b " * most * 2]), chunking)[1]
+        assert [row[-1] for row in kinds if row[1]] == ([length] if length else [])
+
+
+def test_settings_that_are_stored_stay() -> None:
+    stored = Chunking(max_tokens=256).to_json() | {"summary_tokens": 512}
+    assert Chunking.from_json(stored).to_json() == stored
 
 
 def test_settings_go_through_json() -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Words
+from duckplets.errors import DamagedFileError
 from duckplets.order.permute import below, hashed, key
 from duckplets.sampling.prefixes.values import Lists
 
@@ -113,6 +114,13 @@ def _catalog(rows: pa.Table) -> Catalog:
     fields, members = _list(in_variants)
     values, texts = _list(pc.struct_field(members, "values"))
     columns = pc.struct_field(members, "column").dictionary_encode()
+    needed = [pc.struct_field(prefixes, "probability"), prefixes]
+    needed += [pc.struct_field(members, name) for name in ("key", "presence")]
+    if any(array.null_count for array in needed) or not np.diff(variants).all():
+        raise DamagedFileError(
+            "table record_prefixes: a definition is damaged: it has no probability, no variant, or "
+            "a field without key or presence. Put an earlier copy of the file in its place"
+        )
     return Catalog(
         _parts(pc.struct_field(prefixes, "probability")),
         variants,

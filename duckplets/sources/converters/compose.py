@@ -81,6 +81,8 @@ def conversion(converter: Converter, given: Sequence[Given], *, faulty: bool) ->
     for names in sides:
         step = _renamed(statement("sources/converters/conversation"), names)
         select = filled_in(step, "spoken", select)
+    if converter.rejected:
+        select = filled_in(statement("sources/converters/agreed"), "answered", select)
     return select
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from duckplets.base.shown import listed
 from duckplets.errors import SourceError, nearest
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -155,7 +156,7 @@ def converter_of(name: str) -> Converter:
     if found is None:
         names = converter_names()
         raise SourceError(
-            f"no converter {name!r}{nearest(name, names)}; there are: {', '.join(names)}; "
+            f"no converter {name!r}{nearest(name, names)}; there are: {listed(names)}; "
             f"register your own with dp.register_converter(name, function)"
         )
     return found

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from duckplets.base.documents import DEFAULT, DocumentLimits, Unreadable, parse
+from duckplets.base.shown import shown
 from duckplets.errors import SourceError
-from duckplets.sources.hub.download import imported
 from duckplets.sources.labels import Labels, of_card
 
+_OPEN = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n")
 _FRONT = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 
 
@@ -37,20 +39,25 @@ class Card:
 
     Attributes:
         configs: Its configurations, none where it names none.
+        where: What is begun with in errors.
     """
 
     configs: tuple[CardConfig, ...] = ()
+    where: str = ""
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def labels(self, config: str) -> Labels:
         """Return the names of the classes of a configuration's columns."""
-        return of_card(self._of(config).get("features"))
+        try:
+            return of_card(self._of(config).get("features"))
+        except ValueError as error:
+            raise SourceError(f"{self.where}: the card in its README.md: {error}") from error
 
     def rows(self, config: str, split: str | None) -> int | None:
         """Return how many rows a split, or all, should have."""
         splits = _listed(self._of(config).get("splits"))
         counts = [one.get("num_examples") for one in splits if split in (None, one.get("name"))]
-        known = [count for count in counts if isinstance(count, int)]
+        known = [count for count in counts if isinstance(count, int) and 0 <= count < 1 << 63]
         return sum(known) if counts and len(known) == len(counts) else None
 
     def _of(self, config: str) -> Mapping[str, Any]:
@@ -58,24 +65,43 @@ class Card:
         return self._facts.get(config, alone)
 
 
-def parse_card(readme: str, where: str) -> Card:
+def parse_card(
+    readme: str, where: str, limits: DocumentLimits = DEFAULT, *, whole: bool = True
+) -> Card:
     """Return what the card in a README says; one without a card says nothing.
 
+    Args:
+        readme: Its text, or the beginning of it.
+        where: Which data set, for errors.
+        limits: How large the card may be.
+        whole: Whether it is all of the README.
+
     Raises:
-        SourceError: The card is no YAML.
+        SourceError: The card is no YAML, exceeds a limit, or says of files what means nothing.
     """
     front = _FRONT.match(readme)
+    if not front and not whole and _OPEN.match(readme):
+        raise SourceError(
+            f"{where}: the card in its README.md does not end within {limits.max_bytes:,} bytes; "
+            f"to read it all the same give limits=DocumentLimits(max_bytes=…)"
+        )
     if not front:
         return Card()
-    yaml = imported("yaml")
     try:
-        data = yaml.safe_load(front[1])
-    except yaml.YAMLError as error:
-        raise SourceError(f"{where}: the card in its README.md is broken YAML") from error
+        data = parse(front[1], "YAML", limits)
+    except Unreadable as error:
+        way = f"; see limits=DocumentLimits({error.limit}=…)" if error.limit else ""
+        raise SourceError(
+            f"{where}: the card in its README.md is broken YAML: it {error}{way}"
+        ) from error
     if not isinstance(data, Mapping):
         return Card()
     facts = {_name(one): one for one in _listed(data.get("dataset_info"))}
-    return Card(tuple(_config(one) for one in _listed(data.get("configs"))), facts)
+    try:
+        configs = tuple(_config(one) for one in _listed(data.get("configs")))
+    except ValueError as error:
+        raise SourceError(f"{where}: the card in its README.md: {error}") from error
+    return Card(configs, where, facts)
 
 
 def _listed(value: Any) -> list[Mapping[str, Any]]:
@@ -95,11 +121,32 @@ def _config(one: Mapping[str, Any]) -> CardConfig:
     given = one.get("data_files")
     if isinstance(given, Mapping):
         given = [{"split": split, "path": path} for split, path in given.items()]
-    for part in [given] if isinstance(given, str) else given or ():
+    for part in _several(given, one):
         split, path = "train", part
         if isinstance(part, Mapping):
             split, path = str(part.get("split", "train")), part.get("path")
-        paths = [path] if isinstance(path, str) else path or ()
-        patterns = tuple(folder + str(pattern).removeprefix("./") for pattern in paths)
-        splits[split] = splits.get(split, ()) + patterns
+        patterns = (folder + _pattern(pattern, one) for pattern in _several(path, one))
+        splits[split] = splits.get(split, ()) + tuple(patterns)
     return CardConfig(_name(one), one.get("default") is True, splits, folder)
+
+
+def _several(value: Any, config: Mapping[str, Any]) -> list[Any]:
+    """Return the values of a list, of which one may stand alone."""
+    if value is None or isinstance(value, str):
+        return [] if value is None else [value]
+    if isinstance(value, list):
+        return value
+    raise _odd(value, config)
+
+
+def _pattern(value: Any, config: Mapping[str, Any]) -> str:
+    if isinstance(value, Mapping | list | None):
+        raise _odd(value, config)
+    return str(value).removeprefix("./")
+
+
+def _odd(value: Any, config: Mapping[str, Any]) -> ValueError:
+    return ValueError(
+        f"data_files of configuration {_name(config)!r} has {shown(repr(value), 80)} where paths "
+        f"are wanted"
+    )

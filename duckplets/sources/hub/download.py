@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 import os
 import re
 import threading
@@ -22,11 +21,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from duckplets.base.documents import DocumentLimits, Unreadable, decoded
+from duckplets.base.plain import Shape, from_json, misfit
+from duckplets.base.shown import shown
 from duckplets.errors import SourceError
 
 T = TypeVar("T")
@@ -36,6 +37,15 @@ TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 0.5, 8.0, 300.0  # seconds
 _TIMEOUT = 60.0  # seconds without a byte
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+
+_LARGEST_ANSWER = 16 << 20  # bytes; a page of a listing has a thousand files
+_MOST_ENTRIES = 2_000_000
+_TOLD = ("x-error-code", "x-error-message", "retry-after")  # headers that say what failed
+_ENTRY = {"type": str, "path": str}
+_FILE = _ENTRY | {"size": range(1 << 63), "oid": str, "lfs?": (None, {"oid?": (str, None)})}
+_COMMIT = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
+_SHA256 = re.compile("[0-9a-f]{64}")
+_NO_PATH = re.compile("[\\0\ud800-\udfff]")
 
 _AGAIN = "running the same command again goes on where it stopped"
 _LOGIN = "log in with: hf auth login"
@@ -74,6 +84,10 @@ class Stopped(Exception):  # noqa: N818 - it is no error: nobody wants the file 
     """A download was broken off because what it is for has been closed."""
 
 
+class _Odd(Exception):  # noqa: N818 - it becomes an error that names the address
+    """An answer that no hub gives."""
+
+
 class _Broken(Exception):  # noqa: N818 - it becomes an error, or is got over
     """What arrived is not the file."""
 
@@ -100,25 +114,41 @@ class Hub:
 
     def revision(self) -> str:
         """Return the commit that the main branch stands at."""
-        api = self._client.HfApi(endpoint=self.endpoint, token=self._token)
-        return str(self._tried(lambda: api.dataset_info(self.repo, timeout=_TIMEOUT).sha))
+        found, _ = self._asked_for(self._api, {"sha": str})
+        if not _COMMIT.fullmatch(found["sha"]):
+            raise self._odd(self._api, f"sha is {found['sha']!r}, no commit")
+        return str(found["sha"])
 
     def files(self, revision: str) -> list[HubFile]:
         """Return the files of a revision, by path."""
-        listing = f"{self.endpoint}/api/datasets/{self.repo}/tree/{revision}"
+        listing = f"{self._api}/tree/{revision}"
         found: list[HubFile] = []
-        page = "recursive=true"
-        while page:  # asked for here, wherever the link to the next one leads
-            files, page = self._tried(partial(self._page, f"{listing}?{page}"))
-            found += files
+        page, seen, entries = "recursive=true", {""}, 0
+        while page not in seen:  # asked for here, wherever the link to the next one leads
+            seen.add(page)
+            address = f"{listing}?{page}"
+            listed, page = self._asked_for(address, [_ENTRY])
+            entries += len(listed)
+            if entries > _MOST_ENTRIES or (page and not listed):
+                raise self._odd(address, f"it lists no end of files, {entries:,} so far")
+            try:
+                found += [_file(entry) for entry in listed if entry["type"] == "file"]
+            except _Odd as error:
+                raise self._odd(address, str(error)) from None
+        if page:
+            raise self._odd(listing, "its pages lead back to where they began")
         return sorted(found, key=lambda file: file.path)
 
-    def text(self, file: HubFile, revision: str) -> str:
-        """Return a small text file."""
+    def text(self, file: HubFile, revision: str, most: int) -> str:
+        """Return the beginning of a text file, ``most`` bytes or all that it is listed with."""
+        size = min(file.size, most)
 
         def read() -> str:
             with self._opened(file, revision) as response:
-                return bytes(response.read()).decode("utf-8", "replace")
+                content = _beginning(response, size + 1)
+            if len(content) > size == file.size:
+                raise _Broken("more arrived than the hub lists")
+            return content[:size].decode("utf-8", "replace")
 
         return self._tried(read, file.path)
 
@@ -130,16 +160,58 @@ class Hub:
         """
         self._tried(lambda: self._fetch(file, revision, part), file.path)
 
-    def _page(self, url: str) -> tuple[list[HubFile], str]:
-        """Return the files on a page of a listing, and the query for the next page."""
-        response = self._utils.get_session().get(url, headers=self._headers(), timeout=_TIMEOUT)
-        self._utils.hf_raise_for_status(response)
-        files = [
-            HubFile(entry["path"], entry["size"], entry["oid"], (entry.get("lfs") or {}).get("oid"))
-            for entry in response.json()
-            if entry["type"] == "file"
-        ]
-        return files, urlsplit(response.links.get("next", {}).get("url", "")).query
+    @property
+    def _api(self) -> str:
+        return f"{self.endpoint}/api/datasets/{self.repo}"
+
+    def _asked_for(self, address: str, shape: Shape) -> tuple[Any, str]:
+        """Return what is answered at an address, and the query for the next page of it.
+
+        Raises:
+            SourceError: The answer is too long, no JSON, or of another shape.
+        """
+
+        def ask() -> tuple[bytes, str]:
+            with self._stream(address, {}) as response:
+                content = _beginning(response, _LARGEST_ANSWER + 1)
+                following = response.links.get("next", {}).get("url", "")
+            return content, following
+
+        content, following = self._tried(ask)
+        try:
+            found = from_json(decoded(content, DocumentLimits(max_bytes=_LARGEST_ANSWER)))
+            query = urlsplit(following).query
+        except Unreadable as error:
+            raise self._odd(address, f"it {error}") from None
+        except ValueError as error:
+            raise self._odd(address, f"its link leads to {following!r}: {error}") from None
+        if wrong := misfit(found, shape):
+            raise self._odd(address, wrong)
+        return found, query
+
+    def _odd(self, address: str, why: str) -> SourceError:
+        """Return the error for an answer that no hub gives."""
+        return SourceError(
+            f"what answers at {self.endpoint} is no hub: its answer about {self.repo} makes no "
+            f"sense: {shown(why)} ({shown(address)})"
+        )
+
+    @contextmanager
+    def _stream(self, url: str, more: dict[str, str]) -> Iterator[Any]:
+        """Give the streamed answer to a request, as it comes, if it is one of success.
+
+        Of a failure the status and headers say all: its body, of any length, is never read.
+        """
+        headers = self._headers() | {"Accept-Encoding": "identity"} | more
+        session = self._utils.get_session()
+        with session.stream("GET", url, headers=headers, timeout=_TIMEOUT) as response:
+            told = response
+            if response.status_code >= 400:
+                kept = {name: response.headers[name] for name in _TOLD if name in response.headers}
+                made = {"headers": kept, "request": response.request, "content": b"{}"}
+                told = type(response)(response.status_code, **made)
+            self._utils.hf_raise_for_status(told)
+            yield response
 
     def _fetch(self, file: HubFile, revision: str, part: Path) -> None:
         with part.open("r+b") as out:
@@ -171,13 +243,8 @@ class Hub:
         url = self._client.hf_hub_url(
             self.repo, file.path, repo_type="dataset", revision=revision, endpoint=self.endpoint
         )
-        headers = self._headers()
-        headers["Accept-Encoding"] = "identity"  # lengths and ranges are of the file itself
-        if start:
-            headers["Range"] = f"bytes={start}-"
-        session = self._utils.get_session()
-        with session.stream("GET", url, headers=headers, timeout=_TIMEOUT) as response:
-            self._utils.hf_raise_for_status(response)
+        # Lengths and ranges are of the file itself, since it comes uncompressed.
+        with self._stream(url, {"Range": f"bytes={start}-"} if start else {}) as response:
             yield response
 
     def _headers(self) -> dict[str, str]:
@@ -210,15 +277,13 @@ class Hub:
         """Return what a request can raise; what a disk raises is not among it."""
         # httpx, or the name it goes by in the installed version of the client.
         http = imported(type(self._utils.get_session()).__module__.partition(".")[0])
-        own = (_Broken, json.JSONDecodeError, KeyError, ConnectionError, TimeoutError)
+        own = (_Broken, ConnectionError, TimeoutError)
         return (http.HTTPError, http.InvalidURL, http.StreamError, *own)
 
     def _refusal(self, error: Exception, what: str) -> str:
         """Return why it is no use to try again; nothing where it may be of use."""
         repo, hub, has_token = self.repo, self.endpoint, "authorization" in self._headers()
         kind, status = type(error).__name__, _status(error)
-        if isinstance(error, (json.JSONDecodeError, KeyError)):
-            return f"what answers at {hub} is no hub: its answer about {repo} makes no sense"
         if kind == "OfflineModeIsEnabled":
             return f"{what} is on the Hub and HF_HUB_OFFLINE is set"
         if kind in ("InvalidURL", "UnsupportedProtocol"):
@@ -278,6 +343,29 @@ def _checked(token: str | None) -> str | None:
     raise SourceError("token= is no token: give the text that begins with hf_")
 
 
+def _beginning(response: Any, most: int) -> bytes:
+    """Return the first bytes of an answer; what comes after them is not waited for."""
+    content = bytearray()
+    for block in response.iter_raw():
+        content += block
+        if len(content) >= most:
+            break
+    return bytes(content[:most])
+
+
+def _file(entry: dict[str, Any]) -> HubFile:
+    """Return the file of an entry of a listing."""
+    if wrong := misfit(entry, _FILE):
+        raise _Odd(wrong)
+    lfs = entry.get("lfs") or {}
+    sha256 = lfs.get("oid")
+    if not _COMMIT.fullmatch(entry["oid"]) or not (sha256 is None or _SHA256.fullmatch(sha256)):
+        raise _Odd(f"{entry['path']!r} has a checksum that is none")
+    if not entry["path"] or _NO_PATH.search(entry["path"]):
+        raise _Odd(f"{entry['path']!r} is no path")
+    return HubFile(entry["path"], entry["size"], entry["oid"], sha256)
+
+
 def _status(error: Any) -> int:
     """Return the status of the answer that is an error; 0 where there was no answer."""
     return int(getattr(getattr(error, "response", None), "status_code", 0))
@@ -286,11 +374,11 @@ def _status(error: Any) -> int:
 def _asked(error: Any) -> float:
     """Return how many seconds an answer asks to wait, 0 where it does not say."""
     given = error.response.headers.get("Retry-After", "").strip() if _status(error) else ""
-    if given.isdigit():
+    if re.fullmatch("[0-9]{1,9}", given):
         return float(given)
     try:
         return max(parsedate_to_datetime(given).timestamp() - time.time(), 0.0)
-    except ValueError:
+    except (ArithmeticError, OSError, TypeError, ValueError):
         return 0.0
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from duckplets.errors import SourceError, nearest
+from duckplets.base.checks import checked_name
+from duckplets.errors import SourceError, nearest, several
 
 LISTS = ("anchor", "positive", "context", "text", "meta", "taxonomy")
 KEYS = (*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error")
@@ -85,7 +86,9 @@ def parse_uri(text: str) -> HubUri:
         if odd or not _NAME.fullmatch(part):
             raise SourceError(f"{text!r}: {part!r} cannot be the name of a repository; {form}")
     more = [unquote(part) for part in parts[2:]]
-    if not all(part.isprintable() and part not in (".", "..") for part in more):
+    for part in more:
+        checked_name(f"{text!r}: {part!r}", part, SourceError, slash=True)
+    if "." in more or ".." in more:
         raise SourceError(f"{text!r}: {form}")
     return HubUri(parts[0], parts[1], *more)
 
@@ -124,7 +127,7 @@ def parse_line(line: str, *, complete: bool = False) -> tuple[HubUri, dict[str, 
             f"{tokens[0]} anchor=question positive=answer, or {tokens[0]} text=body"
         )
     if problems or uri is None:
-        raise SourceError("\n".join(problems))
+        raise SourceError(several(problems))
     return uri, options
 
 
@@ -169,12 +172,9 @@ def check_name(name: object) -> None:
     """Refuse a name that a source cannot have.
 
     Raises:
-        SourceError: It is empty, too long, not printable, or has a ``/``.
+        SourceError: It is empty or blank, too long, not printable, or has a ``/``.
     """
-    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 200:
-        raise SourceError(f"source_id={name!r}: give up to 200 printable characters")
-    if "/" in name:
-        raise SourceError(f"source_id={name!r}: the name of a source has no '/'")
+    checked_name(f"source_id={name!r}", name, SourceError)
 
 
 def _trust(value: str) -> float:

@@ -16,8 +16,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.shown import listed
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.hub.card import Card, CardConfig
 from duckplets.sources.hub.download import HubFile
@@ -95,9 +98,14 @@ def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> Layout:
         within = _of_folder(uri, data)
         return Layout(uri.config, _ordered(_of_split(uri, within, uri.config)))
     within = [file for file in data if file.path.startswith(config.folder)]
-    if not config.splits:
-        return Layout(config.name, _ordered(_of_split(uri, within, config.name)))
-    return Layout(config.name, _of_patterns(uri, config, within))
+    if config.splits:
+        found = _of_patterns(uri, config, within)
+    else:
+        found = _ordered(_of_split(uri, within, config.name))
+    if not found:
+        where = f" in {config.folder}" if config.folder else ""
+        raise SourceError(f"{uri}: its card lists no file of {config.name!r}{where}")
+    return Layout(config.name, found)
 
 
 def _card_config(uri: HubUri, card: Card, data: list[HubFile]) -> CardConfig | None:
@@ -133,7 +141,7 @@ def _of_patterns(uri: HubUri, config: CardConfig, files: list[HubFile]) -> tuple
         raise _unknown_split(uri, list(config.splits))
     found: set[HubFile] = set()
     for pattern in [pattern for split in wanted for pattern in config.splits[split]]:
-        matched = [file for file in files if _matches(pattern, file.path)]
+        matched = _matching(uri, pattern, files)
         if not matched:
             raise SourceError(f"{uri}: its card lists {pattern!r}, and there is no such file")
         found.update(matched)
@@ -146,7 +154,7 @@ def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
     if within or uri.config == "default":
         return within or files
     folders = sorted({part for file in files for part in file.path.split("/")[:-1]} - {"data"})
-    shown = f"there are: {', '.join(folders)}" if folders else "it has none: write 'default'"
+    shown = f"there are: {listed(folders)}" if folders else "it has none: write 'default'"
     raise SourceError(
         f"{uri}: no configuration {uri.config!r}{nearest(uri.config, folders)}; {shown}"
     )
@@ -211,12 +219,21 @@ def _no_data(uri: HubUri, files: Sequence[HubFile]) -> str:
     return f"{uri} has no data files"
 
 
-def _matches(glob: str, path: str) -> bool:
-    return bool(_pattern(glob).fullmatch(path)) or path.startswith(glob.rstrip("/") + "/")
+def _matching(uri: HubUri, glob: str, files: list[HubFile]) -> list[HubFile]:
+    """Return the files that a pattern means, or that lie in the folder it names.
+
+    By RE2, whose time is that of the length of a path: a card may hold any pattern.
+    """
+    folder = glob.rstrip("/") + "/"
+    try:
+        fits = pc.match_substring_regex(pa.array([f.path for f in files], pa.string()), _re2(glob))
+    except (pa.ArrowException, UnicodeError) as error:
+        raise SourceError(f"{uri}: its card lists {glob!r}, which is no pattern") from error
+    pairs = zip(files, fits.to_pylist(), strict=True)
+    return [file for file, fit in pairs if fit or file.path.startswith(folder)]
 
 
-@lru_cache(maxsize=256)
-def _pattern(glob: str) -> re.Pattern[str]:
+def _re2(glob: str) -> str:
     """Return the expression for a glob: ``**`` any folders, ``*`` and ``?`` within a name."""
     made, end = "", 0
     for found in _GLOB.finditer(glob):
@@ -229,4 +246,4 @@ def _pattern(glob: str) -> re.Pattern[str]:
             made += "(?:" + "|".join(map(re.escape, inner.split(","))) + ")"
         else:
             made += _WILD[part]
-    return re.compile(made + re.escape(glob[end:]))
+    return rf"(?s)\A(?:{made}{re.escape(glob[end:])})\z"

@@ -18,12 +18,14 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import arrow_file, csv_file, json_file, parquet_file
-from duckplets.sources.base import Mapped, Mark, require_texts, resolve
+from duckplets.sources.base import Mapped, Mark, checked_cursor, require_texts, resolve
+from duckplets.sources.columns import names_of, portions
 from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.hub.cache import Held, ShardCache, arrivals
 from duckplets.sources.hub.download import Hub, HubFile, imported
 from duckplets.sources.hub.layout import form_of
 from duckplets.sources.labels import Labels, named, of_features, of_schema
+from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import Keys, judged
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ _Read = Callable[[list[int], int], Iterator[pa.RecordBatch]]
 _Table = tuple[list[str], Labels, _Read]
 """The columns of a shard, the classes' names that it says itself, and what reads it."""
 
+_NUMBER = range(1 << 63)
+_PLACE = {"revision": str, "file": str, "row": _NUMBER, "done": _NUMBER, "keys?": {str: str}}
 _LINES = ("lines", "json")  # the forms that are lines of JSON; the others have columns
 _SLICE = 8_192  # rows of a piece; marks fall between pieces
 _ROWS = 1_000  # of what datasets reads, at a time
@@ -67,13 +71,8 @@ class Start:
         Raises:
             SourceError: It is none of ours.
         """
-        try:
-            return cls(**cursor or {})
-        except TypeError as error:
-            raise SourceError(
-                f"{uri}: the unfinished ingest was made by another version; discard it with "
-                f"restart=True"
-            ) from error
+        found = checked_cursor(cursor, _PLACE, uri) or {}
+        return cls(**{part.name: found[part.name] for part in fields(cls) if part.name in found})
 
 
 class Reading:
@@ -100,7 +99,7 @@ class Reading:
         keys.found.update(self._start.keys)
         keys.seen = list(self._start.keys.values())
         with closing(arrivals(hub, cache, revision, self._left(files))) as shards:
-            tables = gather(self._pieces(reader, shards), self._uri, table_bytes(self._mapping))
+            tables = gather(self._pieces(reader, shards), table_bytes(self._mapping))
             values = (self._values(reader, table, keys) for table in tables)
             for batch in run(reader, self._mapping, values, self._uri):
                 yield batch
@@ -116,13 +115,13 @@ class Reading:
         """Return the files from the one that the start is in."""
         if not self._start.file:
             return files
-        paths = [file.path for file in files]
-        if self._start.file not in paths:
+        there = [file.path for file in files]
+        if self._start.file not in there:
             raise SourceError(
                 f"{self._uri}: the unfinished ingest stopped in {self._start.file}, which is not "
                 f"one of its files; discard it with restart=True"
             )
-        return files[paths.index(self._start.file) :]
+        return files[there.index(self._start.file) :]
 
     def _pieces(
         self, reader: Database, shards: Iterator[tuple[HubFile, Held]]
@@ -178,15 +177,19 @@ class _Shard:
             if self.form in _LINES:
                 pieces = _after(json_file.pieces_of(reader, self.path), skip)
             else:
-                pieces = self._columns(mapping, labels, skip)
+                pieces = self._columns(mapping, labels, skip, limits_of(reader))
             for piece in pieces:
                 for start in range(0, piece.num_rows, _SLICE):
                     yield piece.slice(start, _SLICE)
         except SourceError as error:
             raise SourceError(str(error).replace(str(self.path), self.shown)) from error
 
-    def _columns(self, mapping: Mapped, labels: Labels, skip: int) -> Iterator[pa.RecordBatch]:
-        names, own, read = self._opened(mapping)
+    def _columns(
+        self, mapping: Mapped, labels: Labels, skip: int, limits: Limits
+    ) -> Iterator[pa.RecordBatch]:
+        names, own, read = self._opened(mapping, limits)
+        if len(names) > limits.columns:
+            raise limits.exceeded(self.shown, f"{len(names):,} columns, more", "columns")
         require_texts(mapping, names, self.shown, "HubSource")
         places = resolve(mapping, names, self.shown)
         columns = [names[place] for place in places]
@@ -194,23 +197,29 @@ class _Shard:
         for piece in read(places, skip):
             yield named(piece, classes, columns)
 
-    def _opened(self, mapping: Mapped) -> _Table:
+    def _opened(self, mapping: Mapped, limits: Limits) -> _Table:
         path = self.path
         if self.form == "parquet":
             schema = parquet_file.schema_of(path)
-            return schema.names, of_schema(schema), partial(parquet_file.pieces_of, path)
+            read = partial(parquet_file.pieces_of, path, limits=limits)
+            return (
+                names_of(schema, self.shown),
+                of_schema(schema),
+                lambda places, skip: read(places, skip=skip),
+            )
         if self.form == "arrow":
-            schema = next(arrow_file.schema_and_batches(path))
-            return schema.names, of_schema(schema), _skipping(partial(arrow_file.pieces_of, path))
+            schema = arrow_file.schema_of(path)
+            skipping = _skipping(partial(arrow_file.pieces_of, path, limits=limits))
+            return names_of(schema, self.shown), of_schema(schema), skipping
         if self.form == "csv":
             parts = {part.name: getattr(mapping, part.name) for part in fields(Mapped)}
             csv = csv_file.CsvSource(path, **parts)
-            names = csv._header(path)
-            return names, {}, _skipping(partial(csv._pieces, path, names))
-        return _by_datasets(path)
+            names = csv.header(path, limits)
+            return names, {}, _skipping(lambda places: csv.pieces(path, names, places, limits))
+        return _by_datasets(path, limits)
 
 
-def _by_datasets(path: Path) -> _Table:
+def _by_datasets(path: Path, limits: Limits) -> _Table:
     """Open a shard of another form with the loader that ``datasets`` has for it, streaming.
 
     The loader is given the shard in the cache, not the repository: what to read, at which revision
@@ -232,7 +241,8 @@ def _by_datasets(path: Path) -> _Table:
         with _told(path):
             for table in rows.iter(batch_size=_ROWS):
                 for batch in table.select(places).combine_chunks().to_batches():
-                    yield pick(batch, list(range(len(places))))
+                    for part in portions(batch, str(path), limits):
+                        yield pick(part, range(len(places)), str(path))
 
     names = [] if first is None else first.schema.names
     return names, of_features(found.features), _skipping(pieces)
@@ -243,6 +253,8 @@ def _told(path: Path) -> Iterator[None]:
     """Turn whatever a loader raises into one sentence."""
     try:
         yield
+    except SourceError:
+        raise
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         said = ": ".join([type(error).__name__, *lines[:1]])

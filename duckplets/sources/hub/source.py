@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from duckplets.errors import SourceError
+from duckplets.base.documents import DEFAULT, DocumentLimits
+from duckplets.errors import SourceError, several
 from duckplets.sources.base import Mapped, OnError, Rows
 from duckplets.sources.hub import grammar
 from duckplets.sources.hub.cache import LIMIT, ShardCache, default_folder, size_of
@@ -54,6 +55,9 @@ class HubSource(Mapped):
     token: str | None = field(default=None, kw_only=True)
     """For private and gated data sets; else ``HF_TOKEN``, else the hub's own login. It is sent to
     the hub only, and neither stored nor shown."""
+
+    limits: DocumentLimits | None = field(default=None, kw_only=True)
+    """How large the card may be; by default as large as a card ever is."""
 
     _uri: grammar.HubUri = field(init=False)
     _sleep: Sleep | None = field(init=False, default=None)  # None: in real time
@@ -113,7 +117,10 @@ class HubSource(Mapped):
         revision = start.revision or hub.revision()
         files = hub.files(revision)
         readme = next((file for file in files if file.path == "README.md"), None)
-        card = parse_card(hub.text(readme, revision) if readme else "", self.uri)
+        limits = self.limits or DEFAULT
+        text = hub.text(readme, revision, limits.max_bytes) if readme else ""
+        whole = readme is None or readme.size <= limits.max_bytes
+        card = parse_card(text, self.uri, limits, whole=whole)
         layout = choose(self._uri, files, card)
         folder = default_folder() if self.cache is None else Path(self.cache).expanduser()
         cache = ShardCache(folder, size_of(self.cache_limit))
@@ -166,7 +173,7 @@ def read_hub_list(
         except SourceError as error:
             problems += [f"{path}:{number}: {problem}" for problem in str(error).splitlines()]
     if problems:
-        raise SourceError("\n".join(problems))
+        raise SourceError(several(problems))
     if not found:
         raise SourceError(f"{path} names no data set; a line of it is {grammar.EXAMPLE}")
     return found

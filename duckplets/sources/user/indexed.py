@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from duckplets.base.lookahead import Lookahead
 from duckplets.errors import SourceError
 from duckplets.order.permute import key, ranks
-from duckplets.sources.base import Mapped, Rows
+from duckplets.sources.base import Mapped, Rows, checked_cursor
 from duckplets.sources.user.custom import settings_of
 from duckplets.sources.user.marked_rows import opened
 from duckplets.sources.user.record_keys import RefusedError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 _MOST_THREADS = 256
+_PLACE = {"done": range(1 << 63), "size": range(1 << 63)}
 _BLOCK = 4_096  # numbers that are put in order at once
 # A thread is given several numbers at a time, as many as take about so long and so much memory.
 _MOST_NUMBERS = 256
@@ -132,10 +133,11 @@ class IndexedSource(Mapped):
             SourceError: There are more or fewer records than when the ingest began.
         """
         size = self._size()
+        checked_cursor(cursor, {"cursor": _PLACE}, f"source {self.name!r}")
         if cursor is not None and cursor["cursor"]["size"] != size:
             raise self._error(
                 f"it had {cursor['cursor']['size']} records when its ingest began, and now has "
-                f"{size}: the order is another; begin anew with restart=True (--restart)"
+                f"{size}: the order is another; begin anew with restart=True"
             )
         return opened(reader, self, self.name, self._batches(size), cursor, size)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from duckplets.base.lookahead import Lookahead, StoppedError, ahead
 from duckplets.errors import SourceError
-from duckplets.sources.base import Mapped, Mark, Rows
+from duckplets.sources.base import Mapped, Mark, Rows, checked_cursor
 from duckplets.sources.user.record_feed import Batches, Piece, Place, RecordFeed, weight
 from duckplets.sources.user.record_keys import RecordKeys
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # A statement runs over about so much, and a mark follows it. A slow source gets its marks in
 # time: what was read since the last one is read again after a kill.
+_PLACE = {"cursor": object, "row": range(1 << 63), "state": (dict, None)}
 _MARK_ROWS = 16_384
 _MARK_BYTES = 16 << 20
 _MARK_SECONDS = 1.0
@@ -58,7 +59,7 @@ def opened(
         SourceError: The user's code fails at once, or the first records do not fit the mapping.
     """
     where = f"source {name!r}"
-    place = cursor or {"cursor": None, "row": 0, "state": None}
+    place = checked_cursor(cursor, _PLACE, where) or {"cursor": None, "row": 0, "state": None}
     form = RecordKeys(reader, mapping, where, place["state"])
     feed = RecordFeed(where, form, place["row"])
     items = feed.items(batches, place["cursor"])

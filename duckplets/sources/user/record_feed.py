@@ -127,10 +127,10 @@ class RecordFeed:
         left = iter(records if isinstance(records, pa.RecordBatchReader) else records.to_batches())
         while (batch := self._tried(next, left, None)) is not None:
             for start in range(0, batch.num_rows, _PIECE_ROWS):
-                part = batch.slice(start, _PIECE_ROWS)
-                yield from self._held()
-                yield Piece(self._tried(self._form.arrow_piece, part, self._row + 1))
-                self._row += part.num_rows
+                for part in self._form.portions(batch.slice(start, _PIECE_ROWS), self._row):
+                    yield from self._held()
+                    yield Piece(self._tried(self._form.arrow_piece, part, self._row + 1))
+                    self._row += part.num_rows
 
     def _take(self, records: Iterator[Any]) -> bool:
         """Hold the next records as lines; returns whether they make a piece, else all are held."""

@@ -8,16 +8,19 @@ metadata for each of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from duckplets.base.documents import Unreadable
+from duckplets.base.plain import from_json
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.base import GIVEN, PARTS, Mapped, require_texts, resolve
+from duckplets.sources.base import GIVEN, PARTS, Mapped, checked_cursor, require_texts, resolve
+from duckplets.sources.columns import portions
 from duckplets.sources.feed import gather, pick, run
+from duckplets.sources.limits import limits_of
 from duckplets.sources.lines import Keys, judged, line_batch
 from duckplets.sources.memory import json_line
 from duckplets.text.prefix import prefix_of
@@ -25,6 +28,9 @@ from duckplets.text.prefix import prefix_of
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
+# What a place to go on from tells: of records with keys of their own, and of mapped ones.
+_OWN = {"defaults": (str, None)}
+_MAPPED = {"names": {str: str}, "seen": [str], "arrow": bool}
 _DROPPED = "dropped by the source"
 _KIND = "CustomSource"
 _SURE = 100  # rows after which a text or id that none of them had is a slip of the pen
@@ -76,6 +82,7 @@ class RecordKeys:
         self._keys = Keys(reader, self._mapping, where)
         self._arrow = False
         self.defaults: str | None = mapping.defaults()
+        checked_cursor(state, _OWN if self._are_own else _MAPPED, where)
         if self._are_own:
             self.defaults = state["defaults"] if state else None
             self._keys.found.update({name: name for name in self._mapping.names()})
@@ -112,6 +119,10 @@ class RecordKeys:
             piece = piece.append_column("meta", pa.array([line.meta for line in lines], _META))
         return _numbered(piece, row)
 
+    def portions(self, batch: pa.RecordBatch, row: int) -> Iterator[pa.RecordBatch]:
+        """Yield a batch of Arrow data in parts that can be decoded."""
+        return portions(batch, self._where, limits_of(self._reader), row)
+
     def arrow_piece(self, batch: pa.RecordBatch, row: int) -> pa.RecordBatch:
         """Return the columns of Arrow data that are used as a piece of input.
 
@@ -127,14 +138,14 @@ class RecordKeys:
             places = resolve(self._mapping, names, "its table")
         except SourceError as error:
             raise RefusedError(str(error)) from error
-        piece = pick(batch, places)
+        piece = pick(batch, places, "its table")
         if metas is not None:
             piece = piece.append_column("meta", pa.array(map(_meta, metas), _META))
         return _numbered(piece, row)
 
     def rows(self, pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of pieces."""
-        for table in gather(pieces, self._where):
+        for table in gather(pieces):
             if "line" in table.column_names:
                 (lines,) = judged(self._reader, [table], self._where)
                 values = self._keys.values(lines)
@@ -259,11 +270,13 @@ def _definition(prefix: Any) -> str | None:
     """Return the definition of a record's own prefix as JSON, checked."""
     try:
         if isinstance(prefix, str) and prefix.lstrip().startswith("{"):
-            prefix_of(json.loads(prefix))
+            prefix_of(from_json(prefix))
             return prefix
         found = prefix_of(prefix)
-    except (SourceError, json.JSONDecodeError) as error:
+    except SourceError as error:
         raise RefusedError(str(error)) from error
+    except Unreadable as error:
+        raise RefusedError(f"prefix: it {error}") from error
     if found is None:
         return None
     return json_line(prefix if isinstance(prefix, Mapping) else found).decode()

@@ -17,19 +17,19 @@ WITH asked AS (
             THEN concat("instruction", "input")
             ELSE "question"
         END AS asked,
-        from_json("prompt_list", '[{"role":"JSON","content":"JSON"}]') AS asked_list,
+        from_json("prompt_list", '[{"role":"JSON","content":"JSON","loss_weight":"JSON","weight":"JSON"}]') AS asked_list,
         from_json(
             coalesce(
                 "chosen_list", CAST(to_json([{'role': 'assistant', 'content': "chosen"}]) AS VARCHAR)
             ),
-            '[{"role":"JSON","content":"JSON"}]'
+            '[{"role":"JSON","content":"JSON","loss_weight":"JSON","weight":"JSON"}]'
         ) AS "chosen",
         from_json(
             coalesce(
                 "rejected_list",
                 CAST(to_json([{'role': 'assistant', 'content': "rejected"}]) AS VARCHAR)
             ),
-            '[{"role":"JSON","content":"JSON"}]'
+            '[{"role":"JSON","content":"JSON","loss_weight":"JSON","weight":"JSON"}]'
         ) AS "rejected"
     FROM fields
 ),
@@ -55,7 +55,9 @@ opened AS (
                         'place': i,
                         'tag': CAST(e."role" AS VARCHAR),
                         'content': CAST(e.content AS VARCHAR),
-                        'weight': CAST(NULL AS VARCHAR)
+                        'weight': coalesce(
+                            nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
+                        )
                     }
                     FOR e, i IN asked_list
                 ]
@@ -92,7 +94,9 @@ SELECT
                 'place': i,
                 'tag': CAST(e."role" AS VARCHAR),
                 'content': CAST(e.content AS VARCHAR),
-                'weight': CAST(NULL AS VARCHAR)
+                'weight': coalesce(
+                    nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
+                )
             }
             FOR e, i IN "chosen"
         ]
@@ -110,7 +114,9 @@ SELECT
                 'place': i,
                 'tag': CAST(e."role" AS VARCHAR),
                 'content': CAST(e.content AS VARCHAR),
-                'weight': CAST(NULL AS VARCHAR)
+                'weight': coalesce(
+                    nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
+                )
             }
             FOR e, i IN "rejected"
         ]

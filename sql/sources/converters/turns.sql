@@ -27,7 +27,7 @@ WITH heard AS (
                         )
                     ]
                 END,
-                'weight': s.weight
+                'weight': nullif(s.weight, 'null')
             }
             FOR s IN said
         ] AS heard

@@ -3,7 +3,7 @@ GROUP BY reason
 ORDER BY reason;
 
 -- anchors of comparison
-SELECT record_key, chunk_key, text_hash, positives, class
+SELECT record_key, chunk_key, text_hash, class
 FROM verdicts
 WHERE reason IS NULL
 ORDER BY record_key, chunk_key;
@@ -23,18 +23,13 @@ SELECT class, bin
 FROM pairs
 ORDER BY class, bin;
 
--- same of comparison
-SELECT anchors.chunk_key, positives.chunk_key AS positive_key
-FROM anchors JOIN positives USING (record_key, text_hash)
-ORDER BY ALL;
-
 -- sizes of comparison
 SELECT
     (SELECT count(DISTINCT class) FROM anchors) AS classes,
     (SELECT count(DISTINCT bin) FROM negatives) AS bins;
 
 -- anchors of mined
-SELECT record_key, chunk_key, text_hash, positives, class, section_key, normalised_hash, family
+SELECT record_key, chunk_key, text_hash, class, section_key, normalised_hash, family
 FROM verdicts
 WHERE reason IS NULL
 ORDER BY record_key, chunk_key;

@@ -1,0 +1,83 @@
+"""Know what a fork has inherited by the process in which it was made.
+
+A forked process has a copy of every object but of no thread, and perhaps a lock that a thread held
+at that moment and nobody will release. What has threads, locks or an open file asks its home
+first: in another process it refuses, or begins anew, without touching any of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from duckplets.errors import CorpusLockedError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Home:
+    """The process in which something was made."""
+
+    __slots__ = ("process",)
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether this is another process, forked from that one."""
+        return os.getpid() != self.process
+
+    def need(self, what: str, instead: str) -> None:
+        """Refuse to go on in another process.
+
+        Args:
+            what: What was made, as the subject of a sentence.
+            instead: What to do instead.
+
+        Raises:
+            CorpusLockedError: This process was forked from that one.
+        """
+        if self.is_left:
+            raise CorpusLockedError(
+                f"{what} is of process {self.process}, from which this one ({os.getpid()}) was "
+                f"forked, and cannot be used here; {instead}"
+            )
+
+
+class HomeLock:
+    """Lets one thread at a time in, and no other process.
+
+    Args:
+        what: What it guards, as the subject of a sentence.
+        instead: What to do in a forked process instead.
+    """
+
+    __slots__ = ("_instead", "_lock", "_what", "home")
+
+    def __init__(self, what: str, instead: str) -> None:
+        self.home = Home()
+        self._lock = threading.RLock()
+        self._what, self._instead = what, instead
+
+    def __enter__(self) -> None:
+        self.home.need(self._what, self._instead)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def alone(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Let a method run inside the ``HomeLock`` that its object has as ``alone``."""
+
+    @functools.wraps(method)
+    def run(self: Any, /, *arguments: P.args, **named: P.kwargs) -> R:
+        with self.alone:
+            return method(self, *arguments, **named)
+
+    return run

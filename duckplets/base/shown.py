@@ -1,0 +1,67 @@
+"""Write what came from outside: to a terminal, a log or an error, nothing in it acts there.
+
+Names, tags, paths, texts and the messages of other libraries may hold what moves a cursor, colours
+a line, turns its direction or begins another one. Here it becomes visible, as Python escapes it.
+Everything that prints or raises with such a value goes through these functions;
+``DuckpletsError`` does so for every message, by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+
+MESSAGE = 4000  # characters of a message: no cause is longer
+
+# Controls (C0, DEL, C1), what is invisible or turns the direction of a line, line and paragraph
+# separators, surrogates, tags. The joiners of emoji and of Indic and Persian script stay.
+_ACTING = (
+    "\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f"
+)
+_IN_A_LINE = re.compile(f"[{_ACTING}]")
+_IN_LINES = re.compile(f"(?!\n)[{_ACTING}]")
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """Return a value as text in one line of at most about ``limit`` characters."""
+    return _cut(_IN_A_LINE.sub(_escaped, _cut(str(value), limit)), limit)
+
+
+def listed(values: Iterable[object], most: int = 20) -> str:
+    """Return the first of several values in one line, and how many more there are."""
+    rest = iter(values)
+    first = [shown(value, 80) for value in islice(rest, most)]
+    more = sum(1 for _ in rest)
+    return ", ".join(first) + (f" and {more:,} more" if more else "")
+
+
+def harmless(text: str, limit: int | None = MESSAGE) -> str:
+    """Return a message with what acts on a terminal escaped; its line breaks stay."""
+    return _IN_LINES.sub(_escaped, text if limit is None else _cut(text, limit))
+
+
+def harmless_json(text: str) -> str:
+    """Return a JSON text of the same value in which nothing acts on a terminal."""
+    if text.isascii() and "\x7f" not in text:
+        return text  # JSON has escaped the other controls
+    return _IN_LINES.sub(_escaped_in_json, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _escaped_in_json(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+
+
+def _cut(text: str, limit: int) -> str:
+    """Shorten a text in its middle, and say how much there was."""
+    if len(text) <= limit:
+        return text
+    note = f"… ({len(text):,} characters) …"
+    kept = max(limit - len(note), 20)
+    return f"{text[: kept - kept // 4]}{note}{text[-(kept // 4) :]}"

@@ -1,0 +1,152 @@
+"""Know which file a path leads to, and what lies beside it.
+
+Beside ``NAME.duckdb`` may lie ``NAME.duckdb.wal``, what was committed and is not in the file yet;
+``NAME.duckdb.PID.tmp``, where a process puts what does not fit into its memory; and
+``.NAME.PID-THREAD.new.duckdb``, a file on its way. Dead processes leave them behind. DuckDB reads a
+WAL into whatever file has the name: so no file is made where one lies, files are of a format in
+which both know each other, and every commit goes into the file at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from pathlib import Path
+
+from duckplets.base import aside
+from duckplets.base.shown import shown
+from duckplets.errors import MigrationError
+
+FileId = tuple[int, int]
+
+_LONGEST_NAME = 220  # bytes; file systems take 255, and what lies beside a file adds up to 30
+_ADDRESS = re.compile(
+    r":memory:|(md|motherduck|https?|s3|s3[an]|gcs|gs|r2|hf|azure|az|abfss?|file|ducklake):", re.I
+)
+
+
+def real_path(path: Path) -> Path:
+    """Return the absolute path of the file that a path leads to, by links too.
+
+    Raises:
+        MigrationError: It can be none of a file, or DuckDB would read it otherwise.
+    """
+    if _ADDRESS.match(str(path)):
+        raise MigrationError(
+            f"{shown(path)} is no path of a file, and a corpus is one; for a corpus that nobody is "
+            f"to keep, give a path in a temporary folder"
+        )
+    try:
+        real = path.resolve()
+        name = str(real).encode()
+    except UnicodeEncodeError:
+        raise MigrationError(f"{shown(path)} is not UTF-8; give the file another name") from None
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, NUL
+        raise MigrationError(f"{shown(path)} leads nowhere: {error}") from error
+    if b"?" in name:
+        raise MigrationError(f"{shown(path)}: DuckDB cuts a path at '?'; give it another name")
+    return real
+
+
+def check_place(path: Path, name: str, *, read_only: bool, is_open: bool) -> None:
+    """Refuse what is no DuckDB file, and a file to read that is not there.
+
+    Args:
+        path: From ``real_path``.
+        name: Of the file, for messages.
+        read_only: Whether it is to be read only.
+        is_open: Whether this process has it open. Then it is not looked into: closing it again
+            would give up the lock that keeps other processes from writing it.
+
+    Raises:
+        MigrationError: With what to do.
+        OSError: It may not be looked at.
+    """
+    if path.is_dir():
+        raise MigrationError(f"{name} is a folder, not a DuckDB file")
+    _check_folder(path, name)
+    if not os.path.lexists(path):
+        if read_only:
+            raise MigrationError(
+                f"{name} does not exist; create it with: duckplets ingest {name} …"
+            )
+    elif not is_open and not _is_duckdb(path):
+        raise MigrationError(f"{name} is not a DuckDB file")
+
+
+def _check_folder(path: Path, name: str) -> None:
+    try:
+        is_folder = stat.S_ISDIR(path.parent.stat().st_mode)
+    except FileNotFoundError:
+        is_folder = False
+    except OSError as error:  # a closed folder above it, or a name that is too long
+        raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
+    if not is_folder:
+        raise MigrationError(f"{name}: its folder {shown(Path(name).parent)} does not exist")
+
+
+def _is_duckdb(path: Path) -> bool:
+    """Whether the file has DuckDB's mark; DuckDB would open a CSV file as a view in memory."""
+    if not path.is_file():  # nobody knows how long a pipe would keep us waiting
+        return False
+    with path.open("rb") as file:
+        return file.read(12)[8:] == b"DUCK"
+
+
+def file_id(path: Path) -> FileId | None:
+    """Return what the system knows a file by; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+# -- what lies beside a file --------------------------------------------------------------------
+
+
+def check_room(path: Path, name: str) -> None:
+    """Refuse to make a file where none can be, or where another one's WAL lies.
+
+    Raises:
+        MigrationError: With what to do.
+    """
+    if len(path.name.replace(".state.duckdb", ".duckdb").encode()) > _LONGEST_NAME:
+        raise MigrationError(
+            f"{name}: its name is too long; give at most {_LONGEST_NAME} bytes, for files beside "
+            f"it have longer ones"
+        )
+    _check_folder(path, name)
+    if not os.access(path.parent, os.W_OK):
+        folder = shown(Path(name).parent)
+        raise MigrationError(f"{name} cannot be made: its folder {folder} is read-only")
+    wal = wal_of(path)
+    if os.path.lexists(wal):
+        raise MigrationError(
+            f"{name} is not there, but {shown(wal)} is: what a process that was killed had "
+            f"committed to a file of that name, and it would come back in a new one. Put that "
+            f"file back if you moved it; if you deleted it, delete this one too"
+        )
+
+
+def sweep(path: Path) -> None:
+    """Remove what dead processes left beside a file that this one has open for writing."""
+    name = re.escape(path.name)
+    aside.sweep(path, rf"(?:{name}\.(?P<process>\d+)\.tmp)")
+
+
+def wal_of(path: Path) -> Path:
+    """Return where DuckDB writes what is not in a file yet."""
+    return path.with_name(f"{path.name}.wal")
+
+
+def spill_folder(path: Path) -> Path:
+    """Return where this process puts what does not fit into memory.
+
+    By default all processes that read a file share one folder, and overwrite what others have put
+    there: readers that ran out of memory at once died of it.
+    """
+    folder = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
+    return folder.absolute() / f"{path.name}.{os.getpid()}.tmp"

@@ -1,0 +1,66 @@
+"""Turn the errors of DuckDB and Arrow into ours: the one boundary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+
+from duckplets.errors import QueryError
+
+CLOSED = "the file is closed; open it again"
+MORE_MEMORY = "give it more, as in Corpus(path, memory_limit='4GB')"
+_CLOSED_FOLDER = re.compile(r'Cannot open file "(.*)\.wal": (.*)')
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn their errors into ours."""
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, MemoryError) as error:
+        _raise_what_interrupted(error)
+        message = first_line(str(error))
+        if "Connection already closed" in message or isinstance(error, duckdb.InterruptException):
+            message = CLOSED
+        if closed := _CLOSED_FOLDER.search(message):
+            message = (
+                f"{closed[1]} cannot be changed, for no file can be made beside it: {closed[2]}"
+            )
+        if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+            message = _out_of_memory(message)
+        raise QueryError(message) from error
+    except RuntimeError as error:
+        _raise_what_interrupted(error)
+        if "Unable to cast Python instance" in str(error):
+            raise QueryError("a text that was given holds half of a surrogate pair") from error
+        raise QueryError(first_line(str(error))) from error
+
+
+def _raise_what_interrupted(error: Exception) -> None:
+    """Raise what a signal's handler raised, Ctrl-C or the user's own, where DuckDB hides it."""
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, duckdb.Error | pa.ArrowException):
+        raise cause
+    if isinstance(error, RuntimeError) and "interrupt" in str(error).lower():
+        raise KeyboardInterrupt from error
+
+
+def _out_of_memory(message: str) -> str:
+    """Return which limit was reached: that of the instance, or one of the process."""
+    if "used)" in message:
+        return f"{message}: {MORE_MEMORY}"
+    return (
+        f"the system gives this process no more memory ({message}): raise the limit that it set "
+        f"(ulimit -v, the container's), or end other programs"
+    )
+
+
+def first_line(text: str) -> str:
+    """Return what a message of DuckDB begins with; more shows its statement."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    message = " ".join(lines[:1])
+    return message[:600] if message else "DuckDB gave no reason"

@@ -1,0 +1,285 @@
+"""Open DuckDB files and keep account of who in this process has which, and of forks.
+
+DuckDB gives all who open a file in one process the same instance. So a second one with other
+settings, to read, gets an instance of its own; and the right to change a file is one thread's at a
+time, whichever connection it uses.
+
+A forked process has its parent's connections but not DuckDB's threads, without which they wait for
+ever, even to be closed. So nothing here touches them: they are kept for good, and a file that the
+parent only reads is opened anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+import duckdb
+import pyarrow as pa
+
+from duckplets.base.shown import shown
+from duckplets.db import files
+from duckplets.db.files import FileId, file_id
+from duckplets.db.foreign import first_line
+from duckplets.db.queries import query
+from duckplets.errors import CorpusLockedError, DuckpletsError, MigrationError
+
+Settings = Mapping[str, Any]
+
+# The oldest format in which a file and its WAL know each other; DuckDB 1.5 and 2.0 write it.
+_STORAGE = "v1.4.0"
+
+
+class Session:
+    """A connection, and the Arrow tables that it scans by name.
+
+    Attributes:
+        connection: Of DuckDB.
+        feeds: What stands behind each name.
+        file: The file, as the system names it; None in memory.
+        read_only: Whether it was opened so.
+    """
+
+    __slots__ = ("__weakref__", "_is_attached", "connection", "feeds", "file", "read_only")
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        file: FileId | None = None,
+        *,
+        read_only: bool = False,
+        is_attached: bool = False,
+    ) -> None:
+        connection.execute(query("db/sessions/no_bar"))
+        connection.execute(query("db/sessions/utc"))
+        if is_attached:
+            connection.execute(query("db/sessions/use"))
+        self._is_attached = is_attached
+        self.connection = connection
+        self.feeds: dict[str, Any] = {}
+        self.file = file
+        self.read_only = read_only
+        with _GATE:
+            _SESSIONS.add(self)
+
+    def another(self) -> Session:
+        """Return a second connection to the same instance."""
+        return Session(
+            self.connection.cursor(),
+            self.file,
+            read_only=self.read_only,
+            is_attached=self._is_attached,
+        )
+
+    def close(self) -> None:
+        """Close the connection, also while another thread uses it: that ends in an error."""
+        with _GATE:  # DuckDB has one list of open files, with a lock that a fork would copy
+            _SESSIONS.discard(self)
+            self.connection.interrupt()
+            self.connection.close()
+
+
+class OfThread(threading.local):
+    """The connection of each thread, let go with the thread."""
+
+    session: Session | None = None
+
+
+class Feed:
+    """A name under which one Arrow table after the other is scanned.
+
+    Registered once: DuckDB keeps what was registered within a transaction until its end, and an
+    ingest that registered every batch held the whole source in memory. DuckDB calls a method of
+    Arrow's here, not one in Python: what a signal's handler raises in there would be lost.
+    """
+
+    __slots__ = ("__arrow_c_stream__", "schema")
+
+    def __init__(self, table: pa.Table) -> None:
+        self.schema = table.schema
+        self.show(table)
+
+    def show(self, table: pa.Table | None) -> None:
+        """Let a table be scanned from now on, or none."""
+        shown_now = self.schema.empty_table() if table is None else table
+        self.__arrow_c_stream__ = shown_now.__arrow_c_stream__
+
+
+_GATE = threading.RLock()  # held while connections are made or closed, and by who forks
+_SESSIONS: WeakSet[Session] = WeakSet()  # of this process
+_FORKING: list[Session] = []  # the same, while this process is being forked
+_INHERITED: list[Session] = []  # of those it was forked from, never to be touched
+_CHANGERS: dict[FileId, int | None] = {}  # the thread that does
+_CHANGING: dict[FileId, threading.RLock] = {}  # held by the thread that changes a file
+
+
+def open_session(path: Path, name: str, settings: Settings, *, read_only: bool) -> Session:
+    """Open a file; a missing one is made unless ``read_only``.
+
+    Args:
+        path: From ``real_path``: DuckDB looks for the WAL beside the path it is given.
+        name: Of the file, for messages.
+        settings: Of DuckDB.
+        read_only: Whether nothing may be changed.
+
+    Raises:
+        MigrationError: The path holds something that is not a DuckDB file.
+        CorpusLockedError: Another process, or this one in another way, has it.
+    """
+    config = {**settings, "temp_directory": str(files.spill_folder(path))}
+    with _GATE:
+        try:
+            files.check_place(path, name, read_only=read_only, is_open=_is_open_here(path))
+            if read_only and _is_inherited(path):
+                return _attached(path, config)
+            return _connected(path, config, read_only=read_only)
+        except OSError as error:
+            raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
+        except duckdb.Error as error:
+            raise _opening_error(error, path, name) from error
+
+
+def _connected(path: Path, config: dict[str, Any], *, read_only: bool) -> Session:
+    sealed = {"enable_external_access": "false", **config}  # the last is set first
+    if not read_only:
+        sealed = {"storage_compatibility_version": _STORAGE, "wal_autocheckpoint": "0B", **sealed}
+    try:
+        connection = duckdb.connect(str(path), read_only=read_only, config=sealed)
+    except duckdb.ConnectionException:
+        if not read_only:
+            raise
+        return _attached(path, config)
+    if not read_only:
+        files.sweep(path)
+    return Session(connection, file_id(path), read_only=read_only)
+
+
+def _attached(path: Path, config: dict[str, Any]) -> Session:
+    """Open a file to read in an instance of its own.
+
+    DuckDB gives all who connect to a path one instance: with other settings it refuses, and in a
+    forked process that instance is the parent's.
+    """
+    from sqlglot import exp, parse_one
+
+    attach = parse_one(query("db/sessions/attach"), dialect="duckdb")
+    for node in list(attach.find_all(exp.Literal)):
+        node.replace(exp.Literal.string(str(path)))
+    connection = duckdb.connect(config=config)
+    try:
+        connection.execute(attach.sql(dialect="duckdb", comments=False))
+        connection.execute(query("db/sessions/seal"))
+        return Session(connection, file_id(path), read_only=True, is_attached=True)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _is_inherited(path: Path) -> bool:
+    file = file_id(path)
+    return any(session.file == file for session in _INHERITED)
+
+
+def _is_open_here(path: Path) -> bool:
+    file = file_id(path)
+    return file is not None and any(session.file == file for session in _SESSIONS)
+
+
+@contextmanager
+def changing(file: FileId) -> Iterator[None]:
+    """Hold the right to change a file, which one thread of this process has at a time."""
+    with _GATE:
+        lock = _CHANGING.setdefault(file, threading.RLock())
+    with lock:
+        holder, _CHANGERS[file] = _CHANGERS.get(file), threading.get_ident()
+        try:
+            yield
+        finally:
+            _CHANGERS[file] = holder
+
+
+def is_changed_here(file: FileId) -> bool:
+    """Whether this thread holds the right to change a file."""
+    return _CHANGERS.get(file) == threading.get_ident()
+
+
+def _opening_error(error: duckdb.Error, path: Path, name: str) -> DuckpletsError:
+    text = str(error)
+    if "different configuration" in text or "file handle conflict" in text:
+        return _open_here(path, name)
+    if re.search(r"\block\b", first_line(text).lower()):
+        holder = re.search(r"PID (\d+)", text)
+        who = f"process {holder[1]}" if holder else "another process"
+        return CorpusLockedError(
+            f"{name} is open in {who}; close it there. Many can share a file only when all of "
+            f"them open it with read_only=True"
+        )
+    if denied := re.search("Permission denied|Read-only file system", text):
+        return MigrationError(f"{name} cannot be opened for writing: {denied[0]}")
+    if "WAL does not match" in text:
+        wal = files.wal_of(path)
+        return MigrationError(
+            f"{shown(wal)} is of another file than {name}, or of another state of it. Put back "
+            f"what belongs together; without {shown(wal.name)} the file opens as last written"
+        )
+    if "not a valid DuckDB" in text:
+        return MigrationError(f"{name} is not a DuckDB file")
+    if "newer version" in text or "older version" in text or "storage version" in text:
+        return MigrationError(
+            f"{name} was written by a DuckDB this one ({duckdb.__version__}) cannot read; "
+            f"upgrade with: pip install -U duckdb"
+        )
+    return MigrationError(f"{name} cannot be opened: {first_line(text)}")
+
+
+def _open_here(path: Path, name: str) -> CorpusLockedError:
+    if _is_inherited(path):
+        return CorpusLockedError(
+            f"{name} was open for writing in the process from which this one was forked; close it "
+            f"there before forking, or open it with read_only=True"
+        )
+    return CorpusLockedError(
+        f"{name} is open in this process, in another way: use that Corpus, any number of threads "
+        f"may, or close it. A file is open here either for writing, always with the same "
+        f"memory_limit and threads, or with read_only=True"
+    )
+
+
+# -- forks --------------------------------------------------------------------------------------
+
+
+def _before_fork() -> None:
+    """Wait until no connection is being made, and hold on to those there are."""
+    _GATE.acquire()
+    _FORKING.extend(_SESSIONS)
+
+
+def _after_in_parent() -> None:
+    _FORKING.clear()
+    _GATE.release()
+
+
+def _after_in_child() -> None:
+    """Keep what was inherited from ever being closed: that would wait for threads left behind."""
+    import ctypes
+
+    global _GATE
+    # The module's own connection is closed when Python ends, and comes to be by itself.
+    for connection in (*(session.connection for session in _FORKING), duckdb.default_connection()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+    _INHERITED.extend(_FORKING)
+    for inherited in (_FORKING, _SESSIONS, _CHANGING, _CHANGERS):
+        inherited.clear()
+    _GATE = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+    )

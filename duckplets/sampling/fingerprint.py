@@ -1,0 +1,69 @@
+"""Say in a few values what a run follows from, and refuse where a saved one differs.
+
+What must agree for a cursor to be valid is kept field by field, so a mismatch says what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from duckplets.errors import StateMismatchError, nearest
+from duckplets.order.ranks import world_sizes
+
+Fingerprint = dict[str, Any]
+
+
+def digest(value: Any) -> str:
+    """Return a short name of a plain value: equal values have equal ones."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def refuse_mismatch(
+    saved: Fingerprint,
+    now: Fingerprint,
+    *,
+    allow_drift: Collection[str] = (),
+    edited: Mapping[str, str] = {},
+) -> None:
+    """Refuse a fingerprint that differs.
+
+    Args:
+        saved: As it was.
+        now: As it is.
+        allow_drift: Names of fields that may differ.
+        edited: Fields that others judge, with what differs in them, which is shown where another
+            field is refused.
+
+    Raises:
+        StateMismatchError: With every differing field and both values.
+    """
+    unknown = set(allow_drift) - now.keys()
+    if unknown:
+        name = sorted(unknown)[0]
+        raise StateMismatchError(
+            f"allow_drift: no field {name!r}{nearest(name, now)}; there are {', '.join(now)}"
+        )
+    differing = [
+        name
+        for name in {**saved, **now}
+        if saved.get(name) != now.get(name) and name not in allow_drift
+    ]
+    if set(differing) - edited.keys():
+        told = [
+            edited.get(name, f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})")
+            for name in differing
+        ]
+        hint = ""
+        if "batch_size" in differing:
+            hint = (
+                " (batch_size is that of all ranks together; world sizes that divide it: "
+                f"{world_sizes(int(saved.get('batch_size', 0)))})"
+            )
+        raise StateMismatchError(
+            f"the saved run does not fit: {'; '.join(told)}{hint}. Open it with what it was "
+            f"saved with, or accept another order with allow_drift=(…)"
+        )

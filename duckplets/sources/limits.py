@@ -1,0 +1,147 @@
+"""Bound what reading takes: sizes of memory, rows and fields, numbers of columns and of levels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.shown import shown
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+
+_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
+_UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
+_MOST = 2**31 - 1  # Arrow's offsets into texts, and csv's limit of a field
+_COUNTS = {"columns": 2, "depth": 3}  # with their least values: a record is an object in a line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much reading a source may take; what exceeds it is an error that names file and row.
+
+    Sizes are a number of bytes, or a text such as ``"64MB"``.
+    """
+
+    memory: str | int = "512MB"
+    """Of the instance that reads; a page of a Parquet file and a batch of an Arrow file, too."""
+    row: str | int = "128MB"
+    """One row: a line of JSON or text, a row of CSV, the text file of a folder."""
+    field: str | int = "64MB"
+    """One value of a row: a text, or a list of texts."""
+    columns: int = 10_000
+    """Columns of a file, or different keys of the objects of a JSON file."""
+    depth: int = 500
+    """Levels of lists and objects within each other, in JSON."""
+
+    def __post_init__(self) -> None:
+        for name in ("memory", "row", "field"):
+            size_of(name, getattr(self, name))
+        for name, least in _COUNTS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise SourceError(f"{name}={value!r}: give a whole number of at least {least}")
+
+    def size(self, name: str) -> int:
+        """Return the limit of a name in bytes; rows and fields are never 2 GB."""
+        size = size_of(name, getattr(self, name))
+        return size if name == "memory" else min(size, _MOST)
+
+    def exceeded(self, where: str, what: str, name: str) -> SourceError:
+        """Return the error for what is larger than the limit of a name, with what to do."""
+        limit = getattr(self, name)
+        return SourceError(
+            f"{where}: {what} than the limit of {limit}; if that is meant, allow more: "
+            f"limits=dp.Limits({name}=…)" + (_OPTIONS.get(name, ""))
+        )
+
+
+_OPTIONS = {
+    "memory": ", or --reader-memory",
+    "row": ", or --max-row",
+    "field": ", or --max-field",
+}
+
+
+def size_of(name: str, given: object) -> int:
+    """Return a size in bytes.
+
+    Raises:
+        SourceError: It is no number of bytes, and no number with a unit.
+    """
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return given
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMGT]I?|)B", str(given).strip().upper())
+    size = round(float(found[1]) * _UNITS[found[2]]) if found and isinstance(given, str) else 0
+    if size <= 0:
+        raise SourceError(
+            f"{name}={shown(repr(given))}: give a number of bytes, or one with a unit, such as "
+            f"'64MB' or '2GB'"
+        )
+    return size
+
+
+class Reader(Database):
+    """An in-memory instance that may read files, with the limits of what it reads."""
+
+    limits = Limits()
+
+    @classmethod
+    def within(cls, limits: Limits) -> Reader:
+        """Open one."""
+        opened = cls.reader(memory_limit=f"{max(limits.size('memory'), 1000) // 1000}KB")
+        opened.limits = limits
+        return opened
+
+
+def limits_of(reader: Database) -> Limits:
+    """Return the limits that a reader has, else those by default."""
+    return reader.limits if isinstance(reader, Reader) else Reader.limits
+
+
+# -- levels of JSON -------------------------------------------------------------------------------
+
+_NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_PARTS = re.compile(rb'[^"]{1,65536}|"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # strings, and between
+
+
+def shallow(pieces: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Yield pieces of JSON lines; those nested too deep have a fault."""
+    for piece in pieces:
+        lines = piece.column("line")
+        lengths = pc.binary_length(lines).to_numpy(zero_copy_only=False)
+        # What opens is counted, which takes a nanosecond a byte, in lines that can be so deep.
+        long = np.flatnonzero(lengths > most).tolist()
+        deep = {i for i in long if _is_deeper(lines[i], most)}
+        if deep:
+            found = pa.array([i in deep for i in range(len(lines))])
+            reason = pa.scalar(f"nested deeper than {most} levels")
+            none = pa.scalar(None, pa.string())
+            piece = pa.record_batch([pc.if_else(found, none, lines)], ["line"])
+            piece = piece.append_column("fault", pc.if_else(found, reason, none))
+        yield piece
+
+
+def _is_deeper(line: Any, most: int) -> bool:
+    """Return whether a line of JSON is nested deeper than ``most`` levels."""
+    data = line.as_buffer().to_pybytes()
+    if len(data.translate(None, _NOT_OPENING)) <= most:
+        return False
+    depth = 0
+    for part in _PARTS.finditer(data):
+        if part[0].startswith(b'"'):
+            continue
+        steps = np.frombuffer(part[0].translate(_STEPS, _NOT_BRACKETS), np.int8)
+        if len(steps):
+            heights = depth + np.cumsum(steps, dtype=np.int32)
+            depth = int(heights[-1])
+            if heights.max() > most:
+                return True
+    return False

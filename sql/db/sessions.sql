@@ -1,0 +1,21 @@
+-- name: attach
+-- A corpus or state file in an instance of its own, to read.
+-- ATTACH takes no parameters: the path is put in its place by duckplets/db/sessions.py.
+-- Rows: none.
+ATTACH 'path' AS corpus (READ_ONLY)
+
+-- name: use
+-- Names in statements mean what is in that file.
+USE corpus
+
+-- name: seal
+-- From here on no statement reaches any other file.
+SET enable_external_access = FALSE
+
+-- name: no_bar
+-- DuckDB 2.0 shows a progress bar even without a terminal.
+SET enable_progress_bar = FALSE
+
+-- name: utc
+-- Dates and times do not depend on the machine.
+SET TimeZone = 'UTC'

@@ -1,0 +1,212 @@
+"""Documents within limits, in every kind of file that is read; names; plain values and shapes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prebuilt import toy_corpus
+
+import duckplets as dp
+from duckplets.base.documents import Form, Unreadable, parse
+from duckplets.base.plain import misfit
+from duckplets.errors import SamplerError
+from duckplets.sources.hub.card import parse_card
+
+
+def doubled(mark: str, times: int) -> str:
+    """Return YAML of which every line stands for nine times the line before."""
+    names = [f"a{i}" for i in range(times)]
+    lines = ["a: &a0 {k: x}"]
+    for before, name in pairwise(names):
+        lines.append(f"{name}: &{name} {mark % ', '.join([f'*{before}'] * 9)}")
+    return "\n".join(lines)
+
+
+# Form, text, what is said, of files as small as they may be.
+TOO_MUCH: dict[str, tuple[Form, str, str]] = {
+    "aliases": ("YAML", doubled("[%s]", 9), "holds more than 500,000 values, reached at line"),
+    "merges": ("YAML", doubled("{<<: [%s]}", 9), "holds more than 500,000 values"),
+    "chain": (
+        "YAML",
+        "\n".join(["a0: &a0 [x]", *(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 60))]),
+        "nested too deeply: line",
+    ),
+    "an alias within itself": ("YAML", "a: &a [1, *a]", r"line 1: \*a stands within &a"),
+    "lists": ("YAML", "[" * 100_000, "nested too deeply: line 1"),
+    "dashes": ("YAML", "- " * 100_000, "nested too deeply: line 1"),
+    "a number of base 60": ("YAML", "a: 1" + ":1" * 100_000, "a number of 200,001 characters"),
+    "a hexadecimal number": ("YAML", "0x" + "f" * 500, "a number of 502 characters"),
+    "no int": ("YAML", "a:\n  b: !!int ''", "line 2: this is no int"),
+    "no bool": ("YAML", "!!bool x", "line 1: this is no bool"),
+    "no time": ("YAML", "!!timestamp x", "line 1: this is no timestamp"),
+    "no day": ("YAML", "2001-99-99", "line 1: this is no timestamp: month must be in 1..12"),
+    "half a pair": ("YAML", r'"\ud800"', "holds half of a pair of characters"),
+    "a dotted key": ("TOML", "a." * 100_000 + "b = 1", "nested too deeply: line 1"),
+    "many dotted keys": (
+        "TOML",
+        "".join(f"a{i}{'.a' * 30} = 1\n" for i in range(20_000)),
+        "holds more than 500,000 values",
+    ),
+    "brackets": ("TOML", "\nx = " + "[" * 100_000, "nested too deeply: line 2"),
+    "a text without end": ("TOML", '"' + '\\"' * 500_000, "is not TOML: Unterminated"),
+    "a large number": ("TOML", "a = 0x" + "f" * 500, "a number of more than 100 digits"),
+    "JSON": ("JSON", "[" * 100_000, "nested too deeply: line 1"),
+    "objects": ("JSON", '{"a":' * 50_000, "nested too deeply: line 1"),
+    "values": ("JSON", "[" + "0," * 500_001 + "0]", "holds more than 500,000 values"),
+    "half in JSON": ("JSON", r'["\udc00"]', "holds half of a pair of characters"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_a_document_that_is_too_much_is_refused_at_once(name: str) -> None:
+    form, text, said = TOO_MUCH[name]
+    began = time.process_time()
+    with pytest.raises(Unreadable, match=said):
+        parse(text, form)
+    assert time.process_time() - began < 5
+
+
+def test_what_is_nested_or_dotted_within_the_limits_is_read() -> None:
+    assert parse("[" * 32 + "]" * 32, "JSON") == parse("[" * 32 + "]" * 32, "YAML")
+    assert list(parse("a." * 31 + "b = 1", "TOML")) == ["a"]
+    texts = "a = '''[[[[.' '''\n'b.c' = \"]]{{\\\"\" # [[[[\n"
+    assert parse(texts, "TOML") == {"a": "[[[[.' ", "b.c": ']]{{"'}
+    merged = "base: &b {x: 1, z: 0}\na: {b: &m {<<: *b, x: 2}}\ntop: {<<: *m, y: 1}\nalso: *b\n"
+    found = parse(merged, "YAML")
+    assert found["top"] == {"x": 2, "y": 1, "z": 0}
+    assert found["a"]["b"] == {"x": 2, "z": 0}
+    assert found["also"] == {"x": 1, "z": 0}
+
+
+FILES: dict[str, tuple[Callable[..., Any], str]] = {
+    "sets.yaml": (dp.load_data_sets, doubled("[%s]", 9)),
+    "sets.toml": (dp.load_data_sets, "a." * 40 + "b = 1"),
+    "mixture.toml": (dp.Mixture.from_toml, "a." * 40 + "b = 1"),
+    "recipes.toml": (dp.load_recipes, "a." * 40 + "b = 1"),
+    "recipes.json": (dp.load_recipes, "[" * 40 + "]" * 40),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_has_limits_that_can_be_set(name: str, tmp_path: Path) -> None:
+    load, content = FILES[name]
+    file = tmp_path / name
+    file.write_text(content)
+    with pytest.raises(
+        dp.DuckpletsError, match=r"give limits=DocumentLimits\(max_\w+=…\)"
+    ) as caught:
+        load(file)
+    assert str(caught.value).startswith(f"{file}: it ")
+    file.write_text("# " + "x" * 100)
+    with pytest.raises(dp.DuckpletsError, match="is longer than 100 bytes"):
+        load(file, limits=dp.DocumentLimits(max_bytes=100))
+    for wrong in ({"max_bytes": 0}, {"max_depth": 101}, {"max_values": 1.5}):
+        with pytest.raises(SamplerError, match=f"{next(iter(wrong))}="):
+            dp.DocumentLimits(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+    with pytest.raises(dp.MixtureError, match="is longer than"):
+        dp.Mixture.from_toml("/dev/zero")
+    with pytest.raises(dp.SourceError, match="cannot be read"):
+        dp.load_data_sets("a\0b.yaml")
+
+
+def test_a_card_has_limits_too() -> None:
+    with pytest.raises(dp.SourceError, match=r"hf://o/n: .*holds more than .*max_values"):
+        parse_card(f"---\n{doubled('[%s]', 9)}\n---\n", "hf://o/n")
+    with pytest.raises(dp.SourceError, match=r"does not end within 4,194,304 bytes"):
+        parse_card("---\na: b\n", "hf://o/n", whole=False)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+SECTION = dp.any_section()
+NAMED: dict[str, Callable[[Any], object]] = {
+    "recipe": lambda name: dp.TripletRecipe(name, SECTION, SECTION, SECTION),
+    "text recipe": lambda name: dp.TextRecipe(name, SECTION),
+    "data set on the Hub": lambda name: dp.HubSource("hf://o/n text=t", source_id=name),
+    "preprocessor": lambda name: dp.Preprocessor(name=name),
+    "version": lambda name: dp.Preprocessor(name="mine", version=name),
+    "prefix": lambda name: dp.Field(name, "value"),
+}
+WRONG = (" ", "\u2003 ", "", "x" * 300, "a\nb", "a\0b", "\ud800", "\u202ea", "a\x1b[2Jb", None, 3)
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_one_law_of_names(what: str) -> None:
+    NAMED[what]("a name, of 30 % & é漢")
+    NAMED[what]("x" * 200)
+    for wrong in WRONG:
+        if not (wrong is None and what == "data set on the Hub"):  # it has one of its own
+            with pytest.raises(dp.DuckpletsError, match=r"give up to 20\d printable characters"):
+                NAMED[what](wrong)
+
+
+def test_sources_runs_and_tags_go_by_the_law_too(tmp_path: Path) -> None:
+    (tmp_path / "d.yaml").write_text('" ": {file_name: d.yaml, format: json, text: t}')
+    with pytest.raises(dp.SourceError, match="name: give up to 200 printable characters"):
+        dp.load_data_sets(tmp_path / "d.yaml")
+    with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
+        sampler = corpus.sampler(batch_size=2)
+        for wrong in WRONG:
+            rows = dp.MemorySource([{"t": "x"}], text="t")
+            if wrong is not None:
+                with pytest.raises(dp.SourceError, match=r"source name .*give up to 200"):
+                    corpus.ingest(rows, name=wrong, progress=False)
+                with pytest.raises(dp.SamplerError, match=r"tag=.*give up to 200"):
+                    sampler.save(tag=wrong)
+            with pytest.raises(dp.SamplerError, match=r"run=.*give up to 200"):
+                corpus.sampler(batch_size=2, run=wrong)
+        sampler.save(tag="a/b c")
+
+
+# -- many mistakes --------------------------------------------------------------------------------
+
+
+def test_of_many_mistakes_ten_are_said_and_the_count(tmp_path: Path) -> None:
+    sets, mixture, listed = (tmp_path / name for name in ("d.toml", "m.toml", "hub.txt"))
+    sets.write_text("".join(f"[s{i}]\nsise = 1\n" for i in range(1000)))
+    mixture.write_text("[data]\n" + "".join(f"k{i} = 1\n" for i in range(1000)))
+    listed.write_text("hf://o\n" * 1000)
+    for load, error, lines, count in (
+        (lambda: dp.load_data_sets(sets), dp.SourceError, 11, "… and 1,990 more mistakes"),
+        (lambda: dp.Mixture.from_toml(mixture), dp.MixtureError, 12, "… and 990 more mistakes"),
+        (lambda: dp.read_hub_list(listed), dp.SourceError, 11, "… and 990 more mistakes"),
+    ):
+        with pytest.raises(error) as caught:
+            load()
+        said = str(caught.value).splitlines()
+        assert len(said) == lines
+        assert said[-1].strip() == count
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+SHAPE = {"a": str, "b?": [range(3)], "c?": {str: (float, None)}, "d?": bool, "e?": object}
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ({"a": "x"}, ""),
+        ({"a": "x", "b": [0, 2], "c": {"p": 1, "q": None}, "d": True, "e": [{}], "f": 1}, ""),
+        ({"a": 1}, "it['a'] is 1, not a text"),
+        ({"b": []}, "it has no 'a'"),
+        ([], "it is a list of 0, not an object"),
+        ({"a": "x", "b": {}}, "it['b'] is an object of 0, not a list"),
+        ({"a": "x", "b": [0, 3]}, "it['b'][1] is 3, not an integer from 0 to 2"),
+        ({"a": "x", "b": [True]}, "it['b'][0] is true, not an integer from 0 to 2"),
+        ({"a": "x", "c": {"p": "1"}}, "it['c']['p'] is \"1\", not a number or null"),
+        ({"a": "x", "c": {"p": False}}, "it['c']['p'] is false, not a number or null"),
+        ({"a": "x", "d": 1}, "it['d'] is 1, not true or false"),
+    ],
+)
+def test_what_does_not_fit_a_shape_is_said(value: Any, wrong: str) -> None:
+    assert misfit(value, SHAPE) == wrong

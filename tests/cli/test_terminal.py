@@ -1,0 +1,491 @@
+"""Whatever a corpus, a file or a command line holds, nothing of it acts on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import cli, error, files, lines, ok
+from effort import THOROUGH, some
+from prebuilt import toy_corpus
+from programs import ran
+
+import duckplets as dp
+from duckplets.base.shown import harmless, harmless_json, listed, shown
+from duckplets.cli import hard_negatives, sample
+from duckplets.cli.app import in_options
+from duckplets.cli.ingest import ingest
+from duckplets.cli.inputs import names
+from duckplets.db import database, foreign, migrate, sessions
+from duckplets.db.database import Database
+from duckplets.recipes.files import to_dict
+
+ACTS = "\x1b[31m\x1b]0;title\x07\r\n\x9b1m\x08\x7f\u202e\u2066\u200f\u2028\ufeff\U000e0041"
+HOSTILE = f"a{ACTS}é\u4e2d\U0001f600"
+LONG = "w" * 10_000
+ACTING = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+WIDEST = 2000  # characters of a table's line: eight cells of 200, and what is between them
+WHOLE = 10**6  # what is read by programs is not cut
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+# ---- the functions that write
+
+
+@pytest.mark.parametrize("value", [HOSTILE, "\ud800", "\0", LONG, f"{ACTS}{LONG}{ACTS}", 5, None])
+def test_what_is_shown_acts_nowhere_and_is_bounded(value: Any) -> None:
+    for limit in (20, 200, 4000):
+        text = shown(value, limit)
+        assert not ACTING.search(text)
+        assert "\n" not in text
+        assert len(text) <= limit + 30
+    assert shown("plain é\u200d中") == "plain é\u200d中"
+    assert not ACTING.search(harmless(f"{value}\n{value}"))
+    assert harmless("two\nlines") == "two\nlines"
+
+
+def test_lists_are_cut() -> None:
+    assert listed(["a", 1, HOSTILE[:2]]) == "a, 1, a\\x1b"
+    assert listed(range(25)).endswith("18, 19 and 5 more")
+    assert len(listed([LONG] * 1000)) < 2500
+    assert listed([]) == ""
+
+
+@pytest.mark.parametrize(
+    "value", [HOSTILE, "\ud800x", {"\u2028": ["\x7f", "\U000e0001"]}, "plain", "é", 1.5]
+)
+def test_json_keeps_its_values(value: Any) -> None:
+    text = harmless_json(json.dumps(value, ensure_ascii=False, indent=2))
+    assert json.loads(text) == value
+    assert not ACTING.search(text)
+    assert "é" in harmless_json('"é\u202e"')
+
+
+# ---- a corpus full of it
+
+
+def hostile_corpus(folder: Path) -> Path:
+    """Make a corpus with a run in which whatever a user names acts on terminals."""
+    path = folder / "hostile.duckdb"
+    rows = [
+        {
+            "id": f"{HOSTILE} {i} {LONG if i == 3 else ''}",
+            f"q{HOSTILE}": f"what is {HOSTILE} number {i}",
+            "a": f"word {HOSTILE} number {i} {LONG if i == 5 else ''}",
+            HOSTILE: f"{HOSTILE} {i % 3}",
+        }
+        for i in range(16)
+    ]
+    source = dp.MemorySource(
+        rows, anchor=f"q{HOSTILE}", positive="a", id="id", meta=HOSTILE, taxonomy=HOSTILE
+    )
+    recipe = dp.TripletRecipe(
+        "mine",
+        dp.role("anchor", where=f"text <> 'it''s {HOSTILE}'"),
+        dp.role("context"),
+        dp.role("context"),
+        instruction=HOSTILE,
+    )
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(source, name="s", progress=False)
+        corpus.split(1.0, 0.0, 0.0)
+        corpus.index(dp.Terms(stemmer="none"), progress=False)
+        corpus.add_recipe(recipe)
+        sampler = corpus.sampler(batch_size=4)
+        next(sampler)
+        sampler.save()
+        sampler.save("tag")
+    # Names are checked today; a file may have been made by others.
+    rename(
+        path,
+        [
+            "UPDATE sources SET name = name || $h, uri = $h || $l",
+            "UPDATE sections SET heading = $h",
+        ],
+    )
+    state = path.with_name("hostile.state.duckdb")
+    rename(state, ["UPDATE cursors SET tag = $h || $l WHERE tag IS NOT NULL"])
+    return path
+
+
+def rename(path: Path, statements: list[str]) -> None:
+    database = Database.open(path)
+    for statement in statements:
+        values = {"h": HOSTILE, "l": LONG}
+        database.rows(statement, {n: v for n, v in values.items() if f"${n}" in statement})
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hostile_corpus(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture
+def hostile(made: Path, tmp_path: Path) -> str:
+    for file in (made, made.with_name("hostile.state.duckdb")):
+        shutil.copy(file, tmp_path / file.name)
+    return "hostile.duckdb"
+
+
+def printed(*arguments: str, code: int | None = 0, widest: int = WIDEST) -> str:
+    """Run a command and return its stdout, after a look at all that it printed."""
+    result = cli(*arguments)
+    for text in (result.stdout_bytes.decode(), result.stderr_bytes.decode()):
+        assert not ACTING.search(text), ascii(text[:2000])
+        assert max(map(len, text.split("\n"))) < widest
+    assert code in (None, result.exit_code), result.stderr
+    return result.stdout_bytes.decode()
+
+
+def test_no_command_prints_what_acts(hostile: str) -> None:
+    assert printed("status", hostile).count("\n") < 60
+    assert printed("cursor", "list", hostile).count("\n") == 3
+    found = printed("search", hostile, f"word number {HOSTILE}", "--k", "16")
+    assert found.count("\n") == 17
+    for command in some(["recipe list", "doctor", "capacity"], less=1):
+        printed(*command.split(), hostile)
+    printed("sql", hostile, "mine", "--explain", widest=WHOLE)
+    printed("served", hostile, "--to", "4", code=1)  # its sources had other names
+
+
+def test_json_output_has_the_values_that_are_stored(hostile: str) -> None:
+    found = json.loads(printed("status", hostile, "--json", widest=WHOLE))
+    assert {source["name"] for source in found["sources"]} == {f"s{HOSTILE}"}
+    assert {run["tag"] for run in found["runs"]} == {None, HOSTILE + LONG}
+    with dp.Corpus(hostile, read_only=True) as corpus:
+        rows = next(corpus.sampler(batch_size=8)).to_pylist()
+        pool = corpus.pool("mine").to_pylist()
+        (recipe,) = corpus.recipes()
+        statement = printed("sql", hostile, "mine", widest=WHOLE)
+        assert corpus.sql(statement.rstrip().rstrip(";")).to_pylist() == pool
+    assert pool
+    assert lines(printed("sample", hostile, "--batch-size", "8", widest=WHOLE)) == rows
+    assert lines(printed("pool", hostile, "mine", widest=WHOLE)) == pool
+    Path("r.toml").write_text(printed("recipe", "show", hostile, "mine", widest=WHOLE), "utf-8")
+    assert dp.load_recipes("r.toml") == [recipe]
+
+
+FILE = f"{HOSTILE}.csv"
+REFUSED = [
+    ["status", "NAME"],
+    ["ingest", "n.duckdb", "NAME"],
+    ["ingest", "n.duckdb", FILE, "--text", "NAME", "--name", "x"],
+    ["ingest", "n.duckdb", FILE, "--text", "b", "--name", "NAME"],
+    ["ingest", "n.duckdb", FILE, "--format", "NAME"],
+    ["ingest", "n.duckdb", "hf://NAME"],
+    ["recipe", "show", "hostile.duckdb", "NAME"],
+    ["recipe", "remove", "hostile.duckdb", "NAME"],
+    ["sql", "hostile.duckdb", "NAME"],
+    ["pool", "hostile.duckdb", "mine", "--source", "NAME"],
+    ["pool", "hostile.duckdb", "mine", "--split", "NAME"],
+    ["search", "hostile.duckdb", "x", "--source", "NAME"],
+    ["index", "hostile.duckdb", "--stemmer", "NAME"],
+    ["index", "hostile.duckdb", "--stop-words", "NAME"],
+    ["mine", "hostile.duckdb", "NAME"],
+    ["export", "hostile.duckdb", "NAME", "--format", "flagembedding"],
+    ["export", "hostile.duckdb", "NAME", "--format", "NAME"],
+    ["sample", "hostile.duckdb", "--columns", "NAME"],
+    ["sample", "hostile.duckdb", "--mixture", "NAME=1"],
+    ["sample", "hostile.duckdb", "--recipes", "NAME"],
+    ["sample", "hostile.duckdb", "--run", "NAME", "--resume"],
+    ["sample", "hostile.duckdb", "--resume", "--tag", "NAME"],
+    ["sample", "hostile.duckdb", "--resume", "--allow-drift", "NAME"],
+    ["sample", "hostile.duckdb", "--out", "NAME/x.jsonl"],
+    ["cursor", "reset", "hostile.duckdb", "--run", "NAME"],
+    ["chunk", "hostile.duckdb", "--tokenizer", "NAME"],
+    ["chunk", "hostile.duckdb", "--overlap", "NAME"],
+    ["migrate", "NAME"],
+    ["NAME"],
+    ["recipe", "NAME"],
+    ["status", "hostile.duckdb", "--NAME"],
+]
+
+
+def test_no_error_repeats_what_acts(hostile: str) -> None:
+    Path(FILE).write_text(f'"{HOSTILE}",b\n1,2\n', encoding="utf-8")
+    names = [HOSTILE, LONG, "\udcff", f"{LONG}{HOSTILE}"]
+    for place, arguments in enumerate(some(REFUSED, less=8)):
+        for name in names if THOROUGH else [names[place % 4]]:
+            given = [argument.replace("NAME", name) for argument in arguments]
+            said = printed(*given, code=None, widest=5000)
+            assert said == ""
+
+
+def test_recipes_of_other_hands_print_nothing_that_acts(hostile: str) -> None:
+    """A recipe of such a name is refused when it is read, in a line."""
+    parts = to_dict(dp.TextRecipe("x", dp.role("anchor"))) | {"name": HOSTILE}
+    database = Database.open(Path(hostile))
+    database.run(
+        "recipes/store/add", {"name": HOSTILE, "kind": "text", "definition": json.dumps(parts)}
+    )
+    database.close()
+    for command in some(["status", "recipe list", "sample"], less=1):
+        printed(*command.split(), hostile, code=1, widest=5000)
+
+
+# ---- errors speak the command line
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "expected"),
+    [
+        (sample.sample, "batch_size=0: give an integer", "--batch-size 0: give an integer"),
+        (sample.sample, "swap=False is all", "--no-swap is all"),
+        (sample.sample, "(no_duplicates=True cannot", "(--no-duplicates cannot"),
+        (sample.sample, "give state=, or x.state=1", "give --state, or x.state=1"),
+        (sample.sample, "mixture: 'seed=3' is seed='x=1'", "mixture: 'seed=3' is --seed 'x=1'"),
+        (sample.sample, "a run's own seed=3, its 'run=2'", "a run's own --seed 3, its 'run=2'"),
+        (sample.served, "start=3, stop=2", "--from 3, --to 2"),
+        (ingest, "f.csv: quotes; say quote=None", "f.csv: quotes; say --no-quote"),
+        (ingest, "on_error='skip' needs converter=", "--on-error 'skip' needs --converter"),
+        (ingest, "as in hf://o/n anchor=a text=b, id=c", "as in hf://o/n anchor=a text=b, --id c"),
+        (ingest, "or CsvSource(…, anchor='a', positive=x)", "or --anchor 'a', --positive x"),
+        (ingest, "discard it with restart=True", "discard it with --restart"),
+        (hard_negatives.export, "path='x': overwrite=True", "'x': --overwrite"),
+        (hard_negatives.export, "recipe=None: name one", "--recipe: name one"),
+        (hard_negatives.search, "text='': k=0, unknown=1", "'': --k 0, unknown=1"),
+    ],
+)
+def test_errors_name_options(command: Callable[..., None], said: str, expected: str) -> None:
+    assert in_options(said, command) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    some(
+        [
+            (
+                ["ingest", "n.duckdb", "x.csv"],
+                "for example --anchor 'a' and|--anchor 'a', --positive",
+            ),
+            (
+                ["ingest", "n.duckdb", "x.csv", "--text", "a", "--on-error", "skip"],
+                "--on-error 'skip'",
+            ),
+            (
+                ["ingest", "n.duckdb", ".", "--on-error", "skip"],
+                "--on-error is for files with columns",
+            ),
+            (
+                ["ingest", "n.duckdb", "x.csv", "--text", "a", "--positive", "b"],
+                "leave out --anchor",
+            ),
+            (["ingest", "n.duckdb", "q.csv", "--text", "a"], "say --no-quote"),
+            (
+                ["ingest", "n.duckdb", "x.jsonl", "--text", "a", "--no-quote"],
+                "--no-quote is for CSV",
+            ),
+            (["index", "e.duckdb", "--split", "no"], "--split 'no': give one of"),
+            (["search", "e.duckdb", "x", "--k", "0"], "--k 0"),
+            (["split", "e.duckdb", "--train", "2"], "--train 2.0: a ratio"),
+            (["sql", "toy.duckdb", "x"], "there are: anchor_context, anchor_anchor$"),
+            (["sql", "e.duckdb", "anchor_context"], "ingest some text first"),
+        ],
+        less=5,
+    ),
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_the_command_line_says_is_of_the_command_line(arguments: list[str], said: str) -> None:
+    Path("x.csv").write_text("a,b\n1,2\n")
+    Path("q.csv").write_text('a,b\n"1,2\n')
+    Path("x.jsonl").write_text('{"a": 1}\n')
+    dp.Corpus("e.duckdb").close()
+    if "toy.duckdb" in arguments:
+        toy_corpus(Path("toy.duckdb"), 20).close()
+    assert re.search(said, error(*arguments).strip())
+
+
+def test_keys_of_files_are_not_options() -> None:
+    """A file of data sets has a key ``format``, and no ``--format``."""
+    Path("s.yaml").write_text("x:\n  file_name: x.csv\n  format: cvs\n")
+    Path("x.csv").write_text("a\n1\n")
+    assert "format='cvs'" in error("ingest", "n.duckdb", "s.yaml")
+
+
+def test_quotes_can_be_plain_text() -> None:
+    Path("q.csv").write_text('a,b\n"one,2\n')
+    ok("ingest", "n.duckdb", "q.csv", "--text", "a", "--no-quote")
+    with dp.Corpus("n.duckdb", read_only=True) as corpus:
+        assert corpus.sql("SELECT text FROM sections")["text"].to_pylist() == ['"one']
+
+
+# ---- names and places of every kind
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        (["a,b", "c"], ["a", "b", "c"]),
+        ([' a , "b,c" ,d'], ["a", "b,c", "d"]),
+        (['"a ""b"" c"'], ['a "b" c']),
+        (["a\nb"], ["a\nb"]),
+        (['"a\nb, c",d\re'], ["a\nb, c", "d\re"]),
+        (['"a', 'b"c', '"d"e'], ['"a', 'b"c', '"d"e']),
+        ([",, ,"], None),
+        (["\0", "x" * 200_000], ["\0", "x" * 200_000]),
+        ([], None),
+    ],
+)
+def test_names_of_columns_are_taken_as_they_are(typed: list[str], found: list[str] | None) -> None:
+    assert names(typed) == found
+
+
+LONGEST = "n" * 255
+CREATE = migrate.create  # other tests copy new files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    some(
+        [
+            (["ingest", f"{'n' * 245}.duckdb", "x.csv", "--text", "a"], "name is too long"),
+            (["ingest", f"{'n' * 214}.duckdb", "x.csv", "--text", "a"], "at most 220 bytes"),
+            (["status", f"{'n' * 300}.duckdb"], "File name too long"),
+            (["ingest", "n.duckdb", f"{LONGEST}n"], "File name too long"),
+            (["ingest", "n.duckdb", "x.csv", "--anchor", "a\nb"], r"no column 'a\\nb'"),
+            (["ingest", "b\udcff.duckdb", "x.csv", "--text", "a"], "is not UTF-8"),
+            (["status", "b\udcff.duckdb"], "is not UTF-8"),
+            (["ingest", "n.duckdb", "b\udcff.csv", "--text", "a", "--name", "x"], "is not UTF-8"),
+            (["ingest", "n.duckdb", "b\udcff*", "--text", "a", "--name", "x"], "is not UTF-8"),
+            (["search", "toy.duckdb", "\udcff"], "surrogate"),
+            (["sample", "toy.duckdb", "--out", f"{LONGEST}.parquet"], f"^error: {LONGEST}"),
+            (["sample", "toy.duckdb", "--out", f"{LONGEST}.jsonl"], "File name too long"),
+        ],
+        less=4,
+    ),
+    ids=lambda value: ascii(" ".join(value))[:40] if isinstance(value, list) else "",
+)
+def test_odd_names_give_a_line_and_leave_nothing(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("x.csv").write_text("a\n1\n")
+    Path("b\udcff.csv").write_text("a\n1\n")
+    monkeypatch.setattr(migrate, "create", CREATE)
+    if "toy.duckdb" in arguments:
+        toy_corpus(Path("toy.duckdb"), 20).close()
+    before = files()
+    assert re.search(said, error(*arguments))
+    assert files() - before <= {"n.duckdb"}
+
+
+def test_a_long_name_that_fits_is_a_corpus_like_any_other() -> None:
+    path = f"{'n' * 213}.duckdb"
+    toy_corpus(Path(path), 20).close()
+    ok("sample", path, "--save")
+    assert ok("cursor", "list", path).count("\n") == 2
+
+
+def test_a_folder_that_may_not_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("x.csv").write_text("a\n1\n")
+    monkeypatch.setattr(migrate, "create", CREATE)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    said = error("ingest", "n.duckdb", "x.csv", "--text", "a")
+    assert said == "error: n.duckdb cannot be made: its folder . is read-only\n"
+    for text, expected in [
+        ('IO Error: Cannot open file "/r/a": Permission denied', "for writing: Permission denied"),
+        ('IO Error: Cannot open file "/r/a": Read-only file system', "for writing: Read-only"),
+    ]:
+        opening = sessions._opening_error(database.duckdb.IOException(text), Path("a"), "a")
+        assert expected in str(opening)
+    with pytest.raises(dp.QueryError, match="/r/a cannot be changed"), foreign.translated():
+        raise database.duckdb.IOException('Cannot open file "/r/a.wal": Permission denied')
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_folders_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrate, "create", CREATE)
+    folder = Path("closed")
+    folder.mkdir()
+    toy_corpus(folder / "a.duckdb", 20).close()
+    shutil.copy(folder / "a.duckdb", "toy.duckdb")
+    folder.chmod(0o500)
+    try:
+        assert "index has to be built" in error("search", "closed/a.duckdb", "word")
+        Path("x.csv").write_text("a\n1\n")
+        new = error("ingest", "closed/n.duckdb", "x.csv", "--text", "a")
+        assert "closed/n.duckdb cannot be" in new
+        folder.chmod(0)
+        for arguments in [
+            ["status", "closed/a.duckdb"],
+            ["ingest", "closed/a.duckdb", "x.csv", "--text", "a"],
+            ["ingest", "n.duckdb", "closed/x.csv", "--text", "a"],
+            ["ingest", "n.duckdb", "closed/*.csv", "--text", "a"],
+            ["recipe", "add", "toy.duckdb", "closed/x.toml"],
+        ]:
+            assert "closed" in error(*arguments)
+        with pytest.raises(dp.MigrationError):
+            dp.Corpus("closed/a.duckdb")
+    finally:
+        folder.chmod(0o700)
+
+
+# ---- the streams of a process
+
+
+def shell(line: str, **options: Any) -> Any:
+    duckplets = shlex.join([sys.executable, "-m", "duckplets.cli"])
+    return ran("sh", "-c", f"exec {duckplets} {line}", **options)
+
+
+def test_closed_streams(tmp_path: Path) -> None:
+    Path("x.csv").write_text("a\n1\n")
+    said: dict[str, Any] = {
+        "status --wrong 2>&-": (2, "", ""),
+        "status none.duckdb 2>&-": (1, "", ""),
+        "ingest n.duckdb x.csv --text a 2>&- <&-": (0, "source", ""),
+        "split n.duckdb --train 1 --validation 0 --test 0 >&-": (0, "", ""),
+        "sample n.duckdb --kind texts >&-": (1, "", "error: stdout: it is closed"),
+        "ingest m.duckdb - --name s --text a <&-": (1, "", "error: standard input is closed"),
+    }
+    for line in some(said, less=1):
+        found = shell(line, cwd=tmp_path)
+        code, out, err = said[line]
+        assert (found.returncode, found.stdout[: len(out)]) == (code, out), (line, found)
+        assert found.stdout[len(out) :] == "" or out
+        assert found.stderr.startswith(err)
+        assert "should not happen" not in found.stderr
+        assert bool(found.stderr) == bool(err)
+
+
+def test_a_process_without_stderr_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with dp.Corpus("n.duckdb") as corpus:
+        for progress in (None, True):
+            source = dp.MemorySource([{"a": str(progress)}], text="a")
+            assert corpus.ingest(source, name="s", progress=progress).added == 1
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from duckplets.cli import main
+main(["status", "none.duckdb"])
+"""
+
+
+def test_ctrl_c_while_modules_are_loaded() -> None:
+    modules = ["duckplets.cli.app", "typer", "duckplets.cli.upkeep", "duckdb", "duckplets.corpus"]
+    for module in some(modules, less=1):
+        found = ran(sys.executable, "-c", INTERRUPTED, module)
+        assert (found.returncode, found.stdout, found.stderr) == (130, "", "interrupted\n"), module

@@ -1,0 +1,92 @@
+"""Deadlines: what runs over a pool too long is stopped, and named."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prebuilt import prebuilt
+
+import duckplets as dp
+from duckplets.base.deadline import deadline
+
+SLOW = "levenshtein(anchor.text[:100], negative.text[:100]) > 600"
+
+
+@prebuilt
+def long_texts(path: Path) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    records = [
+        {"id": i, "q": f"q{i} " + "ab " * 34, "a": f"a{i} " + "ba " * 34} for i in range(400)
+    ]
+    corpus.ingest(dp.MemorySource(records, anchor="q", positive="a", id="id"), name="s")
+    corpus.split(1, 0, 0)
+    corpus.add_recipe(
+        dp.TripletRecipe(
+            "slow", dp.role("anchor"), dp.role("context"), dp.role("context"), strategy=dp.sql(SLOW)
+        )
+    )
+    return corpus
+
+
+ROWS = [{"anchor_id": "s/0", "negative_id": "s/1", "score": 1.0}]
+WHERE_CONDITIONS_RUN: dict[str, Callable[[dp.Corpus], Any]] = {
+    "sampler": lambda corpus: corpus.sampler(),
+    "pool": lambda corpus: corpus.pool("slow"),
+    "status": lambda corpus: corpus.status(),
+    "mine": lambda corpus: corpus.mine("slow"),
+    "add_negatives": lambda corpus: corpus.add_negatives(ROWS, name="slow"),
+}
+
+
+def test_a_statement_over_a_pool_is_stopped_and_named(tmp_path: Path) -> None:
+    long_texts(path := tmp_path / "long.duckdb").close()
+    with dp.Corpus(path, statement_timeout=0.05) as corpus:
+        for name, run in WHERE_CONDITIONS_RUN.items():
+            started = time.monotonic()
+            with pytest.raises(dp.DeadlineError, match=r"'slow'.*levenshtein.*statement_timeout"):
+                run(corpus)
+            assert time.monotonic() - started < 10, name
+            assert corpus.count() == 400  # nothing was left behind that is in the way
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "60", True, float("nan"), float("inf"), 1e30])
+def test_a_timeout_is_a_number_of_seconds(seconds: Any, tmp_path: Path) -> None:
+    with pytest.raises(dp.QueryError, match="statement_timeout="):
+        dp.Corpus(tmp_path / "a.duckdb", statement_timeout=seconds)
+    assert not list(tmp_path.iterdir())
+
+
+def test_deadlines_pass_in_their_order_and_only_those_that_are_over() -> None:
+    stopped: list[str] = []
+    both = threading.Event()
+
+    def stop(name: str) -> Callable[[], None]:
+        return lambda: (stopped.append(name), len({*stopped}) == 2 and both.set())[0]
+
+    with deadline(60, stop("late")) as late, deadline(None, stop("never")) as never:
+        with deadline(0.02, stop("second")) as second, deadline(0.01, stop("first")) as first:
+            assert both.wait(30)
+        before = len(stopped)
+        time.sleep(0.1)
+        assert len(stopped) == before  # what has ended is left alone
+    assert stopped.index("first") < stopped.index("second")
+    assert {"late", "never"}.isdisjoint(stopped)
+    assert [d.passed for d in (first, second, late, never)] == [True, True, False, False]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_has_deadlines_of_its_own() -> None:
+    with deadline(60, lambda: None):
+        child = os.fork()
+        if child == 0:
+            rung = threading.Event()
+            with deadline(0.01, rung.set):
+                os._exit(0 if rung.wait(30) else 1)
+        assert os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,23 @@
+"""Files damaged at random: rows or a typed error, never a foreign one, never a dead process."""
+
+from __future__ import annotations
+
+import pytest
+from damaged import FORMS, tried
+from effort import THOROUGH, some
+
+# Cases that once failed: metadata at which PyArrow ends the process when asked for a column's.
+FAILED = ["parquet:123:124", "parquet:361:362", "parquet:556:557"]
+DEFAULT = [f"{form}:0:1" for form in FORMS]
+
+
+def test_some_damaged_files() -> None:
+    assert tried(*DEFAULT, *some(FAILED, less=1)) == []
+
+
+@pytest.mark.skipif(not THOROUGH, reason="2,000 cases of each form take some minutes")
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("form", FORMS)
+def test_many_damaged_files(form: str) -> None:
+    parts = [f"{form}:{first}:{first + 250}" for first in range(0, 2000, 250)]
+    assert [wrong for part in parts for wrong in tried(part)] == []

@@ -1,0 +1,204 @@
+"""Limits of reading: what each refuses, where it says so, and how much memory a bomb takes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from effort import THOROUGH, some
+from programs import ran
+from source_rows import read
+
+import duckplets as dp
+from duckplets.errors import SourceError
+from duckplets.sources.limits import Limits, Reader
+
+SMALL = Limits(row=4_000, field=2_000, columns=50, depth=5)
+Write = Callable[[Path], Any]
+
+
+def text(data: str | bytes) -> Write:
+    return lambda path: path.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def repeated(count: int, value: str) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), [value])
+
+
+def arrow(column: pa.Array, compression: str | None = None) -> Write:
+    def write(path: Path) -> None:
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        schema = pa.schema([("t", column.type)])
+        with pa.ipc.new_file(str(path), schema, options=options) as writer:
+            writer.write_table(pa.table({"t": column}))
+
+    return write
+
+
+def parquet(column: pa.Array, **options: Any) -> Write:
+    return lambda path: pq.write_table(pa.table({"t": column}), path, store_schema=False, **options)
+
+
+WIDE = ",".join(["t", *(f"c{i}" for i in range(60))])
+LONG = "word " * 500
+CASES: dict[str, tuple[str, Write, str]] = {
+    "field": ("f.csv", text(f"t,u\n1,2\nx,{LONG}\n"), "f.csv, row 2: a field is larger"),
+    "quote": ("f.csv", text('t,u\n1,2\n3,"x\n' + "a,b\n" * 900), "f.csv, row 2: a field is larger"),
+    "line": ("f.csv", text("t\n1\n" + "x" * 300_000), "f.csv, row 2: the line is longer"),
+    "header": ("f.csv", text(WIDE), "f.csv: 61 columns, more than the limit of 50"),
+    "json line": (
+        "f.jsonl",
+        text('{"t":1}\n' + "x" * 5_000),
+        "f.jsonl, line 2: it is longer",
+    ),
+    "json field": ("f.jsonl", text('{"t":"' + "x" * 3_000 + '"}'), "f.jsonl, row 1: column"),
+    "json keys": ("f.jsonl", text(json.dumps({f"k{i}": 1 for i in range(60)})), "different keys"),
+    "json value": (
+        "f.json",
+        text('[{"t":"' + "x" * 5_000 + '"}]'),
+        "f.json, value 1: it is longer",
+    ),
+    "text line": ("f.txt", text("x\ny\n" + "x" * 5_000), "f.txt, line 3: it is longer"),
+    "gzip": ("f.txt.gz", text(gzip.compress(b"x" * 10**6)), "f.txt.gz, line 1: it is longer"),
+    "arrow": ("f.arrow", arrow(pa.array(["x", LONG])), "f.arrow, row 2: column 't' has a value of"),
+    "dictionary": ("f.arrow", arrow(repeated(3, LONG)), "f.arrow, row 1: column 't' has a value"),
+    "parquet": ("f.parquet", parquet(pa.array(["x", LONG])), "f.parquet, row 2: column 't'"),
+}
+
+
+def source_of(path: Path) -> Any:
+    name = path.name
+    kinds = {".csv": dp.CsvSource, ".json": dp.JsonSource, ".parquet": dp.ParquetSource}
+    kinds |= {".arrow": dp.ArrowSource}
+    kind = next((kind for suffix, kind in kinds.items() if suffix in name), None)
+    return kind(path, text="t") if kind else dp.TextLinesSource(path)
+
+
+@pytest.fixture(scope="module")
+def reader():
+    with_limits = Reader.within(SMALL)
+    yield with_limits
+    with_limits.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_exceeds_a_limit_is_told_with_file_and_row(tmp_path, reader, name):
+    file, write, message = CASES[name]
+    write(tmp_path / file)
+    with pytest.raises(SourceError) as raised:
+        read(source_of(tmp_path / file), reader)
+    told = str(raised.value)
+    assert message in told
+    assert "limits=dp.Limits(" in told
+
+
+def test_depth_is_the_fault_of_a_row(tmp_path, reader):
+    deep = '{"t":' * 6 + "1" + "}" * 6
+    sound = json.dumps({"t": "[[[[[[[[" * 9, "u": [[[1]]], "v": [{}] * 300})
+    (tmp_path / "f.jsonl").write_text(f"{deep}\n{sound}\n")
+    rows = read(source_of(tmp_path / "f.jsonl"), reader)
+    assert [row["skip"] for row in rows] == ["nested deeper than 5 levels", None]
+
+
+def test_a_text_file_of_a_folder_that_is_too_large_is_counted(tmp_path, reader):
+    (tmp_path / "a.txt").write_text("x" * 3_000)
+    (tmp_path / "b.txt").write_text("x")
+    rows = read(dp.TextFileSource(tmp_path), reader)
+    assert [row["skip"] for row in rows] == ["file larger than the limit of a field", None]
+
+
+@pytest.mark.parametrize("wrong", [{"row": 0}, {"field": "x"}, {"memory": "50%"}, {"depth": True}])
+def test_limits_are_checked(wrong):
+    with pytest.raises(SourceError, match="give a"):
+        Limits(**wrong)
+    assert Limits(row="1.5KiB").size("row") == 1536
+
+
+def test_the_memory_of_the_reader_is_a_setting(tmp_path):
+    (tmp_path / "f.jsonl").write_text(json.dumps({"t": "word " * 200_000}))
+    source = dp.JsonSource(tmp_path / "f.jsonl", text="t")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        with pytest.raises(SourceError, match=r"--reader-memory 2GB"):
+            corpus.ingest(source, limits=dp.Limits(memory="8MB"))
+        assert corpus.ingest(source).added == 1
+
+
+# ---- bombs
+
+M = 1 << 20
+INGEST = """
+import resource, sys
+import duckplets as dp
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+with dp.Corpus(sys.argv[2]) as corpus:
+    corpus.ingest(dp.MemorySource([{"t": "x"}], text="t"), progress=False)
+    before = peak()
+    try:
+        print(corpus.ingest(getattr(dp, sys.argv[3])(sys.argv[1], text="t"), progress=False))
+    except dp.SourceError as error:
+        print(error)
+    print(peak() - before)
+"""
+
+
+def packed(head: bytes, unit: bytes, count: int, tail: bytes = b"") -> Write:
+    def write(path: Path) -> None:
+        with gzip.open(path, "wb", 1) as file:
+            file.write(head)
+            for _ in range(count):
+                file.write(unit)
+            file.write(tail)
+
+    return write
+
+
+BOMBS: dict[str, tuple[str, Write, str]] = {
+    "commas": ("f.csv.gz", packed(b"t,u\n", b"xy," * M, 3), "row 1: the row has more fields"),
+    "line": ("f.jsonl.gz", packed(b'{"t":"', b"x" * M, 600), "it is longer"),
+    "quote": ("f.csv.gz", packed(b't,u\n1,"', b"some, text\n" * M, 60), "row 1: a field is larger"),
+    "quotes": ("f.csv.gz", packed(b"t,u\n", b'"ab",' * M + b'"\n",', 20), "has more fields"),
+    "names": (
+        "f.csv",
+        lambda p: p.write_text(",".join(f"c{i}" for i in range(10**6))),
+        "1,000,000 columns",
+    ),
+    "keys": (
+        "f.jsonl",
+        lambda p: p.write_text(json.dumps({f"k{i}": 1 for i in range(2 * 10**6)})),
+        "different keys",
+    ),
+    "depth": (
+        "f.jsonl",
+        lambda p: p.write_text('{"t":' * 5 * M + "1" + "}" * 5 * M + '\n{"t":"x"}'),
+        "nested deeper",
+    ),
+    "dictionary": ("f.arrow", lambda p: arrow(repeated(2_000, "x" * M))(p), "read=2000, added=1"),
+    "values": ("f.parquet", lambda p: parquet(repeated(2_000, "x" * M))(p), "read=2000, added=1"),
+    "page": (
+        "f.parquet",
+        lambda p: parquet(pa.array(["x" * 600 * M]), compression="zstd", use_dictionary=False)(p),
+        "row group 1, column 't': a page of",
+    ),
+    "batch": (
+        "f.arrow",
+        lambda p: arrow(pa.array(["x" * 600 * M]), "zstd")(p),
+        "a batch that decompresses to",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS if THOROUGH else some(BOMBS, less=1))
+def test_a_bomb_takes_no_more_than_the_reader_and_a_little(tmp_path, name):
+    file, write, message = BOMBS[name]
+    write(tmp_path / file)
+    kind = type(source_of(tmp_path / file)).__name__
+    run = ran(sys.executable, "-c", INGEST, tmp_path / file, tmp_path / "c.duckdb", kind)
+    assert message in run.stdout, run.stdout + run.stderr
+    assert int(run.stdout.splitlines()[-1]) <= 512 + 200

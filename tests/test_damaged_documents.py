@@ -1,0 +1,379 @@
+"""Mutants of documents, stored JSON and answers of a hub: each is read, or refused in our words.
+
+The seeds of those that once raised something else are kept, and always run.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mutants
+import pytest
+from effort import often
+from hub_data import jsonl, point_to, rows
+from hub_server import Hub
+from prebuilt import kept
+
+import duckplets as dp
+from duckplets import testing
+from duckplets.errors import DuckpletsError
+from duckplets.ingest import chunks, prefixes, splits, unfinished
+from duckplets.mining import store as mining_store
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.files import load_recipes, to_dict
+from duckplets.sampling import state
+from duckplets.search import index
+
+MOST_SECONDS = 20.0  # of one case, on a machine under load
+KEPT: dict[str, tuple[int, ...]] = {
+    "data sets in TOML": (172, 1384),
+    "hub": (65, 1118),
+}  # seeds by name
+
+
+def attempts(name: str, less: int) -> list[int]:
+    """Return the seeds to try: all, or the first and those that are kept."""
+    return [*range(often(2000, less=less)), *KEPT.get(name, ())]
+
+
+def tried(name: str, seed: int, act: Callable[[], object]) -> bool:
+    """Return whether something is taken; fails if it raises what is none of our errors."""
+    began = time.monotonic()
+    try:
+        act()
+    except DuckpletsError:
+        taken = False
+    except Exception as error:
+        raise AssertionError(f"{name}, seed {seed}: {type(error).__name__}: {error}") from error
+    else:
+        taken = True
+    assert time.monotonic() - began < MOST_SECONDS, (name, seed)
+    return taken
+
+
+# -- documents ------------------------------------------------------------------------------------
+
+DATA_SETS = [
+    "faq:\n  file_name: a.json\n  converter: alpaca\n  size: 10\n  weight: 2.0\n"
+    "wiki: {hf_hub_url: org/name/config, split: train, anchor: [title, name], positive: text}\n",
+    "base: &base {file_name: a.json, converter: alpaca}\nmore:\n  <<: *base\n  seed: 3\n"
+    "  streaming: true\n  size_mode: first\n",
+    '{"faq": {"file_name": "a.json", "format": "json", "text": "t", "trust": 0.5}}',
+    "lines:\n  file_name: b.txt\n  trust: 0.5\n# end\n",
+]
+MIXTURES = [
+    '[data]\nmix_temperature = 1.5\n\n[[data.datasets]]\nname = "web"\nweight = 0.7\n\n'
+    '[[data.datasets]]\nhf_name = "big/code"\n\n[[data.phases]]\nstart_step = 10_000\n'
+    "dataset_weights = { web = 0.3 }\nlr_scale = 0.5\n",
+    '[data]\nanneal_start_step = 5\n[data.anneal_weights]\nweb = 0.5\n"c d" = 1e3\n[train]\n'
+    "a.b.'c'.d = '''x'''\n",
+]
+RECIPES = [
+    '[[triplet]]\nname = "t"\nanchor = "role:anchor"\npositive = { role = "context" }\n'
+    "negative = { role = \"context\", where = \"meta['lang'] = 'en'\" }\n"
+    "strategy = { sql = \"negative.meta['topic'] = anchor.meta['topic']\" }\n"
+    'by = { bm25 = { top_k = 16 } }\nweight = 0.7\nsources = ["a"]\n',
+    '[[text]]\nname = "bodies"\nselector = { position = 1 }\nper = "chunk"\ninstruction = "x"\n',
+]
+
+
+def _loaded_data_sets(file: Path) -> None:
+    for data_set in dp.load_data_sets(file):
+        data_set.source()
+
+
+def _loaded_mixture(file: Path) -> None:
+    mixture = dp.Mixture.from_toml(file)
+    assert dp.Mixture.from_dict(json.loads(json.dumps(mixture.to_dict()))) == mixture
+    mixture.check(["web", "code", "c d"])
+
+
+DOCUMENTS: dict[str, tuple[str, list[str], Callable[[Path], object]]] = {
+    "data sets": ("d.yaml", DATA_SETS, _loaded_data_sets),
+    "data sets in TOML": (
+        "d.toml",
+        ["[faq]\nfile_name = 'a.json'\ntext = ['t']\n"],
+        _loaded_data_sets,
+    ),
+    "mixture": ("m.toml", MIXTURES, _loaded_mixture),
+    "recipes": (
+        "r.toml",
+        RECIPES,
+        lambda file: [json.dumps(to_dict(r)) for r in load_recipes(file)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_mutant_of_a_document_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    file_name, seeds, load = DOCUMENTS[name]
+    (tmp_path / "a.json").write_text('[{"instruction": "i", "output": "o"}]')
+    (tmp_path / "b.txt").write_text("line\n")
+    file = tmp_path / file_name
+    taken = 0
+    for seed in attempts(name, less=60):
+        file.write_bytes(mutants.text(random.Random(f"{name} {seed}"), seeds))
+        taken += tried(name, seed, lambda: load(file))
+    assert taken  # or only what no parser takes was tried
+
+
+# -- stored JSON ----------------------------------------------------------------------------------
+
+TRIPLET = {
+    "kind": "triplet",
+    "name": "t",
+    "anchor": {"role": "anchor", "where": "trust > 0"},
+    "positive": {"role": "context"},
+    "negative": {"any_section": True},
+    "strategy": {"sql": "negative.date = anchor.date"},
+    "by": {"bm25": {"top_k": 4, "min_score": 0.5}},
+    "weight": 0.5,
+    "instruction": "i",
+    "per": "record",
+    "sources": ["toy"],
+}
+PREFIX = {
+    "probability": 0.5,
+    "variants": [
+        [{"key": "a", "values": ["x", "y"], "presence": 1.0}, {"key": "b", "column": "date"}]
+    ],
+}
+CHUNKING = dp.Chunking().to_json() | {"fingerprint": dp.Chunking().fingerprint()}
+UNFINISHED = {
+    "settings": {
+        "kind": "hub",
+        "uri": "hf://a/b",
+        "trust": 0.5,
+        "source": {"mapping": {"text": ["t"]}},
+    },
+    "cursor": {"revision": "0" * 40, "file": "a.parquet", "row": 1, "done": 1, "keys": {"a": "b"}},
+    "counts": {
+        "read": 3,
+        "added": 2,
+        "replaced": 0,
+        "reasons": {"no text": 1},
+        "dropped_sections": {},
+    },
+}
+TERMS = {"stemmer": "none", "stop_words": ["a"], "ignore": "[^a-z]+", "strip_accents": True}
+Read = Callable[[Any], object]
+
+
+def _all_of_unfinished(database: Any) -> None:
+    unfinished.overview(database)
+    for found in unfinished.ingests(database):
+        dp.HubSource("hf://a/b text=t")
+        _ = found.cursor, found.settings, found.counts
+        dp.sources.hub.reading.Start.of(found.cursor, "hf://a/b")
+
+
+# Table, column, which row, what is stored there, what reads it.
+STORED: dict[str, tuple[str, str, Any, Read]] = {
+    "recipe": ("recipes", "definition", TRIPLET, recipe_store.stored),
+    "splits": (
+        "settings WHERE name = 'splits'",
+        "value",
+        {"train": 0.8, "validation": 0.1, "test": 0.1, "seed": 0},
+        splits.current_splits,
+    ),
+    "chunking": (
+        "settings WHERE name = 'chunking'",
+        "value",
+        CHUNKING,
+        lambda db: (chunks.current_chunking(db), chunks.fingerprint(db)["weight_floor"]),
+    ),
+    "terms": (
+        "settings WHERE name = 'terms'",
+        "value",
+        {"": TERMS, "toy": TERMS},
+        lambda db: index.terms_of(db, "toy"),
+    ),
+    "index": ("text_indexes", "terms", TERMS, index.stored),
+    "prefix": ("source_prefixes", "definition", PREFIX, lambda db: prefixes.of_sources(db, 1)),
+    "unfinished settings": (
+        "unfinished_ingests",
+        "settings",
+        UNFINISHED["settings"],
+        _all_of_unfinished,
+    ),
+    "unfinished cursor": ("unfinished_ingests", "cursor", UNFINISHED["cursor"], _all_of_unfinished),
+    "unfinished counts": ("unfinished_ingests", "counts", UNFINISHED["counts"], _all_of_unfinished),
+    "mining settings": (
+        "minings",
+        "settings",
+        {"bm25": {"top_k": 4}, "terms": TERMS},
+        lambda db: mining_store.found(db),
+    ),
+    "mining definition": (
+        "minings",
+        "definition",
+        {name: TRIPLET[name] for name in ("anchor", "positive", "negative", "strategy")},
+        lambda db: mining_store.found(db),
+    ),
+    "mining report": (
+        "minings",
+        "report",
+        {"counts": {"kept": 3}, "seconds": 0.5, "candidates": 3, "quantiles": {}},
+        lambda db: mining_store.found(db),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    """A corpus that has a row of everything, in columns that take what is no JSON."""
+    path = tmp_path_factory.mktemp("full") / "c.duckdb"
+    shutil.copyfile(kept(testing.toy_corpus, 20), path)
+    with dp.Corpus(path) as corpus:
+        run = corpus._database.rows
+        now = "now()::TIMESTAMP"
+        for table, column in sorted({(what[0].split()[0], what[1]) for what in STORED.values()}):
+            run(f"ALTER TABLE {table} ALTER {column} TYPE VARCHAR")
+        run("DELETE FROM settings WHERE name IN ('terms', 'chunking')")
+        run(
+            f"INSERT INTO settings VALUES ('terms', '{{}}'), ('chunking', '{json.dumps(CHUNKING)}')"
+        )
+        run("INSERT INTO recipes VALUES ('t', 'triplet', '{}')")
+        run(f"INSERT INTO text_indexes VALUES (1, 1, 'train', '{{}}', 'c', 1, 1, 1, {now})")
+        run("INSERT INTO source_prefixes VALUES (1, 1, '{}')")
+        columns = [json.dumps(UNFINISHED[name]) for name in ("settings", "cursor", "counts")]
+        texts = ", ".join(f"'{text}'" for text in columns)
+        run(f"INSERT INTO unfinished_ingests VALUES ('u', 2, {texts}, {now}, {now})")
+        run(
+            f"INSERT INTO minings VALUES (1, 't', 1, 'train', 'bm25', '{{}}', '{{}}', 'c', 1, 1, "
+            f"{now}, {now}, NULL, 'd', '{{}}')"
+        )
+        yield corpus
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) -> None:
+    table, column, given, read = STORED[name]
+    table, _, where = table.partition(" ")
+
+    def put(text: str | None) -> None:
+        full._database.rows(f"UPDATE {table} SET {column} = $text {where}", {"text": text})
+
+    put(json.dumps(given))
+    read(full._database)
+    for seed in attempts(name, less=8):
+        put(mutants.json_text(random.Random(f"{name} {seed}"), given))
+        tried(name, seed, lambda: read(full._database))
+    put(json.dumps(given))
+
+
+@pytest.mark.parametrize("column", ["settings", "fingerprint", "counts", "weights"])
+def test_a_mutant_of_a_saved_run_is_resumed_or_refused(column: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    shutil.copyfile(kept(testing.toy_corpus, 20), path)
+    with dp.Corpus(path) as corpus:
+        sampler = corpus.sampler(batch_size=4, mixture={"toy": 2.0})
+        next(sampler)
+        sampler.set_weights({"toy": 1.0})
+        file = sampler.save()
+    table = {"counts": "cursors", "weights": "weight_events"}.get(column, "runs")
+    with dp.Corpus(path, read_only=True) as corpus, state._writing(file) as database:
+        database.rows(f"ALTER TABLE {table} ALTER {column} TYPE VARCHAR")
+    with state._reading(file) as database:
+        given = json.loads(database.rows(f"SELECT {column} FROM {table}")[0][0])
+    name = f"run {column}"
+    with dp.Corpus(path, read_only=True) as corpus:
+        for seed in attempts(name, less=3):
+            text = mutants.json_text(random.Random(f"{name} {seed}"), given)
+            with state._writing(file) as database:
+                database.rows(f"UPDATE {table} SET {column} = $text", {"text": text})
+            assert len(state.cursors(file)) == 1
+            tried(name, seed, lambda: next(corpus.resume("default")))
+
+
+# -- a hub ----------------------------------------------------------------------------------------
+
+CARD = """---
+configs:
+- config_name: main
+  default: true
+  data_files:
+  - split: train
+    path: ["train*.jsonl", "more/**"]
+- config_name: other
+  data_dir: other
+dataset_info:
+  config_name: main
+  features:
+  - name: mood
+    dtype: {class_label: {names: {'0': neutral, '1': good}}}
+  splits:
+  - name: train
+    num_examples: 3
+license: mit
+---
+# Text
+"""
+
+
+def test_a_mutant_of_a_hubs_answers_is_read_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = jsonl([{"question": "q", "answer": "a", "mood": 1}, *rows(2)])
+    with Hub(page=10) as hub:
+        point_to(hub, monkeypatch, tmp_path / "cache")
+        files = {"README.md": CARD.encode(), "train.jsonl": data, "other/x.csv": b"a,b\n1,2\n"}
+        repo = hub.add("org/data", files)
+        answers = {"org/data$": hub.answer("org/data"), "/tree/": hub.answer("org/data/tree")}
+        taken = 0
+        for seed in attempts("hub", less=8):
+            draw = random.Random(f"hub {seed}")
+            hub.faults.clear()
+            where = draw.choice(("org/data$", "/tree/", "/tree/", "README", "README"))
+            if where == "README":
+                card = mutants.text(draw, [CARD])
+                repo.revisions[repo.head] = files | {"README.md": card}
+            else:
+                repo.revisions[repo.head] = files
+                text = mutants.json_text(draw, answers[where])
+                link = {"Link": mutants.text(draw, LINKS).decode("latin-1").replace("\n", "")}
+                more = link if draw.random() < 0.2 else {}
+                hub.fail(
+                    where, times=9, status=200, body=text.encode("utf-8", "replace"), headers=more
+                )
+            source = dp.HubSource("hf://org/data text=question", cache=tmp_path / "cache")
+            object.__setattr__(source, "_sleep", lambda seconds: None)
+            taken += tried("hub", seed, partial(_read, source))
+        assert taken
+
+
+LINKS = ['<http://127.0.0.1/api/datasets/org/data/tree/main?recursive=true&cursor=3>; rel="next"']
+
+
+def _read(source: dp.HubSource) -> None:
+    from duckplets.db.database import Database
+
+    reader = Database.reader()
+    try:
+        for _ in source.open(reader).batches:
+            pass
+    finally:
+        reader.close()
+
+
+def test_what_is_damaged_can_be_put_right_as_the_error_says(full: dp.Corpus) -> None:
+    run = full._database.rows
+    run("UPDATE recipes SET definition = '['")
+    with pytest.raises(dp.DamagedFileError, match=r"table recipes, recipe 't': .* recipe remove"):
+        full.recipes()
+    full.remove_recipe("t")
+    assert full.recipes() == []
+    run("INSERT INTO recipes VALUES ('t', 'triplet', '{}')")
+    run("UPDATE unfinished_ingests SET settings = '[', counts = '[]'")
+    with pytest.raises(dp.DamagedFileError, match=r"_ingests, source 'u': .*restart=True"):
+        full.unfinished()
+    source = dp.MemorySource([{"t": "x"}], text="t")
+    full.ingest(source, name="u", restart=True, progress=False)
+    assert full.unfinished() == []

@@ -1,0 +1,196 @@
+"""What a process inherits by a fork reads on connections of its own, or says at once why not."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from effort import often
+from prebuilt import toy_corpus
+from programs import said
+
+import duckplets as dp
+
+# Python 3.12 warns of what is tried here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+# The system forks no process whose address space is larger than the memory, as that of a whole
+# suite may be. So the others run in a process of their own.
+INSIDE = "DUCKPLETS_TESTS_OF_FORKS"
+inside = pytest.mark.skipif(INSIDE not in os.environ, reason="runs in a process of its own")
+
+LIMIT = 60  # seconds for what takes a tenth of one
+RIGHT, REFUSED = "right", "refused"
+
+
+def forked(job: Callable[[], object]) -> str:
+    """Run a job in a forked child that ends as programs end; return what it told.
+
+    Raises:
+        AssertionError: It hung, or died of a signal.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reading)
+            try:
+                said = repr(job())
+            except dp.DuckpletsError as error:
+                said = f"{type(error).__name__}: {error}"
+            except BaseException as error:
+                said = f"foreign {error!r}"
+            os.write(writing, said.encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    return _awaited(child, reading)
+
+
+def _awaited(child: int, reading: int) -> str:
+    deadline = time.monotonic() + LIMIT
+    try:
+        while True:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                assert status == 0, f"the child ended with {status}"
+                return os.read(reading, 1 << 16).decode()
+            assert time.monotonic() < deadline, "the child hangs"
+            time.sleep(0.005)
+    finally:
+        os.close(reading)
+        if not ended:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+
+
+@contextmanager
+def at_work(path: Path, *, read_only: bool) -> Iterator[tuple[dp.Corpus, dp.Sampler, Any]]:
+    """Open a corpus, a sampler with blocks under way, and records that are half read."""
+    with dp.Corpus(path, read_only=read_only) as corpus:
+        sampler = corpus.sampler(batch_size=4)
+        records = corpus.read(range(100), batch_size=10)
+        next(sampler)
+        next(iter(records))
+        yield corpus, sampler, records
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("forks") / "c.duckdb"
+    toy_corpus(path, 120).close()
+    return path
+
+
+ROWS = dp.MemorySource([{"text": "one"}, {"text": "two"}], text="text")
+
+# What a child does with what it inherited, and what becomes of it by whether the parent had the
+# corpus open to read or for writing.
+JOBS: dict[str, tuple[Callable[[dp.Corpus, dp.Sampler, Any], object], str, str]] = {
+    "count": (lambda c, s, r: c.count() == 120, RIGHT, REFUSED),
+    "sql": (lambda c, s, r: c.sql("FROM records").num_rows == 120, RIGHT, REFUSED),
+    "sampler": (lambda c, s, r: len(next(c.sampler(batch_size=4))) == 4, RIGHT, REFUSED),
+    "read": (lambda c, s, r: sum(map(len, c.read(range(50)))) == 50, RIGHT, REFUSED),
+    "open": (lambda c, s, r: dp.Corpus(c.path, read_only=True).count() == 120, RIGHT, REFUSED),
+    "next": (lambda c, s, r: next(s), REFUSED, REFUSED),
+    "batch_at": (lambda c, s, r: s.batch_at(5), REFUSED, REFUSED),
+    "served": (lambda c, s, r: s.served(0, 9), REFUSED, REFUSED),
+    "save": (lambda c, s, r: s.save(), REFUSED, REFUSED),
+    "set_weights": (lambda c, s, r: s.set_weights({"toy": 2}), REFUSED, REFUSED),
+    "records": (lambda c, s, r: list(r), REFUSED, REFUSED),
+    "ingest": (lambda c, s, r: c.ingest(ROWS), REFUSED, REFUSED),
+    "split": (lambda c, s, r: c.split(reassign=True), REFUSED, REFUSED),
+    "index": (lambda c, s, r: c.index(), REFUSED, REFUSED),
+    "close": (lambda c, s, r: (s.close(), r.close(), c.close()) == (None,) * 3, RIGHT, RIGHT),
+}
+
+
+@inside
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_forked_child_reads_rightly_or_says_why_not(path: Path, read_only: bool) -> None:
+    with at_work(path, read_only=read_only) as (corpus, sampler, records):
+        expected = sampler.batch_at(1).to_pydict()
+        for name, (job, *outcomes) in JOBS.items():
+            told = forked(lambda: job(corpus, sampler, records))  # noqa: B023
+            if outcomes[not read_only] == RIGHT:
+                assert told == "True", name
+            else:
+                kind = "MigrationError" if "read-only" in told else "CorpusLockedError"
+                assert told.startswith(kind), f"{name}: {told}"
+                assert "read_only=True" in told or "process" in told or "Corpus(" in told, told
+        # What the children did is not felt here.
+        assert next(sampler).to_pydict() == expected
+        assert corpus.count() == 120
+    with dp.Corpus(path) as corpus:
+        assert corpus.version == 1
+
+
+@inside
+def test_forks_while_threads_read_and_open(path: Path) -> None:
+    """Locks that other threads hold at that moment are of no matter to the child."""
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            with dp.Corpus(path, read_only=True) as other, other.sampler(batch_size=4) as sampler:
+                assert len(next(sampler)) == 4
+                assert other.count() == 120
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    with at_work(path, read_only=True) as (corpus, _, _):
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(often(100, less=3)):
+                assert forked(lambda: corpus.count()) == "120"
+                assert forked(lambda: len(next(corpus.sampler(batch_size=4)))) == "4"
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+
+
+def _counted(path: Path, answers: Any) -> None:
+    with dp.Corpus(path, read_only=True) as corpus, corpus.sampler(batch_size=4) as sampler:
+        answers.put((corpus.count(), next(sampler)["anchor"]))
+
+
+@inside
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_of_every_kind_read(path: Path, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    answers = context.SimpleQueue()
+    with at_work(path, read_only=True) as (corpus, sampler, _):
+        expected = (corpus.count(), sampler.batch_at(0)["anchor"])
+        processes = [context.Process(target=_counted, args=(path, answers)) for _ in range(2)]
+        for process in processes:
+            process.start()
+        try:
+            for process in processes:
+                process.join(LIMIT)
+                assert process.exitcode == 0
+                assert answers.get() == expected
+        finally:
+            for process in processes:
+                process.kill()
+
+
+@inside
+def test_a_child_of_a_child_reads(path: Path) -> None:
+    with at_work(path, read_only=True) as (corpus, _, _):
+        assert forked(lambda: (corpus.count(), forked(lambda: corpus.count()))) == "(120, '120')"
+
+
+@pytest.mark.skipif(INSIDE in os.environ, reason="is what the others run in")
+def test_in_a_small_process() -> None:
+    told = said("-m", "pytest", "-q", "-n", "0", __file__, env={INSIDE: "1"})
+    assert told.startswith("." * 7)

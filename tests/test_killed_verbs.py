@@ -1,0 +1,213 @@
+"""Killed (kill -9) in every verb that writes, one to three processes at once on one corpus.
+
+Each child opens the corpus, does something and closes it, again and again, and tells what it
+begins and what is done; whoever finds it open elsewhere says so and goes on. After the kill the
+corpus opens, holds what was done, and nothing else lies beside it. The children come from the
+nursery of ``test_kills``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_kills
+from effort import THOROUGH, often
+from prebuilt import toy_corpus
+from programs import python
+from test_kills import Child, sound, tell
+
+import duckplets as dp
+from duckplets.corpus import Corpus
+
+ROUNDS = often(300, less=6)
+ROWS = 20
+MINED = dp.TripletRecipe(
+    "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(top_k=4)
+)
+
+
+class Pages:
+    """A source that is committed page by page."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def batches(self, cursor: str | None) -> Iterator[tuple[list[dict[str, str]], str]]:
+        for page in range(int(cursor or 0), 4):
+            rows = [{"id": f"{page}-{i}", "text": f"{self.name} {page} {i}"} for i in range(5)]
+            yield rows, str(page + 1)
+
+
+def ingest(path: Path, name: str) -> None:
+    rows = [{"id": str(i), "title": f"{name} {i}", "body": f"about {i}"} for i in range(ROWS)]
+    source = dp.MemorySource(rows, id="id", anchor="title", positive="body")
+    with Corpus(path) as corpus:
+        corpus.ingest(source, name=name, progress=False)
+
+
+def pages(path: Path, name: str) -> None:
+    with Corpus(path) as corpus:
+        corpus.ingest(Pages(name), progress=False)
+
+
+def remove(path: Path, name: str) -> None:
+    ingest(path, name)
+    tell("removing", name)
+    with Corpus(path) as corpus:
+        corpus.remove(name)
+
+
+def recipe(path: Path, name: str) -> None:
+    with Corpus(path) as corpus:
+        corpus.add_recipe(dp.TextRecipe(name, dp.any_section()))
+
+
+def split(path: Path, name: str) -> None:
+    with Corpus(path) as corpus:
+        corpus.split(seed=len(name), reassign=True)
+
+
+def chunk(path: Path, name: str) -> None:
+    with Corpus(path) as corpus:
+        corpus.chunk(dp.Chunking(max_tokens=4 + len(name) % 9, overlap=(1,), summary_tokens=2))
+
+
+def prefix(path: Path, name: str) -> None:
+    with Corpus(path) as corpus:
+        corpus.set_prefix("toy", "source" if len(name) % 2 else None)
+
+
+def mine(path: Path, name: str) -> None:
+    with Corpus(path) as corpus:
+        corpus.index(dp.Terms(stemmer="none"))
+        corpus.mine(MINED, source="toy", progress=False)
+
+
+def save(path: Path, name: str) -> None:
+    with Corpus(path, read_only=True) as corpus, corpus.sampler(run=name, batch_size=4) as sampler:
+        next(sampler)
+        sampler.save()
+        sampler.save(tag=name)
+
+
+def export(path: Path, name: str) -> None:
+    with Corpus(path) as corpus:
+        corpus.export_negatives(
+            path.with_name("exported.jsonl"), format="flagembedding", recipe=MINED, overwrite=True
+        )
+
+
+VERBS: dict[str, Callable[[Path, str], None]] = {
+    verb.__name__: verb
+    for verb in (ingest, pages, remove, recipe, split, chunk, prefix, mine, save, export)
+}
+
+
+def verbs(path: Path, seed: int) -> None:
+    """Do one thing after the other."""
+    draw = random.Random(seed)
+    tell("ready")
+    for number in count():
+        verb = draw.choice([*VERBS])
+        name = f"{verb}-{os.getpid()}-{number}"
+        tell("begun", verb, name)
+        try:
+            VERBS[verb](path, name)
+        except (dp.CorpusLockedError, dp.StateMismatchError):
+            tell("locked", verb, name)
+            time.sleep(0.02)
+        else:
+            tell("done", verb, name)
+
+
+test_kills.JOBS["verbs"] = verbs
+
+
+# ---- in the tests
+
+
+@pytest.fixture(scope="module")
+def nurseries() -> Iterator[list[Any]]:
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(python(__file__, stdin=subprocess.PIPE, stderr=None))
+            for _ in range(3)
+        ]
+
+
+def expected(told: list[str]) -> dict[str, set[str]]:
+    """Return what must be there, and what must not, of each kind."""
+    found: dict[str, set[str]] = {"source": set(), "gone": set(), "recipe": set(), "tag": set()}
+    kinds = {"ingest": "source", "pages": "source", "remove": "gone", "recipe": "recipe"}
+    for line in told:
+        if line.startswith("done "):
+            _, verb, name = line.split()
+            if kind := kinds.get(verb, "tag" if verb == "save" else None):
+                found[kind].add(name)
+    return found
+
+
+def check(path: Path, told: list[str], is_in_form: bool) -> None:
+    """Check that a corpus holds what was done, and that nothing else lies beside it."""
+    wanted = expected(told)
+    with dp.Corpus(path) as corpus:
+        sizes = {row["name"]: row["records"] for row in corpus.sources().to_pylist()}
+        assert {name: sizes.get(name) for name in wanted["source"]} == dict.fromkeys(
+            wanted["source"], ROWS
+        )
+        assert all(not sizes.get(name) for name in wanted["gone"])
+        assert wanted["recipe"] <= {recipe.name for recipe in corpus.recipes()}
+        tags = {row["tag"] for row in corpus.status()["runs"]}
+        assert wanted["tag"] <= tags
+        assert set(sizes.values()) <= {0, ROWS, 60}
+    if is_in_form:
+        sound(path)
+    # The next save takes in what a killed one had committed.
+    known = {"c.duckdb", "c.state.duckdb", "c.state.duckdb.wal", "exported.jsonl"}
+    left = set(os.listdir(path.parent)) - known
+    assert not {name for name in left if not name.startswith(".exported.")}, left
+
+
+def test_killed_in_any_verb_nothing_done_is_lost(nurseries: list[Any], tmp_path: Path) -> None:
+    draw = random.Random(7)
+    seen: Counter[str] = Counter()
+    for number in range(ROUNDS):
+        if number % 20 == 0:  # files that stay small, so that rounds stay short
+            told: list[str] = []
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            path = folder / "c.duckdb"
+            with toy_corpus(path, 60) as corpus:
+                corpus.index(dp.Terms(stemmer="none"))
+                corpus.mine(MINED, progress=False)
+        children = [
+            Child(nursery, "verbs", path, draw.getrandbits(32))
+            for nursery in nurseries[: 1 + number % 3]
+        ]
+        for child in children:
+            assert child.first() == "ready"
+        time.sleep(draw.uniform(0.02, 2))
+        for child in children:
+            os.kill(child.pid, signal.SIGKILL)
+        for child in children:
+            told += child.end()
+            assert child.code == -signal.SIGKILL, child.told
+        seen.update(" ".join(line.split()[:2]) for line in told)
+        check(path, told, is_in_form=number % 10 == 9)
+    done = {what.removeprefix("done ") for what in seen if what.startswith("done ")}
+    assert not THOROUGH or done == VERBS.keys(), seen
+
+
+if __name__ == "__main__":
+    test_kills.nursery()

@@ -1,0 +1,253 @@
+"""Any number of threads use a corpus, or a sampler, at once, and get what one alone would."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from effort import often
+from prebuilt import toy_corpus
+
+import duckplets as dp
+
+THREADS = 8
+RECIPE = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
+
+
+def batches(sampler: dp.Sampler, steps: int = 3) -> list[dict[str, list[Any]]]:
+    with closing(sampler):
+        return [batch.to_pydict() for batch in islice(sampler, steps)]
+
+
+def views(corpus: dp.Corpus) -> list[Any]:
+    with corpus.sampler(batch_size=16, prefetch=0) as sampler:
+        served = [sampler.served(5, 40).to_pylist(), sampler.plan(2).to_pylist()]
+        ahead = [batch.to_pydict() for batch in sampler.peek(2)]
+        return [*served, ahead, sampler.batch_at(7).to_pydict(), sampler.state_dict()]
+
+
+# Every public method that reads.
+READING: dict[str, Callable[[dp.Corpus], Any]] = {
+    "version": lambda c: c.version,
+    "count": lambda c: (c.count(), c.count(split="train"), c.count(source="bravo")),
+    "sources": lambda c: c.sources().to_pylist(),
+    "recipes": lambda c: c.recipes(),
+    "recipe_sql": lambda c: c.recipe_sql("r", "alpha"),
+    "runnable_sql": lambda c: c.runnable_sql("r", "alpha"),
+    "pool": lambda c: c.pool("r", source="alpha").to_pylist(),
+    "sql": lambda c: c.sql("SELECT sum(record_key) FROM records WHERE trust > $x", {"x": 0.1}),
+    "status": lambda c: c.status(),
+    "capacity": lambda c: c.capacity().to_pylist(),
+    "unfinished": lambda c: c.unfinished(),
+    "data_index": lambda c: list(c.data_index("train")),
+    "search": lambda c: c.search("river stone", 5).to_pylist(),
+    "read": lambda c: [b.to_pydict() for b in c.read(range(60), batch_size=16)],
+    "triplets": lambda c: batches(c.sampler("triplets", batch_size=16)),
+    "pairs": lambda c: batches(c.sampler("pairs", batch_size=16)),
+    "texts": lambda c: batches(c.sampler("texts", batch_size=16, prefetch=0)),
+    "views": views,
+    "resume": lambda c: batches(c.resume()),
+}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with toy_corpus(tmp_path / "c.duckdb", 60, sources=("alpha", "bravo")) as corpus:
+        corpus.add_recipe(RECIPE)
+        corpus.index(dp.Terms(stemmer="none"))
+        with corpus.sampler(batch_size=16) as sampler:
+            next(sampler)
+            sampler.save()
+        yield corpus
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_threads_read_what_one_reads_alone(corpus: dp.Corpus, read_only: bool) -> None:
+    if read_only:
+        path = corpus.path
+        corpus.close()
+        corpus = dp.Corpus(path, read_only=True)
+    expected = {name: read(corpus) for name, read in READING.items()}
+    calls = [*READING] * (often(10_000, less=95) // len(READING) + 1)
+    random.Random(1).shuffle(calls)
+
+    def differs(name: str) -> str | None:
+        return None if READING[name](corpus) == expected[name] else name
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        found = Counter(threads.map(differs, calls))
+    corpus.close()
+    assert found == {None: len(calls)}
+
+
+def test_the_cheap_ones_again_and_again(corpus: dp.Corpus) -> None:
+    """On one connection these were wrong within a second."""
+    cheap = ("version", "count", "sources", "recipes", "sql")
+    expected = [READING[name](corpus) for name in cheap]
+    wrong = []
+
+    def read() -> None:
+        for _ in range(often(300, less=8)):
+            if [READING[name](corpus) for name in cheap] != expected:
+                wrong.append(threading.get_ident())
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        for done in [threads.submit(read) for _ in range(THREADS)]:
+            done.result()
+    assert not wrong
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_each_batch_goes_to_one_thread(corpus: dp.Corpus, prefetch: int) -> None:
+    steps = 200
+    options: dict[str, Any] = {"batch_size": 16, "steps": steps}
+    with corpus.sampler(**options) as alone:
+        expected = {batch.step: batch["anchor"] for batch in alone}
+    sampler = corpus.sampler(**options, prefetch=prefetch)
+    with ThreadPoolExecutor(THREADS) as threads:
+        taken = [threads.submit(list, sampler) for _ in range(THREADS)]
+        batches = [batch for part in taken for batch in part.result()]
+    assert len(batches) == steps
+    assert {batch.step: batch["anchor"] for batch in batches} == expected
+
+
+def test_each_batch_of_records_goes_to_one_thread(corpus: dp.Corpus) -> None:
+    reading = corpus.read(range(corpus.count()), batch_size=4)
+    with ThreadPoolExecutor(THREADS) as threads:
+        taken = [threads.submit(list, reading) for _ in range(THREADS)]
+        found = [index for part in taken for batch in part.result() for index in batch["index"]]
+    assert sorted(found) == list(range(corpus.count()))
+
+
+def test_threads_change_a_corpus_one_after_the_other(corpus: dp.Corpus) -> None:
+    before = corpus.count()
+
+    def ingest(number: int) -> int:
+        rows = [{"id": f"{number}-{i}", "text": f"text {number} {i}"} for i in range(50)]
+        report = corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name=f"s{number % 3}")
+        assert corpus.count() >= before + 50
+        return report.version
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        versions = list(threads.map(ingest, range(12)))
+    assert len(set(versions)) == 12
+    assert corpus.count() == before + 12 * 50
+
+
+class Reading:
+    """A source that looks at the corpus that is reading it."""
+
+    name = "reading"
+
+    def __init__(self, look: Callable[[], Any]) -> None:
+        self.look = look
+
+    def batches(self, cursor: str | None) -> Iterator[tuple[list[dict[str, str]], str]]:
+        for number in range(3):
+            yield [{"id": str(number), "text": f"{number}: {self.look()}"}], str(number)
+
+
+def test_a_source_reads_its_own_corpus(corpus: dp.Corpus) -> None:
+    before = corpus.count()
+    reading = ("count", "sql", "search", "read", "resume")
+    report = corpus.ingest(Reading(lambda: [bool(READING[name](corpus)) for name in reading]))
+    assert (report.added, corpus.count()) == (3, before + 3)
+
+
+def test_a_source_does_not_change_its_own_corpus(corpus: dp.Corpus) -> None:
+    with pytest.raises(dp.SourceError, match=r"cannot split .* from within a source"):
+        corpus.ingest(Reading(lambda: corpus.split(reassign=True)))
+    assert corpus.split(seed=0)  # nobody holds the right to it any more
+
+
+def test_records_read_after_their_corpus_was_closed(corpus: dp.Corpus) -> None:
+    reading = corpus.read(range(100), batch_size=4)
+    next(reading)
+    corpus.close()
+    with pytest.raises(dp.QueryError, match="closed"):
+        next(reading)
+    with pytest.raises(dp.QueryError, match="closed"):
+        corpus.count()
+
+
+def test_closing_while_threads_read(corpus: dp.Corpus) -> None:
+    """Whoever is in the middle of something gets an error that says so, and nobody waits."""
+    told = []
+
+    def read() -> None:
+        while True:
+            try:
+                corpus.sql("SELECT count(*) FROM range(3_000_000) WHERE range % 7 = 1")
+            except dp.QueryError as error:
+                told.append(str(error))
+                return
+
+    readers = [threading.Thread(target=read, daemon=True) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    time.sleep(0.2)
+    corpus.close()
+    for reader in readers:
+        reader.join(30)
+    assert told == ["the file is closed; open it again"] * 4
+
+
+class Signalled(Exception):  # noqa: N818 - not an error
+    pass
+
+
+def test_what_a_signal_handler_raises_arrives_as_it_is(corpus: dp.Corpus) -> None:
+    def handle(*_: object) -> None:
+        raise Signalled("save now")
+
+    draw = random.Random(3)
+
+    def work(number: int) -> None:
+        # Closed, for what is raised while an object is let go is lost in Python.
+        with corpus.sampler(batch_size=8, prefetch=number % 2) as sampler:
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.01, 0.15))
+            while True:
+                corpus.sql("SELECT count(*) FROM range(3_000_000) WHERE range % 7 = 1")
+                list(islice(sampler, 2))
+                sampler.batch_at(number)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        arrived = []
+        for number in range(often(60, less=8)):
+            # One in some hundred falls where DuckDB keeps its words only.
+            with pytest.raises((Signalled, dp.QueryError), match="save now") as told:
+                work(number)
+            arrived.append(told.type is Signalled)
+        assert sum(arrived) >= 0.8 * len(arrived)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert corpus.count() == 120
+
+
+def test_threads_save_and_look_at_the_same_state_file(corpus: dp.Corpus) -> None:
+    """Whoever finds the file open for a save waits for the moment that it takes."""
+    saves = often(40, less=4)
+
+    def save(number: int) -> None:
+        with corpus.sampler(run=f"run {number}", batch_size=4, prefetch=0) as sampler:
+            for _ in range(saves):
+                next(sampler)
+                sampler.save()
+                assert f"run {number}" in {row["run"] for row in corpus.status()["runs"]}
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(save, range(4)))
+    steps = {row["run"]: row["step"] for row in corpus.status()["runs"]}
+    assert {steps[f"run {number}"] for number in range(4)} == {saves}
