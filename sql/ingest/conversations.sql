@@ -1,7 +1,7 @@
 -- name: quarantine
 -- Append set_aside (Arrow): rows that a converter could not read.
 -- Parameters: $source (name), $version.
-INSERT INTO quarantine
+INSERT INTO quarantine (source, version, "row", reason, document)
 SELECT $source, $version, "row", skip, quarantined
 FROM set_aside
 

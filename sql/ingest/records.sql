@@ -66,7 +66,9 @@ WHERE is_live(added_version, removed_version, $version)
 -- Add a source; returns its id and trust (0.5 where none was given).
 -- Parameters: $name, $kind, $uri, $trust, $defaults, $version, $removed_version (NULL, or that
 -- of a source not yet published).
-INSERT INTO sources
+INSERT INTO sources (
+    source_id, name, kind, uri, trust, defaults, added_version, removed_version
+)
 SELECT
     coalesce(max(source_id), 0) + 1, $name, $kind, $uri, coalesce($trust, 0.5), $defaults,
     $version, $removed_version

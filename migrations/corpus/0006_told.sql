@@ -1,0 +1,25 @@
+-- What a corpus tells of itself: how each source is read, what its rows were set aside for, which
+-- recipes and which weight it came with, and how large its pools are.
+ALTER TABLE sources ADD COLUMN mapping JSON;
+ALTER TABLE sources ADD COLUMN recipes JSON;
+ALTER TABLE sources ADD COLUMN weight DOUBLE;
+COMMENT ON COLUMN sources.mapping IS 'How its rows are read: columns, converter and what counts as text; NULL for one of an earlier version, which is read as it was then';
+COMMENT ON COLUMN sources.recipes IS 'Definitions of the recipes it brought, in place of its defaults, or NULL';
+COMMENT ON COLUMN sources.weight IS 'Its weight in the declared mixture, from a list of sources, or NULL';
+
+ALTER TABLE quarantine ADD COLUMN file VARCHAR;
+ALTER TABLE quarantine ADD COLUMN line BIGINT;
+COMMENT ON COLUMN quarantine.file IS 'The file it stood in, or NULL';
+COMMENT ON COLUMN quarantine.line IS 'The line of the file it began at, from 1, or NULL';
+
+-- One row a reason, and one without for the anchors that are drawn: what status shows is counted
+-- once a version.
+CREATE TABLE pool_counts (
+    content VARCHAR NOT NULL,
+    reason VARCHAR,
+    anchors BIGINT NOT NULL
+);
+COMMENT ON TABLE pool_counts IS 'How many anchors pools have, and what they leave out; counted anew where the content differs';
+COMMENT ON COLUMN pool_counts.content IS 'Digest of the pool''s statement, its parameters and the chunks it reads';
+COMMENT ON COLUMN pool_counts.reason IS 'Why they are left out; NULL for those that are drawn';
+COMMENT ON COLUMN pool_counts.anchors IS 'How many';
