@@ -2,13 +2,15 @@
 
 That trainer tokenises every column it is given, in their order, so these datasets have exactly
 the text columns, and the label of pairs; of messages, these and the rejected ones.
-``Sampler.to_hf``, ``Sampler.to_hf_dataset`` and ``Sampler.hf_batch_sampler`` are these functions.
+``Sampler.to_hf``, ``Sampler.to_hf_dataset``, ``Sampler.hf_batch_sampler`` and
+``Sampler.hf_callback`` are these functions.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -32,9 +34,10 @@ def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
     ``per_device_train_batch_size`` its batches are the sampler's.
 
     It drives the sampler: every iteration moves it back to where the first began. The trainer
-    reads ahead, so where training stands is its ``global_step``, not the sampler's. To resume
-    without reading anew what was used, give ``start_step=global_step`` and set the trainer's
-    ``ignore_data_skip=True``. Use no workers of a DataLoader; a thread prepares the rows already.
+    reads ahead, so where training stands is its ``global_step``, not the sampler's: let
+    ``hf_callback`` save the run. To resume without reading anew what was used, begin with the
+    step that was saved and set the trainer's ``ignore_data_skip=True``. Use no workers of a
+    DataLoader; a thread prepares the rows already.
 
     Args:
         sampler: Of all ranks in one (``world_size=1``): a trainer deals rows out by itself.
@@ -130,6 +133,84 @@ def hf_batch_sampler(sampler: Sampler) -> type:
             self._first = integer("step", step, 0, len(self))
 
     return KeptBatches
+
+
+def hf_callback(sampler: Sampler) -> Any:
+    """Return a ``TrainerCallback`` that saves the run with every checkpoint of a trainer.
+
+    The file is ``CHECKPOINT/sampler.state.duckdb``, and it says which batch the trainer uses next:
+    the sampler itself is ahead of it. To go on after a kill::
+
+        checkpoint = transformers.trainer_utils.get_last_checkpoint(output_dir)
+        sampler = dp.resume(corpus, state=f"{checkpoint}/sampler.state.duckdb")
+        trainer = Trainer(…, train_dataset=sampler.to_hf(), callbacks=[sampler.hf_callback()])
+        trainer.train(resume_from_checkpoint=checkpoint)  # with ignore_data_skip=True
+
+    Args:
+        sampler: That of the dataset the trainer reads, of ``to_hf``; all ranks in one.
+
+    Raises:
+        ExtensionError: ``transformers`` is not installed.
+        SamplerError: The sampler is that of one rank of several. From the trainer, before its
+            first step: its batches are not the sampler's, or it asks for more than a bounded run
+            has.
+    """
+    _refuse_ranks(sampler)
+    callbacks = _imported("transformers").TrainerCallback
+
+    class SavesSampler(callbacks):  # type: ignore[misc, valid-type]
+        """Save a run beside every checkpoint; see ``duckplets.huggingface.hf_callback``."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Note where training begins, and refuse what would not be the sampler's batches."""
+            self._batches = _batches_a_step(sampler, args)
+            # Without ignore_data_skip the trainer reads anew what it used before.
+            used = state.global_step if args.ignore_data_skip else 0
+            self._first = sampler.step - used * self._batches
+            if self._first < 0:
+                raise SamplerError(
+                    f"the trainer goes on after {used * self._batches} batches, and the sampler "
+                    f"with step {sampler.step}: resume it from the state file in the checkpoint "
+                    f"that the trainer resumes from"
+                )
+            if state.max_steps > 0:
+                _refuse_beyond(sampler, self._first + state.max_steps * self._batches)
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Save the step that comes after those the checkpoint has used."""
+            if state.is_world_process_zero:
+                checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+                step = self._first + state.global_step * self._batches
+                path = checkpoint / "sampler.state.duckdb"
+                path.unlink(missing_ok=True)  # of a run that was saved there before
+                sampler.save(path=path, step=step)
+
+    return SavesSampler()
+
+
+def _batches_a_step(sampler: Sampler, args: Any) -> int:
+    """Return how many batches of a sampler a trainer uses in one of its steps."""
+    rows = args.train_batch_size * args.world_size
+    expected = sampler.settings.batch_size
+    if rows != expected:
+        raise SamplerError(
+            f"the trainer takes {rows} rows at once ({args.train_batch_size} on each of "
+            f"{args.world_size} processes), and a batch of this run has {expected}: open the "
+            f"sampler with batch_size={rows}, so that its steps are the trainer's"
+        )
+    return int(args.gradient_accumulation_steps)
+
+
+def _refuse_beyond(sampler: Sampler, step: int) -> None:
+    try:
+        there = len(sampler)
+    except TypeError:  # it is endless
+        return
+    if step > there:
+        raise SamplerError(
+            f"the trainer would use {step} batches, and this run has {there}: leave out steps= "
+            f"and epochs= of the sampler, and let max_steps end the training"
+        )
 
 
 class _Rows:

@@ -100,6 +100,15 @@ class Reader:
         self.counters.take(block.tally, counted, counted + stop - start)
         return self._batch(block, number, start, stop)
 
+    def counts_before(self, position: int, taken: int) -> dict[str, list[int]]:
+        """Return the counts without the samples from a position up to where batches were taken."""
+        return self.counters.counts(without=self._tallies(position, taken))
+
+    def _tallies(self, start: int, stop: int) -> Iterator[Tally]:
+        for low in range(start, stop, _PLANNED):
+            plan = self.planner.plan(low, min(low + _PLANNED, stop))
+            yield self.fetcher.tally(plan, self.planner.sources)
+
     def _taken(self, start: int) -> Block | None:
         try:
             return self._blocks.take(start)

@@ -22,6 +22,30 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def plain_state(
+    given: Mapping[str, Any],
+) -> tuple[Any, Fingerprint, dict[int, Mapping[str, float]], dict[str, list[int]]]:
+    """Return position, fingerprint, events and counts of what ``Sampler.state_dict`` returned.
+
+    Raises:
+        StateMismatchError: It did not return this.
+    """
+    if not {"position", "fingerprint"} <= set(given):
+        raise StateMismatchError(
+            f"this is not a sampler's state, with position and fingerprint; it has "
+            f"{', '.join(map(str, given)) or 'nothing'}"
+        )
+    try:
+        events = {int(step): weights for step, weights in given.get("events", [])}
+        found = given.get("counts", {}).items()
+        counts = {n: [int(a), int(b), *map(int, c[:1])] for n, (a, b, *c) in found}
+        return given["position"], dict(given["fingerprint"]), events, counts
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise StateMismatchError(
+            f"this sampler's state is damaged: {error}; give what state_dict() returned"
+        ) from error
+
+
 def refuse_mismatch(
     saved: Fingerprint,
     now: Fingerprint,

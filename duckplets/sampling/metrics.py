@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from duckplets.base.arrays import Integers
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Mixture
 from duckplets.sampling.batch import Batch, Tally
@@ -44,13 +45,17 @@ class Counters:
             self._add_up()
         self._open = tally, low, high
 
-    def counts(self) -> dict[str, list[int]]:
+    def counts(self, without: Iterable[Tally] = ()) -> dict[str, list[int]]:
         """Return [samples, tokens] of every source of which something was taken.
 
         Where negatives had to be drawn at random for want of mined ones, their number follows.
+
+        Args:
+            without: Leave out what these count.
         """
         self._add_up()
-        rows = zip(self._sources, self._counts.tolist(), strict=True)
+        left = self._counts - sum(map(self._counted, without))
+        rows = zip(self._sources, np.maximum(left, 0).tolist(), strict=True)
         return {name: row if row[2] else row[:2] for name, row in rows if row[0]}
 
     def load(self, counts: Mapping[str, Sequence[int]]) -> None:
@@ -71,11 +76,16 @@ class Counters:
         if self._open is None:
             return
         (tally, low, high), self._open = self._open, None
-        sources, count = tally.sources[low:high], len(self._sources)
-        self._counts[:, 0] += np.bincount(sources, minlength=count)
+        self._counts += self._counted(tally, low, high)
+
+    def _counted(self, tally: Tally, low: int = 0, high: int | None = None) -> Integers:
+        """Return the three counts of every source, of shape (sources, 3)."""
+        sources, found = tally.sources[low:high], np.zeros_like(self._counts)
+        found[:, 0] = np.bincount(sources, minlength=len(self._sources))
         # As integers: bincount adds weights up as floats.
-        np.add.at(self._counts[:, 1], sources, tally.tokens[low:high])
-        np.add.at(self._counts[:, 2], sources, tally.fallbacks[low:high])
+        np.add.at(found[:, 1], sources, tally.tokens[low:high])
+        np.add.at(found[:, 2], sources, tally.fallbacks[low:high])
+        return found
 
 
 class PhaseLog:

