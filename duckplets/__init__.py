@@ -53,9 +53,9 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.records.data_index import DataIndex as DataIndex
     from duckplets.records.data_sets import DataSet as DataSet
     from duckplets.records.data_sets import load_data_sets as load_data_sets
+    from duckplets.records.metadata import RecordMetadata as RecordMetadata
     from duckplets.records.order import IndexOrder as IndexOrder
     from duckplets.records.order import IndexSampler as IndexSampler
-    from duckplets.records.order import RecordMetadata as RecordMetadata
     from duckplets.records.order import SequentialSampler as SequentialSampler
     from duckplets.records.order import ShardOptions as ShardOptions
     from duckplets.reopen import resume as resume
@@ -112,7 +112,8 @@ _HOMES = {
     "records.controls": "IndexControls",
     "records.data_index": "DataIndex",
     "records.data_sets": "DataSet load_data_sets",
-    "records.order": "IndexOrder IndexSampler RecordMetadata SequentialSampler ShardOptions",
+    "records.metadata": "RecordMetadata",
+    "records.order": "IndexOrder IndexSampler SequentialSampler ShardOptions",
     "reopen": "resume",
     "sampling.batch": "Batch",
     "sampling.metrics": "lexical_similarity source_skew",

@@ -22,7 +22,8 @@ from duckplets.base.arrays import Integers
 from duckplets.base.shown import listed
 from duckplets.errors import SamplerError, nearest
 from duckplets.records.data_index import DataIndex
-from duckplets.records.order import IndexSampler, RecordMetadata, SequentialSampler
+from duckplets.records.metadata import RecordMetadata
+from duckplets.records.order import IndexSampler, SequentialSampler
 
 Order = Iterable[RecordMetadata] | Iterable[int] | DataIndex
 

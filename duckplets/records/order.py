@@ -15,115 +15,27 @@ Nothing here reads a record; ``Corpus.read`` does, by these samplers or by an or
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
-from numpy.random import Generator, Philox, SeedSequence
-from numpy.random.bit_generator import ISpawnableSeedSequence
+from numpy.random import Generator
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
-from duckplets.order.permute import key, ranks_at
+from duckplets.order.permute import item_at, key, ranks_at
+from duckplets.records.metadata import RecordMetadata, generator, seeded
 
-__all__ = ["IndexOrder", "IndexSampler", "RecordMetadata", "SequentialSampler", "ShardOptions"]
+__all__ = ["IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"]
 
 _BLOCK = 4096  # elements made at once while iterating: 64 KB, and a tenth of a millisecond
-_NEAR = 256  # elements made at once for one that is asked for by number
+_NEAR = 256  # elements made at once for one that is asked for after the one before it
 _SPAN, _LEAST = 1 << 16, 1 << 10  # positions, elements permuted at once: both stay in the cache
 _POSITIONS = 1 << 62  # positions that there can be: doubled, they still fit into 64 bits
-
-
-# -- one element --------------------------------------------------------------------------------
-
-
-class RecordMetadata:
-    """Which record comes next, and what goes with it.
-
-    Two are equal if they name the same element: the same index, key and seed of ``rng``,
-    whatever was drawn from it since. A generator given by hand equals itself only.
-
-    Args:
-        index: Position in the order, over all shards: what tells how far a reader has come.
-        record_key: The record to read; None stands for the index.
-        rng: For random transformations of this record.
-    """
-
-    __slots__ = ("_rng", "_seed", "index", "record_key")
-    __match_args__ = ("index", "record_key", "rng")
-    __hash__ = None  # type: ignore[assignment] # its attributes can be set
-
-    def __init__(
-        self, index: int, record_key: int | None = None, rng: Generator | None = None
-    ) -> None:
-        self.index = index
-        self.record_key = record_key
-        self._rng = rng
-        self._seed: tuple[int, int] | None = None
-
-    @property
-    def rng(self) -> Generator | None:
-        """The record's own generator; None for an order without a seed.
-
-        It is made when it is first looked at, for that takes longer than all the rest.
-        """
-        if self._rng is None and self._seed is not None:
-            self._rng = Generator(Philox(_PhiloxKey(*self._seed)))  # type: ignore[arg-type]
-        return self._rng
-
-    @rng.setter
-    def rng(self, rng: Generator | None) -> None:
-        self._rng, self._seed = rng, None
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RecordMetadata):
-            return NotImplemented
-        mine = (self.index, self.record_key, self._seed)
-        if mine != (other.index, other.record_key, other._seed):
-            return False
-        return self._seed is not None or self._rng is other._rng
-
-    def __repr__(self) -> str:
-        rng = "Generator(Philox)" if self._seed is not None else repr(self._rng)
-        return f"RecordMetadata(index={self.index}, record_key={self.record_key}, rng={rng})"
-
-
-def _seeded(index: int, record_key: int, purpose: int) -> RecordMetadata:
-    """Return an element whose generator is that of its index under a key of the seed."""
-    metadata = RecordMetadata(index, record_key)
-    metadata._seed = (purpose, index)
-    return metadata
-
-
-class _PhiloxKey(ISpawnableSeedSequence):
-    """Gives Philox its key, the hash of a seed and an index.
-
-    The same generator as from ``Philox(key=[purpose, index])``, which takes three times as long
-    because it asks the machine for entropy first; and ``Generator.spawn`` follows from the key.
-    """
-
-    def __init__(self, purpose: int, index: int) -> None:
-        self._key = (purpose, index)
-        self._sequence: SeedSequence | None = None
-
-    def generate_state(
-        self, n_words: int, dtype: npt.DTypeLike = np.uint32
-    ) -> npt.NDArray[np.uint32 | np.uint64]:
-        """Return the two words of the key, which is what Philox asks for."""
-        if n_words == 2 and dtype == np.uint64:
-            return np.array(self._key, dtype=np.uint64)
-        words: npt.NDArray[np.uint32 | np.uint64]
-        words = SeedSequence(self._key).generate_state(n_words, dtype)  # type: ignore[arg-type]
-        return words
-
-    def spawn(self, n_children: int) -> list[SeedSequence]:  # type: ignore[override]
-        """Return seeds of further generators, others at every call."""
-        self._sequence = self._sequence or SeedSequence(self._key)
-        return self._sequence.spawn(n_children)
 
 
 # -- orders -------------------------------------------------------------------------------------
@@ -231,7 +143,8 @@ class IndexSampler:
         self._count = max(0, -(-(positions - shard) // shards))  # of elements here
         self._taken = 0
         self._own: Iterator[RecordMetadata] | None = None
-        self._recent: tuple[int, list[int]] = (-1, [])
+        self._recent: tuple[int, list[int]] = (0, [])  # the first of these elements, their keys
+        self._asked = -2  # the element that was asked for last
 
     # -- one after the other ------------------------------------------------------------------
 
@@ -260,34 +173,51 @@ class IndexSampler:
             if self._rngs is None:
                 yield from map(RecordMetadata, self._range(first, stop), keys)
             else:
-                yield from map(_seeded, self._range(first, stop), keys, repeat(self._rngs))
+                yield from map(seeded, self._range(first, stop), keys, repeat(self._rngs))
 
     # -- any of them --------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Return the number of elements of this shard.
-
-        Raises:
-            TypeError: The order is endless.
-        """
-        if self.num_epochs is None:
-            raise TypeError("an endless order has no length; bound it with num_epochs=")
-        return self._count
+        """Return the number of elements of this shard; ``sys.maxsize`` if they are endless."""
+        return sys.maxsize if self.num_epochs is None else self._count
 
     def __getitem__(self, number: int) -> RecordMetadata:
         i = operator.index(number)
         if not 0 <= i < self._count:
             has = f"elements 0 to {self._count - 1}" if self._count else "none"
             raise IndexError(f"element {i}: this shard has {has}")
-        block, keys = self._recent
-        if block != i // _NEAR:  # kept, because most callers ask for one after the other
-            block, start = i // _NEAR, i // _NEAR * _NEAR
-            keys = self.keys(start, min(start + _NEAR, self._count)).tolist()
-            self._recent = (block, keys)
-        index, record_key = self._range(i, i + 1)[0], keys[i % _NEAR]
+        index = self._range(i, i + 1)[0]
         if self._rngs is None:
-            return RecordMetadata(index, record_key)
-        return _seeded(index, record_key, self._rngs)
+            return RecordMetadata(index, self._key(i, index))
+        return seeded(index, self._key(i, index), self._rngs)
+
+    def _key(self, i: int, index: int) -> int:
+        """Return the key of one element, or of many if they are asked for one after the other."""
+        if not self.shuffle:
+            return index % self._served
+        start, keys = self._recent
+        if i == self._asked + 1 and not 0 <= i - start < len(keys):
+            start, keys = i, self.keys(i, min(i + _NEAR, self._count)).tolist()
+            self._recent = (start, keys)
+        self._asked = i
+        if 0 <= i - start < len(keys):
+            return int(keys[i - start])
+        if self._served < self.num_records:
+            epoch, rank = divmod(index, self._served)
+            index = epoch * self.num_records + rank
+        return item_at(self._order, self.num_records, index)
+
+    def rng(self, index: int) -> Generator:
+        """Return the generator of the element with an index, whichever shard serves it.
+
+        For the records of ``Corpus.read``, whose batches have the column ``index``.
+
+        Raises:
+            SamplerError: The order has no seed, or no such index.
+        """
+        if self._rngs is None:
+            raise SamplerError("an order without a seed has no generators: give seed=, any integer")
+        return generator(self._rngs, integer("index", index, 0, _POSITIONS, say_high=False))
 
     def keys(self, start: int, stop: int) -> Integers:
         """Return the record keys of this shard's elements ``start … stop-1``.
@@ -333,7 +263,7 @@ class IndexSampler:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs to go on here."""
-        return self.__dict__ | {"_own": None, "_recent": (-1, [])}
+        return self.__dict__ | {"_own": None, "_recent": (0, []), "_asked": -2}
 
     def __repr__(self) -> str:
         return (

@@ -93,6 +93,16 @@ def test_a_part_is_the_slice_of_the_whole(n: int, cuts: tuple[float, float], fir
     assert part_epochs.tolist() == epochs[low:high].tolist()
 
 
+@BOTH_WAYS
+@given(st.integers(1, 100_000), st.integers(0, 2**50), st.integers(0, 2**64 - 1))
+@settings(max_examples=often(300, less=60))
+def test_one_item_is_that_of_an_array(sorted_up_to: int, n: int, index: int, stream: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "_SMALL", sorted_up_to)
+        [expected] = order.ranks_at(stream, n, np.array([index]))[0].tolist()
+        assert order.item_at(stream, n, index) == expected
+
+
 @pytest.mark.parametrize("n", [1, 10, 4096, 4097, 70_000])
 def test_nothing_is_asked_and_nothing_comes(n: int) -> None:
     for position in (0, n, 10 * n + 1):

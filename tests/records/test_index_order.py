@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import random
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -229,14 +231,46 @@ def test_next_goes_to_the_end_and_stays_there() -> None:
 
 def test_an_endless_order_goes_on() -> None:
     sampler = dp.IndexSampler(7, dp.ShardOptions(1, 2), shuffle=True, seed=2)
-    with pytest.raises(TypeError, match="num_epochs="):
-        len(sampler)
+    assert len(sampler) == sys.maxsize, "as Grain has it, whose loader asks"
     assert len(list(itertools.islice(sampler, 20_000))) == 20_000
     for start in (10**6, 10**12, 2**57):
         epoch = 7 * start
         keys = [s.keys(epoch, epoch + 7) for s in shards_of(7, 2, shuffle=True, epochs=None)]
         assert sorted(np.concatenate(keys).tolist()) == sorted([*range(7), *range(7)])
         assert sampler[start].index == 2 * start + 1
+
+
+@pytest.mark.parametrize("n", [5, 4096, 4097, 100_003])
+@pytest.mark.parametrize("drop", [False, True])
+def test_one_element_is_that_of_many(n: int, drop: bool) -> None:
+    sampler = dp.IndexSampler(n, dp.ShardOptions(1, 3, drop), shuffle=True, num_epochs=9, seed=5)
+    keys = all_keys(sampler).tolist()
+    numbers = random.Random(n).choices(range(len(sampler)), k=300)
+    asked = [i for number in numbers for i in range(number, min(number + 2, len(sampler)))]
+    for i in [*asked, *range(600)][: len(asked) + min(600, len(sampler))]:
+        assert sampler[i].record_key == keys[i]
+
+
+def test_a_generator_is_found_by_the_index_of_a_record() -> None:
+    for sampler in shards_of(50, 2, shuffle=True, epochs=2):
+        for element in sampler:
+            assert element.rng is not None
+            assert sampler.rng(element.index).random() == element.rng.random()
+    with pytest.raises(dp.SamplerError, match="give seed="):
+        dp.IndexSampler(5).rng(0)
+    with pytest.raises(dp.SamplerError, match="index=-1"):
+        sampler.rng(-1)
+
+
+def test_an_element_without_its_key_has_the_same_generator() -> None:
+    element = dp.IndexSampler(5, shuffle=True, seed=1)[3]
+    left = element.remove_record_key()
+    assert (left.index, left.record_key) == (3, None)
+    assert left.rng is not None
+    assert element.rng is not None
+    assert left.rng.random() == element.rng.random()
+    given = dp.RecordMetadata(1, 2, Generator(Philox(3)))
+    assert given.remove_record_key().rng is given.rng
 
 
 def test_our_samplers_are_orders() -> None:

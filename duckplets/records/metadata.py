@@ -1,0 +1,104 @@
+"""One element of an order: which record it names, and the random generator that goes with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numpy.random import Generator, Philox, SeedSequence
+from numpy.random.bit_generator import ISpawnableSeedSequence
+
+
+class RecordMetadata:
+    """Which record comes next, and what goes with it.
+
+    Two are equal if they name the same element: the same index, key and seed of ``rng``,
+    whatever was drawn from it since. A generator given by hand equals itself only.
+
+    Args:
+        index: Position in the order, over all shards: what tells how far a reader has come.
+        record_key: The record to read; None stands for the index.
+        rng: For random transformations of this record.
+    """
+
+    __slots__ = ("_rng", "_seed", "index", "record_key")
+    __match_args__ = ("index", "record_key", "rng")
+    __hash__ = None  # type: ignore[assignment] # its attributes can be set
+
+    def __init__(
+        self, index: int, record_key: int | None = None, rng: Generator | None = None
+    ) -> None:
+        self.index = index
+        self.record_key = record_key
+        self._rng = rng
+        self._seed: tuple[int, int] | None = None
+
+    @property
+    def rng(self) -> Generator | None:
+        """The record's own generator; None for an order without a seed.
+
+        It is made when it is first looked at, for that takes longer than all the rest.
+        """
+        if self._rng is None and self._seed is not None:
+            self._rng = generator(*self._seed)
+        return self._rng
+
+    @rng.setter
+    def rng(self, rng: Generator | None) -> None:
+        self._rng, self._seed = rng, None
+
+    def remove_record_key(self) -> RecordMetadata:
+        """Return the same without its record key, as Grain asks for once a record was read."""
+        left = RecordMetadata(self.index, None, self._rng)
+        left._seed = self._seed
+        return left
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordMetadata):
+            return NotImplemented
+        mine = (self.index, self.record_key, self._seed)
+        if mine != (other.index, other.record_key, other._seed):
+            return False
+        return self._seed is not None or self._rng is other._rng
+
+    def __repr__(self) -> str:
+        rng = "Generator(Philox)" if self._seed is not None else repr(self._rng)
+        return f"RecordMetadata(index={self.index}, record_key={self.record_key}, rng={rng})"
+
+
+def seeded(index: int, record_key: int, purpose: int) -> RecordMetadata:
+    """Return an element whose generator is that of its index under a key of the seed."""
+    metadata = RecordMetadata(index, record_key)
+    metadata._seed = (purpose, index)
+    return metadata
+
+
+def generator(purpose: int, index: int) -> Generator:
+    """Return the generator of an index under a key of the seed."""
+    return Generator(Philox(_PhiloxKey(purpose, index)))  # type: ignore[arg-type]
+
+
+class _PhiloxKey(ISpawnableSeedSequence):
+    """Gives Philox its key, the hash of a seed and an index.
+
+    The same generator as from ``Philox(key=[purpose, index])``, which takes three times as long
+    because it asks the machine for entropy first; and ``Generator.spawn`` follows from the key.
+    """
+
+    def __init__(self, purpose: int, index: int) -> None:
+        self._key = (purpose, index)
+        self._sequence: SeedSequence | None = None
+
+    def generate_state(
+        self, n_words: int, dtype: npt.DTypeLike = np.uint32
+    ) -> npt.NDArray[np.uint32 | np.uint64]:
+        """Return the two words of the key, which is what Philox asks for."""
+        if n_words == 2 and dtype == np.uint64:
+            return np.array(self._key, dtype=np.uint64)
+        words: npt.NDArray[np.uint32 | np.uint64]
+        words = SeedSequence(self._key).generate_state(n_words, dtype)  # type: ignore[arg-type]
+        return words
+
+    def spawn(self, n_children: int) -> list[SeedSequence]:  # type: ignore[override]
+        """Return seeds of further generators, others at every call."""
+        self._sequence = self._sequence or SeedSequence(self._key)
+        return self._sequence.spawn(n_children)
