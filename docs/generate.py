@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import duckplets as dp
-from duckplets import errors, testing
+from duckplets import errors, huggingface, testing
 from duckplets.recipes import condition_rules
 from duckplets.recipes import files as recipe_files
 from duckplets.sampling import columns
@@ -80,7 +81,7 @@ FOLDERS = {
     "tests": "In folders of the same names, and `golden/`: what must stay as it is.",
     "examples": "Scripts to start from, run by the tests.",
     "benchmarks": "Speed and memory beside peers'; printed as JSON.",
-    "docs": "Design, interface, command line, figures.",
+    "docs": "Design, interface, command line, trainers, figures.",
 }
 
 
@@ -105,11 +106,17 @@ def interface() -> str:
         parts += _EXTRAS.get(title, list)()
     parts += _trainers()
     parts += ["## Types", "\n".join(_types()), "## Errors", *_prose(inspect.getdoc(errors) or "")]
-    parts += ["## For tests of your own", "In `duckplets.testing`."]
-    for name, value in vars(testing).items():
-        if inspect.isfunction(value) and value.__module__ == testing.__name__ and name[0] != "_":
-            parts += _entry(name, value)
+    parts += ["## For trainers of Hugging Face", "In `duckplets.huggingface`; extra `hf`."]
+    parts += _functions(huggingface)
+    parts += ["## For tests of your own", "In `duckplets.testing`.", *_functions(testing)]
     return "\n\n".join(parts) + "\n"
+
+
+def _functions(module: ModuleType) -> Iterator[str]:
+    """Yield the entries of a module's public functions."""
+    for name, value in vars(module).items():
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_":
+            yield from _entry(name, value)
 
 
 def _trainers() -> list[str]:

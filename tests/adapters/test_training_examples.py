@@ -59,3 +59,16 @@ def test_a_killed_training_goes_on_with_the_same_input_ids(tmp_path: Path) -> No
     assert "killed (signal 9) after 4 batches" in said
     assert "resumed from checkpoint-3, with step 3 of the sampler" in said
     assert "the input ids of steps 3 to 5 are those of the unbroken run: True" in said
+
+
+def test_the_blocks_of_the_trainers_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "trainers.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert blocks
+    for language, code in blocks:
+        assert language == "python"
+        exec(compile(code, "trainers.md", "exec"), {"__name__": "__main__"})
