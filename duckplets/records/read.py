@@ -31,13 +31,15 @@ from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
 from duckplets.records.elements import Order, Part, Take, elements_of, indexed_elements
 from duckplets.sampling.batch import Batch
+from duckplets.sampling.messages import MESSAGES
 
 _PLACES = ("index", "record_key")
 _LABELS = ("record_id", "source", "split", "date")
 _DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at")
 _ROLES = ("anchor", "context", "rejected")
 _TEXTS = ("text", *_ROLES)
-_COLUMNS = (*_PLACES, *_LABELS, *_DETAILS, *_TEXTS)
+_MESSAGES = ("messages", "rejected_messages")
+_COLUMNS = (*_PLACES, *_LABELS, *_DETAILS, *_TEXTS, *_MESSAGES)
 _DEFAULT = (*_PLACES, *_LABELS, "meta", "text")
 
 _LARGEST_BLOCK = 65_536
@@ -84,7 +86,8 @@ def read(
         columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``, ``split``,
             ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``, ``created_at``,
             ``updated_at``; ``text``, the texts of all sections but rejected replies, joined by a
-            blank line; ``anchor``, ``context`` and ``rejected``, lists of the texts of these roles.
+            blank line; ``anchor``, ``context`` and ``rejected``, lists of the texts of these roles;
+            ``messages`` and ``rejected_messages``, null for a record that is no conversation.
             By default those up to ``date``, ``meta`` and ``text``.
 
     Raises:
@@ -254,6 +257,8 @@ class _Fetcher:
                 found |= self._rows("records/read/details", size)
             if self._wanted(_TEXTS):
                 found |= self._texts(size)
+        if wanted := self._wanted(_MESSAGES):
+            found |= self._messages(wanted, self._keys[part.places])
         return pa.table({name: found[name] for name in self._columns})
 
     def _wanted(self, names: tuple[str, ...]) -> list[str]:
@@ -271,6 +276,19 @@ class _Fetcher:
         places[table["request"].to_numpy()] = np.arange(size, dtype=np.int64)
         rows = table.select(self._wanted(tuple(table.column_names[1:]))).take(pa.array(places))
         return {name: rows[name].combine_chunks() for name in rows.column_names}
+
+    def _messages(self, wanted: list[str], keys: Integers) -> dict[str, pa.Array]:
+        """Return the messages of records; nulls for those that have none."""
+        request = np.arange(len(keys), dtype=np.int64)
+        asked = pa.table({"request": request, "record_key": keys})
+        which = {"chosen": _MESSAGES[0] in wanted, "rejected": _MESSAGES[1] in wanted}
+        which |= {"chosen_json": False, "rejected_json": False}
+        with self.database.registered(asked_messages=asked):
+            rows = self.database.table("sampling/messages/fetch", which).combine_chunks()
+        places = np.full(len(keys), -1, dtype=np.int64)
+        places[rows["request"].to_numpy()] = np.arange(rows.num_rows)
+        order = pa.array(places, mask=places < 0)
+        return {name: rows[name].combine_chunks().take(order).cast(MESSAGES) for name in wanted}
 
     def _texts(self, size: int) -> dict[str, pa.Array]:
         wanted = self._wanted(_TEXTS)

@@ -182,6 +182,26 @@ def test_records_without_a_role_have_an_empty_list_of_it(corpus: dp.Corpus) -> N
         assert [row[role] for row in alone] == [row[role] for row in texts]
 
 
+def test_messages_are_read_with_the_records_that_have_some(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        talk = [{"prompt": f"q {i}", "chosen": f"a {i}", "rejected": f"b {i}"} for i in range(7)]
+        corpus.ingest(dp.MemorySource(talk, converter="pair"), name="talk", progress=False)
+        corpus.ingest(dp.MemorySource([{"t": "plain"}], text="t"), name="plain", progress=False)
+        columns = ["rejected_messages", "source", "messages"]
+        order = [7, 0, 3, 3, 6]
+        [batch] = corpus.read(order, batch_size=8, columns=columns)
+        assert batch.keys() == columns
+        assert batch["messages"][0] is None
+        replies = {name: [m and m[-1]["content"][0]["value"] for m in batch[name]] for name in
+                   ("messages", "rejected_messages")}  # fmt: skip
+        assert replies["messages"] == [None, "a 0", "a 3", "a 3", "a 6"]
+        assert replies["rejected_messages"] == [None, "b 0", "b 3", "b 3", "b 6"]
+        [plain] = corpus.read([7], batch_size=1, columns=["messages"])
+        assert (
+            plain.table.schema.field("messages").type == batch.table.schema.field("messages").type
+        )
+
+
 def test_a_corpus_without_splits_has_none(tmp_path: Path) -> None:
     with dp.Corpus(tmp_path / "a.duckdb") as corpus:
         assert count(corpus) == 0
