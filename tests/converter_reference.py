@@ -67,6 +67,8 @@ def alpaca(row: Row) -> Made:
 
 def text_of(row: Row, name: str) -> str | None:
     value = row.get(name)
+    if value == []:
+        return None
     if value is not None and not isinstance(value, str):
         raise WrongError(f"{name} is not text")
     return value

@@ -86,7 +86,7 @@ class Cells:
         """Return whether under a text role the cell's text is all there is to say of it."""
         if self.text_of == EARLIER:
             return True
-        if place in self.told or self.may_be_list(place) and self.shapes[place] != "both":
+        if place in self.told or (self.may_be_list(place) and self.shapes[place] != "both"):
             return False
         is_any = self.text_of == "json" and self.shapes[place] != "binary"
         return is_any or self.shapes[place] in ("text", "both")
@@ -232,9 +232,7 @@ class Layout:
 def cells_of(schema: pa.Schema, count: int, text_of: str | None) -> Cells:
     """Return how the first columns ``c0, c1, …`` of a table are to be read."""
     names = set(schema.names)
-    shapes = [
-        "both" if f"l{i}" in names else shape_of(schema.field(f"c{i}")) for i in range(count)
-    ]
+    shapes = ["both" if f"l{i}" in names else shape_of(schema.field(f"c{i}")) for i in range(count)]
     told = frozenset(i for i in range(count) if f"k{i}" in names)
     return Cells(tuple(shapes), told, text_of)
 

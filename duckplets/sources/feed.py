@@ -124,8 +124,9 @@ def _with_dates(table: pa.Table, shapes: Sequence[str]) -> pa.Table:
 
 def in_shape(rows: pa.Table) -> pa.Table:
     """Return rows with the types of ``ROW_SCHEMA``; what they hold besides stays."""
-    if "prefix" in rows.schema.names and rows["prefix"].null_count == rows.num_rows:
-        rows = rows.drop_columns(["prefix"])  # as a rule records have none of their own
+    for name in ("prefix", "complaint"):  # as a rule no record has one
+        if name in rows.schema.names and rows[name].null_count == rows.num_rows:
+            rows = rows.drop_columns([name])
     names = [name for name in EXTRA_COLUMNS if name in rows.schema.names]
     extra = [pa.field(name, EXTRA_COLUMNS[name]) for name in names]
     schema = pa.schema([*ROW_SCHEMA, *extra])

@@ -80,7 +80,7 @@ class Paths:
 
     def __init__(self, names: Sequence[str], where: str) -> None:
         self._names, self._where = names, where
-        self._missing: dict[str, str] = {}  # paths that no row had so far, with their columns
+        self._columns: dict[str, tuple[str, list[str]]] = {}  # of each path, with its fields
         self._met: set[str] = set()
         self._whole = False  # whether the first row was among those seen
 
@@ -104,7 +104,7 @@ class Paths:
                 values = self._step(values, step, name, column)
             if values.null_count < len(values):
                 self._met.add(name)
-            self._missing[name] = column
+            self._columns[name] = (column, _fields(field.type))
             named = pa.field(f"c{i}", values.type, metadata={NAME: name.encode()})
             table = table.set_column(at, named, values)
         return table
@@ -115,9 +115,9 @@ class Paths:
         Raises:
             SourceError: There is one.
         """
-        for name, column in self._missing.items():
+        for name, (column, fields) in self._columns.items():
             if self._whole and name not in self._met:
-                raise no_such_field(name, [], self._where, f"in every row {shown(repr(column))}")
+                raise no_such_field(name, fields, self._where, f"column {shown(repr(column))}")
 
     def _step(
         self, values: pa.ChunkedArray, step: str | int, name: str, column: str
@@ -126,7 +126,7 @@ class Paths:
         what = f"column {shown(repr(column))}"
         if isinstance(step, int):
             if not _is_list(kind):
-                raise no_such_field(name, [], self._where, what)
+                raise no_such_field(name, _fields(kind), self._where, what)
             return _chunked(values, [_element(chunk, step) for chunk in values.chunks])
         if pa.types.is_map(kind):
             if not pa.types.is_string(kind.key_type) and not pa.types.is_large_string(
@@ -135,7 +135,7 @@ class Paths:
                 raise no_such_field(name, [], self._where, what)
             key = pa.scalar(step, kind.key_type)
             return _chunked(values, [pc.map_lookup(part, key, "first") for part in values.chunks])
-        fields = [part.name for part in kind] if pa.types.is_struct(kind) else []
+        fields = _fields(kind)
         if fields.count(step) != 1:
             raise no_such_field(name, fields, self._where, what)
         return pc.struct_field(values, fields.index(step))
@@ -152,6 +152,10 @@ def _steps(rest: str) -> Steps:
         found.append(step[1] if step[1] is not None else int(step[2]))
         at = step.end()
     return tuple(found)
+
+
+def _fields(kind: pa.DataType) -> list[str]:
+    return [part.name for part in kind] if pa.types.is_struct(kind) else []
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -216,4 +216,17 @@ def _encoder(default: Callable[[Any], Any]) -> json.JSONEncoder:
 
 
 _ENCODER = _encoder(_as_json)
-_KNOWN = (str, int, float, bytes, bytearray, Mapping, list, tuple, set, frozenset, Prefix, type(None))
+_KNOWN = (
+    str,
+    int,
+    float,
+    bytes,
+    bytearray,
+    Mapping,
+    list,
+    tuple,
+    set,
+    frozenset,
+    Prefix,
+    type(None),
+)

@@ -279,7 +279,11 @@ def _joined(sections: list[exp.Expr]) -> exp.Expr:
     for part in sections:
         if not isinstance(part, exp.Struct):
             runs.append(part)
-        elif runs and isinstance(runs[-1], exp.Array) and isinstance(runs[-1].expressions[0], exp.Struct):
+        elif (
+            runs
+            and isinstance(runs[-1], exp.Array)
+            and isinstance(runs[-1].expressions[0], exp.Struct)
+        ):
             runs[-1].append("expressions", part)
         else:
             runs.append(exp.Array(expressions=[part]))
@@ -365,7 +369,9 @@ def elements_statement(places: tuple[int, ...]) -> str:
         texts = exp.case().when(is_array, call("json_extract_string", value, every))
         kinds = call("json_type", value.copy(), every.copy())
         odd = each(
-            exp.column("x"), kinds, exp.column("x").isin(_literal("VARCHAR"), _literal("NULL")).not_()
+            exp.column("x"),
+            kinds,
+            exp.column("x").isin(_literal("VARCHAR"), _literal("NULL")).not_(),
         )
         is_odd = exp.and_(is_array.copy(), call("len", odd) > _number(0))
         told = exp.case().when(is_odd, _literal("LIST")).else_(kind.copy())
