@@ -46,7 +46,7 @@ def message(role: str, *texts: str, weight: Any = None) -> Message:
 
 
 def alpaca(row: Row) -> Made:
-    if row.get("output") is None:
+    if row.get("output") in (None, []):
         for name in ("system", "instruction", "input"):
             text_of(row, name)
         raise WrongError("output is missing")

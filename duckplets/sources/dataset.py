@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
@@ -151,7 +150,8 @@ class DatasetSource:
 
     def earlier(self) -> Self:
         """Return one that takes anything as text, as versions before there was a rule did."""
-        made = copy(self)
+        made = object.__new__(type(self))
+        made.dataset = self.dataset
         made.mapping = self.mapping.earlier()
         return made
 

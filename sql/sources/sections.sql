@@ -7,7 +7,16 @@
 WITH parsed AS (
     SELECT
         *,
-        TRY(from_json(given_text, '[{"role":"JSON","heading":"JSON","text":"JSON"}]')) AS given
+        [
+            {
+                'role': CAST(e."role" AS VARCHAR),
+                'heading': CAST(e.heading AS VARCHAR),
+                'text': CAST(e."text" AS VARCHAR)
+            }
+            FOR e IN TRY(
+                from_json(given_text, '[{"role":"JSON","heading":"JSON","text":"JSON"}]')
+            )
+        ] AS given
     FROM cells
 ),
 judged AS (
