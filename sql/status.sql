@@ -41,7 +41,7 @@ FROM (
         CASE
             WHEN $triplet_recipes > 0 THEN $triplet_recipes
             WHEN any_value(sources.defaults) = 'dated' THEN 4
-            WHEN any_value(sources.defaults) IN ('roles', 'pairs') THEN 2
+            WHEN any_value(sources.defaults) IN ('roles', 'pairs', 'ready') THEN 2
             ELSE 1
         END AS recipes
     FROM records

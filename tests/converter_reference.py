@@ -46,7 +46,7 @@ def message(role: str, *texts: str, weight: Any = None) -> Message:
 
 
 def alpaca(row: Row) -> Made:
-    if row.get("output") is None:
+    if row.get("output") in (None, []):
         for name in ("system", "instruction", "input"):
             text_of(row, name)
         raise WrongError("output is missing")
@@ -67,6 +67,8 @@ def alpaca(row: Row) -> Made:
 
 def text_of(row: Row, name: str) -> str | None:
     value = row.get(name)
+    if value == []:
+        return None
     if value is not None and not isinstance(value, str):
         raise WrongError(f"{name} is not text")
     return value

@@ -58,10 +58,22 @@ def ingest(
     text: Annotated[
         list[str] | None, _option(f"The only text, in place of an anchor. {_COLUMNS}")
     ] = None,
+    negative: Annotated[
+        list[str] | None, _option(f"Ready negatives of the anchor, or lists of them. {_COLUMNS}")
+    ] = None,
+    sections: Annotated[
+        str | None, _option("Sections given whole: a list of role, heading and text.")
+    ] = None,
+    text_of: Annotated[
+        Literal["json"] | None,
+        typer.Option(help="json takes the JSON of what is no text; else its row fails."),
+    ] = None,
     id: Annotated[str | None, _option("Identifies a row.")] = None,  # noqa: A002
     date: Annotated[
         str | None, _option("Date of a row; for a folder 'path': dates are in the paths.")
     ] = None,
+    created_at: Annotated[str | None, _option("When the record was made.")] = None,
+    updated_at: Annotated[str | None, _option("When it was last changed.")] = None,
     group: Annotated[str | None, _option("Rows of a group share a split.")] = None,
     taxonomy: Annotated[
         list[str] | None, _option(f"Categories, the broadest first. {_COLUMNS}")
@@ -137,6 +149,11 @@ def ingest(
             "positive": names(positive),
             "context": names(context),
             "text": names(text),
+            "negative": names(negative),
+            "sections": sections,
+            "text_of": text_of,
+            "created_at": created_at,
+            "updated_at": updated_at,
             "taxonomy": names(taxonomy),
             "meta": names(meta),
             "id": id,

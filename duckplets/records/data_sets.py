@@ -61,7 +61,8 @@ _READING = ("split", "streaming", "format")
 _CONTROLS = ("size", "size_mode", "weight", "seed")
 _MAPPING = (
     *("converter", "on_error", "anchor", "positive", "context", "text", "id", "date", "group"),
-    *("taxonomy", "meta", "prefix", "trust"),
+    *("taxonomy", "meta", "prefix", "trust", "negative", "sections", "text_of"),
+    *("created_at", "updated_at"),
 )
 _KEYS = (*_PLACES, *_READING, *_CONTROLS, *_MAPPING)
 _MESSAGES = "openai"  # rows without a converter hold messages already
@@ -111,7 +112,8 @@ def load_data_sets(
     ``hf_hub_url``, ``org/name`` or ``org/name/config``; and any of ``format``, ``split`` (of the
     Hub's), ``streaming``, ``size``, ``size_mode``, ``weight``, ``seed``, ``converter``,
     ``on_error``, and the columns ``anchor``, ``positive``, ``context``, ``text``, ``id``, ``date``,
-    ``group``, ``taxonomy``, ``meta``, ``prefix`` and ``trust``. Where neither a converter nor
+    ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``, ``negative``, ``sections``,
+    ``text_of``, ``created_at`` and ``updated_at``. Where neither a converter nor
     columns of texts are given the rows hold ``messages``.
 
     Args:
@@ -261,6 +263,7 @@ class _Checks:
     def _mapping(self, values: dict[str, Any], form: str | None) -> dict[str, Any]:
         """Return the arguments of the source, each checked by itself and then all together."""
         needs = {"positive": {"anchor": "x"}, "on_error": {"converter": "alpaca"}}
+        needs["negative"] = {"anchor": "x"}
         if form == "text":
             for key in values:
                 if key != "trust":

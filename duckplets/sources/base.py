@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from copy import copy
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self, get_args
 
 import pyarrow as pa
 
@@ -17,6 +18,7 @@ from duckplets.base.plain import misfit
 from duckplets.base.shown import listed
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.converters.registry import Converter, converter_of
+from duckplets.sources.field_paths import match, path_of
 
 # -- rows -----------------------------------------------------------------------------------------
 
@@ -53,7 +55,7 @@ EXTRA_COLUMNS = {
     "rejected_messages": pa.string(),  # JSON list of messages
     "prefix": pa.string(),  # JSON definition of the record's own metadata prefix
     "quarantined": pa.string(),  # of a row with a skip: the row as JSON, to be set aside
-    "complaint": pa.string(),  # of such a row: what is wrong, in more words than the skip has
+    "complaint": pa.string(),  # of a row with a skip: what it has there, cut
 }
 
 # The reasons for a skip that mean the input could not be read, rather than not be used.
@@ -103,8 +105,8 @@ class Rows:
         batches: Batches of ``ROW_SCHEMA``, perhaps with some of ``EXTRA_COLUMNS``, in the order
             of the input; read once. A resumable source puts a ``Mark`` wherever it could go on:
             what came before is then stored for good.
-        defaults: Which default recipes suit them: ``roles``, ``text``, ``dated`` or
-            ``pairs``.
+        defaults: Which default recipes suit them: ``roles``, ``text``, ``dated``, ``pairs`` or
+            ``ready`` (roles with ready negatives).
         total: How many rows there are, where that is cheap to know.
         rejected: After the last batch, counts by reason of input that never became a row. The
             built-in sources give every bad line or file a row with a ``skip``, so theirs is empty.
@@ -120,29 +122,50 @@ class Rows:
 
 Columns = str | Sequence[str] | None
 OnError = Literal["raise", "skip", "quarantine"]
+TextOf = Literal["json"] | None
+EARLIER = "earlier"
+"""The reading of versions before there was a rule: in place of a text anything is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
     """The arguments common to the sources that have columns.
 
-    Columns are matched exactly first, else whatever their case. Where several are given for
-    ``anchor``, ``positive`` or ``text`` the first that is not blank in a row is taken.
+    Columns are matched exactly first, else whatever their case; where there is no column of the
+    name it may be a path into a nested one, such as ``set.query`` or ``set.pos[0]``. Where several
+    are given for ``anchor``, ``positive`` or ``text`` the first that has text in a row is taken. A
+    text is a string; a list of strings is taken apart.
     """
 
     anchor: Columns = None
-    """Column with the anchor text (or candidates, in order)."""
+    """Column with the anchor text (or candidates, in order); of a list the first that has text."""
     positive: Columns = None
-    """Column with the text that belongs to the anchor (or candidates, in order)."""
+    """Column with the text that belongs to the anchor (or candidates, in order); a list gives one
+    section per element."""
     context: Columns = None
     """Columns with further texts, all required; a list gives one section per element."""
+    negative: Columns = None
+    """Columns with ready negatives of the anchor, or lists of them: sections of role
+    ``rejected``; a row may have none."""
     text: Columns = None
     """Column with the only text of the row (or candidates, in order), instead of an anchor."""
+    sections: str | None = None
+    """Column with sections given whole, a list of ``{"role", "heading", "text"}``, besides other
+    columns or instead of them. In JSON and dictionaries a key ``sections`` that holds such lists
+    is one, unsaid."""
+    text_of: TextOf = None
+    """What becomes of numbers, booleans, maps, dates and mixed lists in place of texts: by default
+    the row fails, counted; ``json`` takes their JSON as text."""
     id: str | None = None
     """Column that identifies a row; without one the content does."""
     date: str | None = None
     """Column with a date: a DATE or TIMESTAMP, or ISO text. Where a zone is written it is the date
     as written there (of Arrow's timestamps, in the column's zone); else that of UTC."""
+    created_at: str | None = None
+    """Column with the time the record was made: a timestamp or ISO text; UTC where no zone is
+    written."""
+    updated_at: str | None = None
+    """Column with the time it was last changed, likewise."""
     group: str | None = None
     """Column whose equal values keep rows in one split."""
     taxonomy: Columns = None
@@ -160,16 +183,20 @@ class Mapped:
     a count and a row of the table ``quarantine``."""
 
     def __post_init__(self) -> None:
-        for part in (*TEXTS, "taxonomy", "meta"):
+        for part in (*ROLES, "taxonomy", "meta"):
             _check_names(part, getattr(self, part))
-        for part in ("id", "date", "group", "prefix"):
+        for part in ("sections", "id", "date", "created_at", "updated_at", "group", "prefix"):
             _check_name(part, getattr(self, part))
+        if self.text_of not in (None, "json", EARLIER):
+            raise SourceError(f"text_of={self.text_of!r}: give 'json', or leave it out")
         check_trust(self.trust)
         self._check_converter()
         if self.text is not None and (self.anchor is not None or self.positive is not None):
             raise SourceError("text= is for rows of one text: leave out anchor= and positive=")
         if self.positive is not None and self.anchor is None:
             raise SourceError("positive= needs anchor=; for rows of one text use text=")
+        if self.negative is not None and self.anchor is None and self.sections is None:
+            raise SourceError("negative= needs anchor=: it is what an anchor is told apart from")
 
     def _check_converter(self) -> None:
         if self.on_error not in get_args(OnError):
@@ -217,16 +244,41 @@ class Mapped:
         """Return which default recipes suit these rows."""
         if self.converter is not None:
             return "pairs" if self.converter == "pair" else "roles"
-        return "roles" if self.part("anchor") else "text"
+        if self.part("negative"):
+            return "ready"
+        return "roles" if self.part("anchor") or self.part("sections") else "text"
+
+    def described(self) -> dict[str, Any]:
+        """Return what is set, as plain JSON values: what must agree to read a source again."""
+        found = {}
+        for one in fields(Mapped):
+            value = getattr(self, one.name)
+            several = one.name in (*ROLES, "taxonomy", "meta")
+            if one.name != "on_error" and value is not None and value != EARLIER:
+                is_number = one.name == "trust" and not isinstance(value, str)
+                if not is_number:  # a trust that is a number is the source's, not a column
+                    found[one.name] = list(self.part(one.name)) if several else value
+        return found
+
+    def earlier(self) -> Self:
+        """Return one that takes anything as text, as versions before there was a rule did."""
+        made = copy(self)
+        object.__setattr__(made, "text_of", EARLIER)
+        return made
 
 
-TEXTS = ("anchor", "positive", "context", "text")
-PARTS = (*TEXTS, "id", "date", "group", "taxonomy", "meta", "trust", "prefix")
+ROLES = ("anchor", "positive", "context", "text", "negative")
+TEXTS = (*ROLES, "sections")
+_FEATURES = ("id", "date", "group", "taxonomy", "meta", "trust", "prefix")
+PARTS = (*TEXTS, *_FEATURES, "created_at", "updated_at")
 GIVEN = "given"
 """Part of records with keys of their own: which of their parts must not be blank, in one text."""
 
-NAME = b"name"
-"""Key of a column's name in the input, among the metadata of a piece's field."""
+
+MARK = "not text"
+"""The first key of the object in place of a value that JSON does not know; its value is one of
+``MARKED``."""
+MARKED = ("date", "UUID", "object")
 
 
 def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
@@ -262,13 +314,6 @@ def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[int]:
     return [*named, *(_place(name, columns, where) for name in fields)]
 
 
-def match(name: str, columns: Sequence[str]) -> list[int]:
-    """Return the places of the columns a name fits: exactly, else whatever their case."""
-    exact = [i for i, column in enumerate(columns) if column == name]
-    folded = name.casefold()
-    return exact or [i for i, column in enumerate(columns) if column.casefold() == folded]
-
-
 def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:
     """Return the error for a column that is not there."""
     return SourceError(f"{where}: no column {name!r}{nearest(name, columns)}; {there_are(columns)}")
@@ -293,6 +338,8 @@ def check_trust(trust: float | str | None) -> None:
 
 def _place(name: str, columns: Sequence[str], where: str) -> int:
     places = match(name, columns)
+    if not places and (path := path_of(name, columns)):
+        return path[0]
     if not places:
         raise unknown(name, columns, where)
     if len(places) > 1:

@@ -230,6 +230,9 @@ def _is_list_view(kind: pa.DataType) -> bool:
 def plain(column: pa.Array) -> pa.Array:
     """Return a column in a type DuckDB takes; what has none becomes text."""
     kind = column.type
+    if isinstance(kind, pa.UuidType):
+        texts = [None if value is None else str(value) for value in column.to_pylist()]
+        return pa.array(texts, pa.string())
     if isinstance(kind, pa.BaseExtensionType):
         return plain(column.storage)
     if pa.types.is_null(kind):

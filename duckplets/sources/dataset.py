@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from duckplets.sources.base import (
     Mark,
     OnError,
     Rows,
+    TextOf,
     checked_cursor,
     require_texts,
     resolve,
@@ -50,9 +51,14 @@ class DatasetSource:
         anchor: Column with the anchor text (or candidates, in order).
         positive: Column with the text that belongs to the anchor (or candidates, in order).
         context: Columns with further texts, all required.
+        negative: Columns with ready negatives of the anchor, or lists of them.
         text: Column with the only text of the row (or candidates), instead of an anchor.
+        sections: Column with sections given whole, besides other columns or instead of them.
+        text_of: ``json`` takes the JSON of what is no text; by default its row fails.
         id: Column that identifies a row; without one the content does.
         date: Column with a date.
+        created_at: Column with the time the record was made.
+        updated_at: Column with the time it was last changed.
         group: Column whose equal values keep rows in one split.
         taxonomy: Columns with the row's categories, from broad to narrow.
         meta: Columns kept as metadata.
@@ -79,9 +85,14 @@ class DatasetSource:
         anchor: Columns = None,
         positive: Columns = None,
         context: Columns = None,
+        negative: Columns = None,
         text: Columns = None,
+        sections: str | None = None,
+        text_of: TextOf = None,
         id: str | None = None,  # noqa: A002 - the name it has in every source
         date: str | None = None,
+        created_at: str | None = None,
+        updated_at: str | None = None,
         group: str | None = None,
         taxonomy: Columns = None,
         meta: Columns = None,
@@ -100,9 +111,14 @@ class DatasetSource:
             anchor=anchor,
             positive=positive,
             context=context,
+            negative=negative,
             text=text,
+            sections=sections,
+            text_of=text_of,
             id=id,
             date=date,
+            created_at=created_at,
+            updated_at=updated_at,
             group=group,
             taxonomy=taxonomy,
             meta=meta,
@@ -128,6 +144,17 @@ class DatasetSource:
         name = str(info.dataset_name or info.builder_name or "dataset")
         return name.replace("/", "--")[:200] if name.isprintable() and name.strip() else "dataset"
 
+    def described(self) -> dict[str, Any]:
+        """Return what is set of the mapping, as plain JSON values."""
+        return self.mapping.described()
+
+    def earlier(self) -> Self:
+        """Return one that takes anything as text, as versions before there was a rule did."""
+        made = object.__new__(type(self))
+        made.dataset = self.dataset
+        made.mapping = self.mapping.earlier()
+        return made
+
     def open(self, reader: Database) -> Rows:
         """Check the columns, and return the rows.
 
@@ -152,7 +179,9 @@ class _Resumable(DatasetSource):
         """Return what tells the data set and the mapping from others."""
         read = {part: list(names) for part, names in self.mapping.parts() if names}
         converted = {"converter": self.mapping.converter, "on_error": self.mapping.on_error}
-        return {"dataset": _identity(self.dataset), "mapping": read, **converted}
+        text_of = {"text_of": "json"} if self.mapping.text_of == "json" else {}
+        found = {"dataset": _identity(self.dataset), "mapping": read, **converted}
+        return found | text_of
 
     def open_at(self, reader: Database, cursor: Any) -> Rows:
         """Open at a place; see ``open``.

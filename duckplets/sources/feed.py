@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from duckplets.base.shown import shown
 from duckplets.db.foreign import MORE_MEMORY
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.base import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, NAME, ROW_SCHEMA, Mapped
+from duckplets.sources.base import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, ROW_SCHEMA, Mapped
 from duckplets.sources.columns import check_sizes, faults_of, plain, weights
+from duckplets.sources.field_paths import KIND, NAME, Paths
 from duckplets.sources.limits import Limits, limits_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def table_bytes(mapping: Mapped) -> int:
 
 
 def run(
-    reader: Database, mapping: Mapped, tables: Iterable[pa.Table], where: str
+    reader: Database,
+    mapping: Mapped,
+    tables: Iterable[pa.Table],
+    where: str,
+    paths: Paths | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of gathered tables.
 
@@ -57,24 +62,32 @@ def run(
         tables: Columns ``c0, c1, …`` in the order of the mapping's names; where the column
             ``fault`` has a text, that text is the reason to skip the row.
         where: The input's name, for messages.
+        paths: Those of the mapping, where they are checked when all tables have been read; else
+            these are all.
     """
+    from duckplets.sources.cells import cells_of
     from duckplets.sources.converters.conversion import Conversion
-    from duckplets.sources.statement import Cells, rows_statement
+    from duckplets.sources.statement import rows_statement
 
     conversion = Conversion(mapping, where) if mapping.converter is not None else None
 
     def result(statement: str, table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
         return result_of(reader, statement, table, where, values)
 
+    names = mapping.names()
+    followed = paths or Paths(names, where)
     for table in _within(tables if conversion is None else _portions(tables), reader, where):
-        shapes = shapes_of(table.schema, len(mapping.names()))
-        table = _with_dates(table, shapes)
+        table = followed.followed(table)
+        cells = cells_of(table.schema, len(names), mapping.text_of)
+        table = _with_dates(table, cells.shapes)
         if conversion is None:
             chunks = pa.Table.from_batches(table.to_batches(_CHUNK_ROWS), table.schema)
-            rows = result(rows_statement(mapping.parts(), Cells(shapes)), chunks, {})
+            rows = result(rows_statement(mapping.parts(), cells), chunks, {})
         else:
-            rows = conversion.rows(result, table, shapes)
+            rows = conversion.rows(result, table, cells)
         yield from in_shape(rows).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
+    if paths is None:
+        followed.check()
 
 
 def _within(tables: Iterable[pa.Table], reader: Database, where: str) -> Iterator[pa.Table]:
@@ -111,8 +124,9 @@ def _with_dates(table: pa.Table, shapes: Sequence[str]) -> pa.Table:
 
 def in_shape(rows: pa.Table) -> pa.Table:
     """Return rows with the types of ``ROW_SCHEMA``; what they hold besides stays."""
-    if "prefix" in rows.schema.names and rows["prefix"].null_count == rows.num_rows:
-        rows = rows.drop_columns(["prefix"])  # as a rule records have none of their own
+    for name in ("prefix", "complaint"):  # as a rule no record has one
+        if name in rows.schema.names and rows[name].null_count == rows.num_rows:
+            rows = rows.drop_columns([name])
     names = [name for name in EXTRA_COLUMNS if name in rows.schema.names]
     extra = [pa.field(name, EXTRA_COLUMNS[name]) for name in names]
     schema = pa.schema([*ROW_SCHEMA, *extra])
@@ -142,12 +156,6 @@ def refused(error: QueryError, where: str, limits: Limits) -> SourceError:
     """Return the error for a statement that the reader refused; what helps it is its own limit."""
     more = f"the limit of {limits.memory} is the reader's: limits=dp.Limits(memory='2GB'), or "
     return SourceError(f"{where}: {error}".replace(MORE_MEMORY, f"{more}--reader-memory 2GB"))
-
-
-def shapes_of(schema: pa.Schema, count: int) -> tuple[str, ...]:
-    """Return how the first columns c0, c1, … are to be read."""
-    kinds = {field.name: field.type for field in schema}
-    return tuple("both" if f"l{i}" in kinds else _shape(kinds[f"c{i}"]) for i in range(count))
 
 
 def gather(pieces: Iterable[pa.RecordBatch], most: int = MAX_BYTES) -> Iterator[pa.Table]:
@@ -237,18 +245,6 @@ def _without(column: pa.Array, rows: Iterable[int]) -> pa.Array:
     return column.take(pa.array(places, pa.int64()))
 
 
-def _shape(kind: pa.DataType) -> str:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        plain = _shape(kind.value_type) == "text"
-        return "list" if plain else "nested list"
-    if pa.types.is_nested(kind):
-        return "nested"
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return "moment"
-    is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    return "binary" if is_binary or pa.types.is_fixed_size_binary(kind) else "text"
-
-
 def pick(batch: pa.RecordBatch, places: Sequence[int], where: str = "records") -> pa.RecordBatch:
     """Return the columns at ``places`` as ``piece`` does.
 
@@ -261,20 +257,37 @@ def pick(batch: pa.RecordBatch, places: Sequence[int], where: str = "records") -
         SourceError: A column is of a type that cannot be read.
     """
     columns, names = [], [batch.schema.names[place] for place in places]
+    kinds = {}
     for place, name in zip(places, names, strict=True):
         kind = batch.schema.field(place).type
+        told = (batch.schema.field(place).metadata or {}).get(KIND)
+        if told or isinstance(kind, pa.UuidType):
+            kinds[len(columns)] = told or b"uuid"
         try:
             columns.append(plain(batch.columns[place]))
         except (pa.ArrowException, NotImplementedError) as error:
             told = shown(f"{kind}: {error}")
             raise SourceError(f"{where}: column {shown(repr(name))}: cannot read {told}") from error
-    return piece(columns, names)
+    return piece(columns, names, kinds)
 
 
-def piece(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.RecordBatch:
-    """Return columns as ``c0, c1, …``: their own names, kept beside, may differ in case only."""
+def piece(
+    columns: Sequence[pa.Array], names: Sequence[str], kinds: Mapping[int, bytes] | None = None
+) -> pa.RecordBatch:
+    """Return columns as ``c0, c1, …``: their own names, kept beside, may differ in case only.
+
+    Args:
+        columns: Plain ones.
+        names: Of each, in the input.
+        kinds: What the texts of some stand for, by their places.
+    """
+
+    def told(i: int, name: str) -> dict[bytes, bytes]:
+        kind = (kinds or {}).get(i)
+        return {NAME: name.encode("utf-8", "replace")} | ({KIND: kind} if kind else {})
+
     fields = [
-        pa.field(f"c{i}", column.type, metadata={NAME: name.encode("utf-8", "replace")})
+        pa.field(f"c{i}", column.type, metadata=told(i, name))
         for i, (column, name) in enumerate(zip(columns, names, strict=True))
     ]
     return pa.record_batch(list(columns), schema=pa.schema(fields))

@@ -58,7 +58,7 @@ class JsonSource(paths.Files):
             files = paths.files(self.path)
             pieces = (piece for file in files for piece in pieces_of(reader, file))
             where = self.uri or ""
-        return Rows(json_rows(reader, self, pieces, where), self.defaults())
+        return json_rows(reader, self, pieces, where)
 
     def _is_stdin(self) -> bool:
         return str(self.path) == "-"

@@ -92,13 +92,24 @@ def named(
     for place, classes in enumerate(names):
         if classes is None:
             continue
-        for name in (f"c{place}", f"l{place}"):
+        piece = _as_texts(piece, f"k{place}")
+        for name in (f"c{place}", f"l{place}", f"e{place}"):
             if name in piece.schema.names:
                 column, wrong = _named(piece.column(name), classes)
                 at = piece.schema.get_field_index(name)
                 piece = piece.set_column(at, piece.schema.field(at).with_type(column.type), column)
                 piece = _with_faults(piece, wrong, f"unknown label: {columns[place]}")
     return piece
+
+
+def _as_texts(piece: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """Return a piece in which the values of a column of kinds are texts, and lists of texts."""
+    at = piece.schema.get_field_index(name)
+    if at < 0:
+        return piece
+    is_list = pc.is_in(piece.column(at), pa.array(["ARRAY", "LIST"]))
+    kinds = pc.if_else(is_list, pa.scalar("ARRAY"), pa.scalar(None, pa.string()))
+    return piece.set_column(at, name, kinds)
 
 
 def _named(column: pa.Array, classes: tuple[str, ...]) -> tuple[pa.Array, pa.Array]:

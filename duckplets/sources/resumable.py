@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import Mapped, Mark, Rows, checked_cursor
+from duckplets.sources.base import EARLIER, Mapped, Mark, Rows, checked_cursor
 from duckplets.sources.text_file import TextFileSource, listed
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from duckplets.sources import Source
 
 _PLACES = ("path", "folder")
+_SINCE = ("negative", "sections", "text_of", "created_at", "updated_at")  # after the first version
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,16 @@ class _Wrapped:
     def default_name(self) -> str:
         """Return the name it goes by when the user gives none."""
         return self.source.default_name()
+
+    def described(self) -> dict[str, Any]:
+        """Return what is set of the mapping, as plain JSON values; nothing where there is none."""
+        source: Any = self.source
+        return dict(source.described()) if hasattr(source, "described") else {}
+
+    def earlier(self) -> Self:
+        """Return one that takes anything as text, as versions before there was a rule did."""
+        source: Any = self.source
+        return replace(self, source=source.earlier()) if hasattr(source, "earlier") else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,7 @@ class Resumable(_Wrapped):
         values = {
             field.name: _plain(getattr(self.source, field.name))
             for field in fields(self.source)  # type: ignore[arg-type] # checked to be one of two
-            if field.name not in _PLACES
+            if field.name not in _PLACES and not self._is_unset(field.name)
         }
         return {**values, "files": digest}
 
@@ -104,6 +115,10 @@ class Resumable(_Wrapped):
         rows = self.source.open(reader)
         start = 0 if cursor is None else cursor["rows"]
         return Rows(_marked(rows.batches, start), rows.defaults, rows.total, rows.rejected)
+
+    def _is_unset(self, name: str) -> bool:
+        """Return whether an argument that earlier versions had not is not given either."""
+        return name in _SINCE and getattr(self.source, name) in (None, EARLIER)
 
     def _files(self) -> list[Path]:
         place = _place(self.source)

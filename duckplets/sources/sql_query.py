@@ -16,12 +16,14 @@ from duckplets.errors import QueryError, SourceError
 from duckplets.sources.base import Mapped, Rows, require_texts, resolve
 from duckplets.sources.columns import portions
 from duckplets.sources.feed import pick, refused, rows_of
+from duckplets.sources.field_paths import KIND
 from duckplets.sources.limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 _STREAM_ROWS = 512
+_UUIDS = ("UUID", "UUID[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class _Scan:
 
     def __init__(self, reader: Database, database: str | PathLike[str] | None) -> None:
         self._connection = reader.cursor()
+        self._uuids: dict[str, str] = {}
         self._name = f"attached_{uuid4().hex}" if database is not None else None
         if database is not None:
             self._attach(Path(database).expanduser())
@@ -73,6 +76,9 @@ class _Scan:
             found = self._connection.arrow(query("sources/sql_query/columns"), {"query": text})
         except QueryError as error:
             raise SourceError(f"query: {error}") from error
+        kinds = self._connection.rows(query("sources/sql_query/types"), {"query": text})
+        # Arrow has texts for them.
+        self._uuids = {name: kind.lower() for name, kind, *_ in kinds if kind in _UUIDS}
         return list(found.schema.names)
 
     def pieces(self, text: str, places: list[int], limits: Limits) -> Iterator[pa.RecordBatch]:
@@ -82,7 +88,8 @@ class _Scan:
             for batch in self._connection.stream(
                 query("sources/sql_query/query"), values, rows=_STREAM_ROWS
             ):
-                for part in portions(batch.select(places), "query", limits, row):
+                told = _told(batch.select(places), self._uuids)
+                for part in portions(told, "query", limits, row):
                     yield pick(part, range(len(places)), "query")
                 row += batch.num_rows
         except QueryError as error:
@@ -106,6 +113,15 @@ class _Scan:
             self._connection.rows(_named("sources/sql_query/use", name))
         except QueryError as error:
             raise SourceError(f"{path} cannot be opened: {error}") from error
+
+
+def _told(batch: pa.RecordBatch, uuids: dict[str, str]) -> pa.RecordBatch:
+    """Return a batch in whose schema it stands which texts are UUIDs."""
+    fields = [
+        part.with_metadata({KIND: uuids[part.name].encode()}) if part.name in uuids else part
+        for part in batch.schema
+    ]
+    return pa.record_batch(batch.columns, schema=pa.schema(fields))
 
 
 def _named(statement: str, name: str, path: Path | None = None) -> str:

@@ -2,8 +2,9 @@
 
 Input is an Arrow table named ``input`` with ``row``, ``fault`` and ``modified``, and typed columns
 ``c0, c1, …``, one for each name of the mapping. Three levels lie over it: *cells* makes every used
-column text (or a list of texts), *mapped* gives cells their parts, and ``sql/sources/rows.sql``
-checks and hashes. Lines of JSON first become such a table by a statement of their own.
+column text (or a list of texts, and what is no text), *mapped* gives cells their parts, and
+``sql/sources/rows.sql`` checks and hashes. Lines of JSON first become such a table by statements of
+their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from functools import lru_cache
 
 from sqlglot import exp
 
-from duckplets.sources.base import GIVEN
+from duckplets.sources.base import EARLIER, GIVEN, ROLES
+from duckplets.sources.cells import Cells, Layout
 from duckplets.sources.expressions import (
     Parts,
     as_text,
@@ -31,43 +33,8 @@ from duckplets.sources.expressions import (
 )
 
 _PAIRS = "STRUCT(key VARCHAR, value VARCHAR)[]"
-
-
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """Cells of typed columns.
-
-    Attributes:
-        shapes: For each name of the mapping ``text``, ``binary``, ``nested``, ``list`` (of
-            plain values), ``nested list``, ``both``: a column of texts and one of lists, or
-            ``moment``: a timestamp with a zone, and its local date in a column ``d0, d1, …``.
-    """
-
-    shapes: tuple[str, ...]
-
-    def text(self, place: int) -> exp.Expr:
-        """Return the cell as text."""
-        column, shape = exp.column(f"c{place}"), self.shapes[place]
-        if shape in ("text", "both", "moment"):
-            return as_text(column)
-        if shape == "binary":
-            return call("try", call("decode", column))
-        return as_text(call("to_json", column))
-
-    def may_be_list(self, place: int) -> bool:
-        """Return whether the cell can hold several texts."""
-        return self.shapes[place] in ("list", "nested list", "both")
-
-    def items(self, place: int) -> exp.Expr:
-        """Return the cell as a list of texts, one where it is no list."""
-        column, shape = exp.column(f"c{place}"), self.shapes[place]
-        if shape == "both":
-            return exp.column(f"l{place}")
-        if shape == "list":
-            return exp.cast(column, "VARCHAR[]", dialect="duckdb")
-        if shape == "nested list":
-            return each(as_text(call("to_json", exp.column("x"))), column)
-        return exp.Array(expressions=[self.text(place)])
+# What json_extract_string returns of anything but a string looks so; strings may, too.
+_ODD = r"^(\[|\{|true$|false$|-?[0-9][0-9.eE+-]*$)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,80 +70,125 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     names = names_of(parts)
     place = {name: i for i, name in enumerate(names)}
     places = {part: [place[name] for name in columns[part]] for part in columns}
-    lists = {i for i in places["context"] if cells.may_be_list(i)}
-    select = _mapped(places, names, lists, made, cells)
-    lists.update(places["taxonomy"])
+    layout = Layout(places, names, cells)
     moments = [f"d{i}" for i in places["date"] if cells.shapes[i] == "moment"]
     carried = (*moments, *(["meta"] if GIVEN in columns else []))
-    select = select.from_(_cells(cells, len(names), lists, made, carried).subquery("cells"))
+    source = _cells(layout, made, carried)
+    if places["sections"]:
+        given = exp.alias_(_text_of(places["sections"][0]), "given_text")
+        whole = exp.select(exp.Star(), given).from_(source.subquery("whole"))
+        source = filled_in(statement("sources/sections"), "cells", whole)
+    select = _mapped(layout, made).from_(source.subquery("cells"))
     tree = filled_in(statement("sources/rows"), "mapped", select)
     extra = [*(made.extra if made else ()), *(["prefix"] if places["prefix"] else ())]
+    extra += [] if made else ["complaint"] * bool(layout.wrongs())
     tree = tree.select(*(exp.column(name) for name in extra))
     return tree.sql(dialect="duckdb", comments=False)
 
 
-def _cells(
-    cells: Cells, count: int, lists: set[int], made: Made | None, carried: tuple[str, ...]
-) -> exp.Select:
-    """Return t0, t1, … (NULL where blank), and of ``lists`` l0, … without their blanks."""
+def _cells(layout: Layout, made: Made | None, carried: tuple[str, ...]) -> exp.Select:
+    """Return the columns of cells, without what is blank.
+
+    t0, t1, … are texts; l0, … of ``lists`` what they hold; of those judged s0, … are the texts, and
+    w0, … says what they hold that is none.
+    """
+    cells = layout.cells
     raw, whole = kept(), kept()
     for name in (*(made.columns if made else ()), *carried):
         raw, whole = raw.select(exp.column(name)), whole.select(exp.column(name))
-    for place in range(count):
+    for place in range(len(layout.names)):
         name = f"t{place}"
         raw = raw.select(exp.alias_(cells.text(place), name))
         text = exp.case().when(filled(exp.column(name)), exp.column(name))
         whole = whole.select(exp.alias_(text, name))
-    for place in sorted(lists):
-        name = f"l{place}"
-        raw = raw.select(exp.alias_(cells.items(place), name))
+    judged = [i for i in layout.judged if layout.list_of(i) == f"s{i}"]
+    lists = {f"l{i}": cells.items(i) for i in layout.lists}
+    for name, items in (lists | {f"s{i}": cells.texts(i) for i in judged}).items():
+        raw = raw.select(exp.alias_(items, name))
         present = each(exp.column("x"), exp.column(name), filled(exp.column("x")))
-        whole = whole.select(exp.alias_(call("coalesce", present, exp.Array()), name))
+        none = exp.cast(exp.Array(), "VARCHAR[]", dialect="duckdb")
+        whole = whole.select(exp.alias_(call("coalesce", present, none), name))
+    for place in judged:
+        raw = raw.select(exp.alias_(cells.wrong(place), f"w{place}"))
+        whole = whole.select(exp.column(f"w{place}"))
     source = made.select.subquery("made") if made else "input"
     return whole.from_(raw.from_(source).subquery("raw"))
 
 
-def _mapped(
-    parts: dict[str, list[int]],
-    names: tuple[str, ...],
-    lists: set[int],
-    made: Made | None,
-    cells: Cells,
-) -> exp.Select:
+def _mapped(layout: Layout, made: Made | None) -> exp.Select:
+    parts = layout.parts
     none = exp.cast(exp.Array(), "VARCHAR[]", dialect="duckdb")
     columns = {
         "id": _first(parts["id"]),
-        "sections": made.sections if made else _sections(parts, names, lists),
-        "date_text": call("trim", _date(parts["date"], cells)),
+        "sections": made.sections if made else _sections(layout),
+        "date_text": call("trim", _date(parts["date"], layout.cells)),
         "group_text": _first(parts["group"]),
         "taxonomy": call("list_concat", none, *(_list(place) for place in parts["taxonomy"])),
-        "meta": _own_meta() if GIVEN in parts else _meta(parts["meta"], names),
+        "meta": _own_meta() if GIVEN in parts else _meta(parts["meta"], layout.names),
         "trust_text": call("trim", _first(parts["trust"])),
-        "lack": _lack(parts, names, lists, made),
+        "created_text": call("trim", _first(parts["created_at"])),
+        "updated_text": call("trim", _first(parts["updated_at"])),
+        "lack": _lack(layout, made),
         "prefix": _object(parts["prefix"]),
         "has_prefix": _first(parts["prefix"]).is_(exp.null()).not_(),
         "identity": made.identity if made else exp.cast(exp.null(), "VARCHAR"),
-        **(made.extra if made else {}),
+        **(made.extra if made else _complaint(layout)),
     }
     return kept().select(*(exp.alias_(value, name) for name, value in columns.items()))
 
 
-def _sections(parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int]) -> exp.Expr:
-    """Return the list of sections: anchor, positive or text, then the contexts."""
+def _complaint(layout: Layout) -> dict[str, exp.Expr]:
+    """Return what a row with what is no text has in its place, where there can be such rows."""
+    wrongs = layout.wrongs()
+    case = exp.case()
+    for condition, _, shown in wrongs:
+        case = case.when(condition, shown)
+    return {"complaint": case} if wrongs else {}
+
+
+def _sections(layout: Layout) -> exp.Expr:
+    """Return the list of sections: anchor, positive or text, the contexts, what is rejected."""
+    parts, names = layout.parts, layout.names
     found: list[exp.Expr] = []
-    for part in ("anchor", "positive", "text"):
-        if places := parts[part]:
-            role = "anchor" if part == "anchor" else "context"
-            heading = exp.case()
+    if places := parts["anchor"]:
+        found.append(section("anchor", _heading(layout, places), layout.first(places)))
+    for part in ("positive", "text"):
+        places = parts[part]
+        if places and all(layout.is_plain(place) for place in places):
+            found.append(section("context", _heading(layout, places), layout.first(places)))
+        elif places:
+            case = exp.case()
             for place in places:
-                there = _text_of(place).is_(exp.null()).not_()
-                heading = heading.when(there, exp.Literal.string(names[place]))
-            found.append(section(role, heading, _first(places)))
-    for place in parts["context"]:
-        text = exp.column("x") if place in lists else _text_of(place)
-        shown = section("context", exp.Literal.string(names[place]), text)
-        found.append(each(shown, _list(place)) if place in lists else shown)
+                shown = layout.sections("context", place)
+                some = shown if isinstance(shown, exp.Array) else exp.Array(expressions=[shown])
+                case = case.when(layout.head(place).is_(exp.null()).not_(), some)
+            found.append(case)
+    found += [layout.sections("context", place) for place in parts["context"]]
+    for place in parts["negative"]:
+        heading, text = exp.Literal.string(names[place]), exp.column("x")
+        texts = exp.Array(expressions=[_text_of(place)])
+        if not layout.is_plain(place):
+            texts = exp.column(layout.list_of(place))
+        there = text.is_(exp.null()).not_()
+        found.append(each(section("rejected", heading, text.copy()), texts, there))
+    if parts["sections"]:
+        found.append(_given())
     return having("text", _joined(found)) if GIVEN in parts else _joined(found)
+
+
+def _given() -> exp.Expr:
+    """Return the sections that a row brings whole, but for blank ones."""
+    condition = filled(exp.column("text", table="x"))
+    return each(exp.column("x"), exp.column("given_sections"), condition)
+
+
+def _heading(layout: Layout, places: list[int]) -> exp.Expr:
+    """Return the name of the first of some columns that has text."""
+    heading = exp.case()
+    for place in places:
+        there = layout.head(place).is_(exp.null()).not_()
+        heading = heading.when(there, exp.Literal.string(layout.names[place]))
+    return heading
 
 
 def _meta(places: list[int], names: tuple[str, ...]) -> exp.Expr:
@@ -197,23 +209,27 @@ def _own_meta() -> exp.Expr:
     return each(exp.column("x"), pairs, filled(exp.column("value", table="x")))
 
 
-def _lack(
-    parts: dict[str, list[int]], names: tuple[str, ...], lists: set[int], made: Made | None
-) -> exp.Expr:
+def _lack(layout: Layout, made: Made | None) -> exp.Expr:
+    parts, names = layout.parts, layout.names
     case = exp.case()
+    for condition, reason, _ in layout.wrongs():
+        case = case.when(condition, reason)
     for part in ("id", "anchor", "positive", "text"):
         if parts[part]:
-            missing = _first(parts[part]).is_(exp.null())
+            first = _first(parts[part]) if part == "id" else layout.first(parts[part])
+            missing = first.is_(exp.null())
             case = case.when(_is_required(missing, part, parts), exp.Literal.string(f"no {part}"))
     for place in parts["context"]:
-        empty = call("len", _list(place)).eq(exp.Literal.number(0))
-        blank = empty if place in lists else _text_of(place).is_(exp.null())
+        blank = layout.head(place).is_(exp.null())
         reason = exp.Literal.string(f"no context: {names[place]}")
         case = case.when(_is_required(blank, "context", parts), reason)
     if GIVEN in parts:
         given = _first(parts[GIVEN])
         nothing = exp.or_(given.is_(exp.null()), given.copy().eq(exp.Literal.string("id")))
         case = case.when(nothing, exp.Literal.string("no text"))
+    if parts["sections"] and (GIVEN in parts or not (parts["anchor"] or parts["text"])):
+        empty = call("len", _given()).eq(exp.Literal.number(0))
+        case = case.when(_is_required(empty, "sections", parts), exp.Literal.string("no text"))
     return case.when(made.lack.is_(exp.null()).not_(), made.lack.copy()) if made else case
 
 
@@ -261,9 +277,13 @@ def _joined(sections: list[exp.Expr]) -> exp.Expr:
     """Return one list of sections and lists of sections."""
     runs: list[exp.Expr] = []
     for part in sections:
-        if isinstance(part, exp.Array):
+        if not isinstance(part, exp.Struct):
             runs.append(part)
-        elif runs and isinstance(runs[-1].expressions[0], exp.Struct):
+        elif (
+            runs
+            and isinstance(runs[-1], exp.Array)
+            and isinstance(runs[-1].expressions[0], exp.Struct)
+        ):
             runs[-1].append("expressions", part)
         else:
             runs.append(exp.Array(expressions=[part]))
@@ -276,68 +296,123 @@ def _joined(sections: list[exp.Expr]) -> exp.Expr:
 
 @lru_cache(maxsize=64)
 def values_statement(
-    parts: Parts, keys: tuple[str, ...], fields: tuple[str, ...] = (), *, whole: bool = False
+    parts: Parts,
+    pointers: tuple[str, ...],
+    fields: tuple[str, ...] = (),
+    *,
+    whole: bool = False,
+    text_of: str | None = None,
 ) -> str:
     """Return the SELECT from a table of JSON lines to one of typed columns.
 
-    Its columns are ``c0, c1, …``, the values as text (a string as it is, anything else as JSON),
-    and ``l0, …`` where a value that is an array counts as several texts. It is a statement of its
-    own, and one function reads all the values, because every JSON function in a statement sets
-    aside four times the longest line: with three a line of 50 MB needed more than 1 GB.
+    Its columns are ``c0, c1, …``, the values as text (a string as it is, anything else as JSON);
+    ``l0, …`` where a value that is an array counts as several texts; and ``k0, …`` with what kind
+    of value those of texts are, null for a text, in rows that may have anything else. It is a
+    statement of its own, and one function reads all the values, because every JSON function in a
+    statement sets aside four times the longest line: with three a line of 50 MB needed more than
+    1 GB.
 
     Args:
         parts: The mapping's parts.
-        keys: For each name of the mapping the key in the objects.
-        fields: The keys of a converter's fields; their values are in ``f0, f1, …``, and what kind
+        pointers: For each name of the mapping that to its values in the objects.
+        fields: Those to a converter's fields; their values are in ``f0, f1, …``, and what kind
             of value each is in ``f0_kind, …``.
         whole: Whether the objects are handed on, as ``document``.
+        text_of: As in the mapping.
     """
     document = exp.column("document")
     read = kept().select(document.copy())
-    if keys or fields:
-        texts = call("json_extract_string", document.copy(), _pointers([*keys, *fields]))
+    if pointers or fields:
+        texts = call("json_extract_string", document.copy(), _literals([*pointers, *fields]))
         read = read.select(exp.alias_(texts, "texts"))
     if fields:
-        kinds = call("json_type", document.copy(), _pointers(fields))
+        kinds = call("json_type", document.copy(), _literals(fields))
         read = read.select(exp.alias_(kinds, "kinds"))
     read = read.from_(statement("sources/lines/documents").subquery("documents"))
+    judged = text_places(parts, text_of)
+    if judged:
+        suspects = exp.or_(*(call("regexp_matches", _value(i), _literal(_ODD)) for i in judged))
+        kinds = call("json_type", document.copy(), _literals([pointers[i] for i in judged]))
+        told = exp.alias_(exp.case().when(suspects, kinds), "text_kinds")
+        read = exp.select(exp.Star(), told).from_(read.subquery("told"))
     values = kept()
-    for place in range(len(keys)):
+    for place in range(len(pointers)):
         values = values.select(exp.alias_(_value(place), f"c{place}"))
-    for place in _list_places(parts):
-        values = values.select(exp.alias_(_elements(place, keys[place]), f"l{place}"))
+    for at, place in enumerate(judged):
+        kind: exp.Expr = call("list_extract", exp.column("text_kinds"), _number(at + 1))
+        for no_kind in ("VARCHAR", "NULL"):
+            kind = call("nullif", kind, _literal(no_kind))
+        values = values.select(exp.alias_(kind, f"k{place}"))
+    for place in _list_places(parts, text_of):
+        values = values.select(exp.alias_(_elements(place, pointers[place]), f"l{place}"))
     for i in range(len(fields)):
-        kind = call("list_extract", exp.column("kinds"), exp.Literal.number(i + 1))
-        values = values.select(exp.alias_(_value(len(keys) + i), f"f{i}"))
+        kind = call("list_extract", exp.column("kinds"), _number(i + 1))
+        values = values.select(exp.alias_(_value(len(pointers) + i), f"f{i}"))
         values = values.select(exp.alias_(kind, f"f{i}_kind"))
     if whole:
         values = values.select(document.copy())
     return values.from_(read.subquery("read")).sql(dialect="duckdb", comments=False)
 
 
+@lru_cache(maxsize=64)
+def elements_statement(places: tuple[int, ...]) -> str:
+    """Return the SELECT of a table of values with the texts of arrays, ``e0, …``, at some places.
+
+    What an array holds that is no text makes its kind ``LIST``.
+    """
+    changed = []
+    select = exp.select(exp.Star(except_=[exp.to_identifier(f"k{i}") for i in places]))
+    for i in places:
+        value, kind = exp.column(f"c{i}"), exp.column(f"k{i}")
+        is_array = kind.eq(_literal("ARRAY"))
+        every = _literal("$[*]")
+        texts = exp.case().when(is_array, call("json_extract_string", value, every))
+        kinds = call("json_type", value.copy(), every.copy())
+        odd = each(
+            exp.column("x"),
+            kinds,
+            exp.column("x").isin(_literal("VARCHAR"), _literal("NULL")).not_(),
+        )
+        is_odd = exp.and_(is_array.copy(), call("len", odd) > _number(0))
+        told = exp.case().when(is_odd, _literal("LIST")).else_(kind.copy())
+        changed += [exp.alias_(texts, f"e{i}"), exp.alias_(told, f"k{i}")]
+    return select.select(*changed).from_("input").sql(dialect="duckdb", comments=False)
+
+
+def text_places(parts: Parts, text_of: str | None) -> list[int]:
+    """Return the places of the names under text roles, where anything but text is looked for."""
+    columns, names = dict(parts), names_of(parts)
+    roles = () if text_of == EARLIER else ROLES
+    return sorted({names.index(name) for part in roles for name in columns[part]})
+
+
 def _value(place: int) -> exp.Expr:
-    return call("list_extract", exp.column("texts"), exp.Literal.number(place + 1))
+    return call("list_extract", exp.column("texts"), _number(place + 1))
 
 
-def _elements(place: int, key: str) -> exp.Expr:
+def _elements(place: int, at: str) -> exp.Expr:
     """Return an array's elements as texts, or the one value that is no array."""
-    looks = call("starts_with", _value(place), exp.Literal.string("["))
-    kind = call("json_type", exp.column("document"), _pointer(key))
-    is_array = exp.case().when(looks, kind).eq(exp.Literal.string("ARRAY"))
-    elements = call("json_extract_string", _value(place), exp.Literal.string("$[*]"))
+    looks = call("starts_with", _value(place), _literal("["))
+    kind = call("json_type", exp.column("document"), _literal(at))
+    is_array = exp.case().when(looks, kind).eq(_literal("ARRAY"))
+    elements = call("json_extract_string", _value(place), _literal("$[*]"))
     return exp.case().when(is_array, elements).else_(exp.Array(expressions=[_value(place)]))
 
 
-def _pointers(keys: Sequence[str]) -> exp.Expr:
-    return exp.Array(expressions=[_pointer(key) for key in keys])
+def _literals(texts: Sequence[str]) -> exp.Expr:
+    return exp.Array(expressions=[_literal(text) for text in texts])
 
 
-def _pointer(key: str) -> exp.Expr:
-    return exp.Literal.string("/" + key.replace("~", "~0").replace("/", "~1"))
+def _literal(text: str) -> exp.Expr:
+    return exp.Literal.string(text)
 
 
-def _list_places(parts: Parts) -> list[int]:
-    """Return the places of the names whose lists count as several texts."""
-    columns = dict(parts)
-    names = names_of(parts)
-    return sorted({names.index(name) for part in ("context", "taxonomy") for name in columns[part]})
+def _number(number: int) -> exp.Expr:
+    return exp.Literal.number(number)
+
+
+def _list_places(parts: Parts, text_of: str | None) -> list[int]:
+    """Return the places of the names whose lists count as several texts, whatever they hold."""
+    columns, names = dict(parts), names_of(parts)
+    roles = ("context", "taxonomy") if text_of == EARLIER else ("taxonomy",)
+    return sorted({names.index(name) for part in roles for name in columns[part]})

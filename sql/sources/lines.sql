@@ -32,6 +32,29 @@ GROUP BY key
 ORDER BY min(("row", place))
 LIMIT $most
 
+-- name: fields
+-- The first keys of what JSON lines have at a place, each once.
+-- `input` is an Arrow table of (row, fault, line, kind, …), registered for the moment.
+-- Parameters: $pointer, $most.
+-- Rows: in the order of the keys.
+SELECT DISTINCT unnest(json_keys(line, $pointer)) AS key
+FROM input
+WHERE kind = 'OBJECT' AND fault IS NULL
+ORDER BY key
+LIMIT $most
+
+-- name: have
+-- Whether any JSON line has something at all of some places.
+-- `input` is an Arrow table of (row, fault, line, kind, …), registered for the moment.
+-- Parameters: $pointers.
+-- Rows: one.
+SELECT
+    coalesce(
+        bool_or(len([p FOR p IN $pointers IF json_type(line, p) IS NULL]) = 0), FALSE
+    ) AS found
+FROM input
+WHERE kind = 'OBJECT' AND fault IS NULL
+
 -- name: documents
 -- Lines that should hold one JSON object each, judged; blank ones are left out.
 -- `input` is an Arrow table of (row, fault, modified, line, kind), registered for the moment.

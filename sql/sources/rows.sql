@@ -1,6 +1,7 @@
 -- Mapped rows in the shape ingest takes (ROW_SCHEMA), with the content's hash.
 -- `mapped` is put in its place by duckplets/sources/statement.py: row, fault, modified, id,
--- sections, date_text, group_text, taxonomy, meta, trust_text, prefix (NULL where has_prefix but
+-- sections, date_text, group_text, taxonomy, meta, trust_text, created_text, updated_text (of no zone
+-- UTC; without them it is when the file was changed), prefix (NULL where has_prefix but
 -- it is no JSON object), the reason (lack) for which the row has no text or id, and the identity of
 -- what is not in the sections, such as messages, or NULL.
 -- The content is one text: COUNT of sections, ROLE SHA256-OF-TEXT of each, dDATE, gGROUP, tTAXONOMY,
@@ -11,7 +12,7 @@
 -- Rows: in the order of the input.
 WITH typed AS (
     SELECT
-        * EXCLUDE (date_text, trust_text),
+        * EXCLUDE (date_text, trust_text, created_text, updated_text),
         CASE
             WHEN regexp_full_match(
                 date_text,
@@ -22,7 +23,44 @@ WITH typed AS (
         END AS date,
         date_text IS NOT NULL AS has_date,
         TRY_CAST(trust_text AS DOUBLE) AS trust,
-        trust_text IS NOT NULL AS has_trust
+        trust_text IS NOT NULL AS has_trust,
+        [
+            CASE
+                WHEN regexp_full_match(
+                    m,
+                    '\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?\s?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?)?'
+                )
+                AND NOT starts_with(m, '0000')
+                THEN make_timestamp(
+                    epoch_us(
+                        TRY_CAST(
+                            concat(
+                                left(m, 10), ' ',
+                                coalesce(nullif(substr(m, 12, 5), ''), '00:00'),
+                                coalesce(
+                                    nullif(
+                                        replace(
+                                            regexp_extract(m, '^.{16}(:\d\d([.,]\d+)?)', 1), ',', '.'
+                                        ),
+                                        ''
+                                    ),
+                                    ':00'
+                                ),
+                                coalesce(
+                                    nullif(
+                                        regexp_extract(substr(m, 11), '(Z|[+-]\d\d(:?\d\d)?)$', 1), ''
+                                    ),
+                                    'Z'
+                                )
+                            ) AS TIMESTAMPTZ
+                        )
+                    )
+                )
+            END
+            FOR m IN [created_text, updated_text]
+        ] AS moments,
+        created_text IS NOT NULL AS has_created,
+        updated_text IS NOT NULL AS has_updated
     FROM mapped
 ),
 hashed AS (
@@ -64,12 +102,14 @@ SELECT
     taxonomy,
     map_from_entries(meta) AS meta,
     trust,
-    modified AS created_at,
-    modified AS updated_at,
+    coalesce(moments[1], modified) AS created_at,
+    coalesce(moments[2], modified) AS updated_at,
     CASE
         WHEN fault IS NOT NULL THEN fault
         WHEN lack IS NOT NULL THEN lack
         WHEN has_date AND date IS NULL THEN 'unreadable date'
+        WHEN has_created AND moments[1] IS NULL THEN 'unreadable created_at'
+        WHEN has_updated AND moments[2] IS NULL THEN 'unreadable updated_at'
         WHEN has_trust AND (trust IS NULL OR NOT trust BETWEEN 0 AND 1) THEN 'trust outside 0..1'
         WHEN has_prefix AND prefix IS NULL THEN 'unreadable prefix'
     END AS skip

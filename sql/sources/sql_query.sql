@@ -4,6 +4,12 @@
 -- Rows: none.
 SELECT * FROM query($query) LIMIT 0
 
+-- name: types
+-- The columns of a user's statement with DuckDB's names of their types.
+-- Parameters: $query.
+-- Rows: in the order of the columns.
+DESCRIBE SELECT * FROM query($query)
+
 -- name: query
 -- The rows of a user's statement; DuckDB's query() takes exactly one SELECT.
 -- Parameters: $query.

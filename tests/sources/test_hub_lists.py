@@ -70,8 +70,10 @@ def test_a_configuration_is_default_and_a_split_all_unless_given(
 def test_every_key_reaches_the_mapping() -> None:
     source = HubSource(
         "hf://o/n/c/s anchor=a1,a2 positive=p context=c1,c2 id=key date=day group=g "
-        "meta=m1,m2 taxonomy=t1,t2 trust=0.25 source_id=name"
+        "meta=m1,m2 taxonomy=t1,t2 trust=0.25 source_id=name "
+        "negative=n1,n2 created_at=made text_of=json"
     )
+    assert source.text_of == "json"
     assert dict(source.parts()) == {
         "anchor": ("a1", "a2"),
         "positive": ("p",),
@@ -84,6 +86,10 @@ def test_every_key_reaches_the_mapping() -> None:
         "meta": ("m1", "m2"),
         "trust": (),
         "prefix": (),
+        "negative": ("n1", "n2"),
+        "sections": (),
+        "created_at": ("made",),
+        "updated_at": (),
     }
     assert (source.trust, source.default_name(), source.kind) == (0.25, "name", "hub")
     assert HubSource("hf://o/n converter=alpaca").converter == "alpaca"

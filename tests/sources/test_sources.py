@@ -172,7 +172,7 @@ def test_content_is_told_apart_from_content(reader):
 
 def test_candidates_are_tried_in_order_and_contexts_are_all_required(reader):
     records = [
-        {"title": " ", "headline": "h", "c": ["x", " ", None, 5], "d": "z"},
+        {"title": " ", "headline": "h", "c": ["x", " ", None, "5"], "d": "z"},
         {"title": "t", "headline": "h", "c": "one", "d": "z"},
         {"title": "t", "c": [], "d": "z"},
         {"title": "t", "c": ["x"]},
@@ -196,33 +196,47 @@ def test_lists_in_columns_give_sections(tmp_path, reader, kind):
         }
     )
     pq.write_table(table, tmp_path / "l.parquet")
-    mapping = {"anchor": "t", "context": ["c", "n"], "taxonomy": "c", "meta": "c"}
+    mapping = {"anchor": "t", "context": "c", "taxonomy": "c", "meta": ["c", "n"]}
     source = MemorySource(table, **mapping)
     if kind == "parquet":
         source = ParquetSource(tmp_path / "l.parquet", **mapping)
     first, second = read(source, reader)
-    assert [text for _, text in texts(first)] == ["a", "x", "y", "[1]", "[2]"]
+    assert [text for _, text in texts(first)] == ["a", "x", "y"]
     assert first["taxonomy"] == ["x", "y"]
-    assert json.loads(dict(first["meta"])["c"]) == ["x", " ", None, "y"]
+    meta = dict(first["meta"])
+    assert {key: json.loads(meta[key]) for key in meta} == {
+        "c": ["x", " ", None, "y"],
+        "n": [[1], [2]],
+    }
     assert second["skip"] == "no context: c"
 
 
-def test_numbers_and_nested_values_become_text(reader):
+def test_numbers_and_nested_values_become_text_where_their_json_is_asked_for(reader):
     values = [1, 2.5, True, {"a": [1]}, ["x"], 10**30, datetime.date(2024, 1, 2), np.int64(7)]
-    rows = read(MemorySource([{"v": value} for value in values], text="v"), reader)
+    values += [["x", 1]]
+    records = [{"v": value} for value in values]
+    rows = read(MemorySource(records, text="v", text_of="json"), reader)
     assert [row["sections"][0]["text"] for row in rows] == [
-        "1", "2.5", "true", '{"a":[1]}', '["x"]', str(10**30), "2024-01-02", "7",
+        "1", "2.5", "true", '{"a":[1]}', "x", str(10**30), "2024-01-02", "7", '["x",1]',
     ]  # fmt: skip
+    rows = read(MemorySource(records, text="v"), reader)
+    wrong = ["number", "number", "boolean", "map", None, "number", "date", "number", "list"]
+    assert [row["skip"] for row in rows] == [kind and f"not text: {kind}" for kind in wrong]
+    assert rows[3]["complaint"] == """column 'v': {"a":[1]}"""
     table = pa.table(
         {
             "v": [1, 2],
             "s": [{"a": 1}, None],
-            "b": [b"x", b"\xff"],
+            "b": [b"x", b""],
             "d": pa.array(["p", "q"]).dictionary_encode(),
         }
     )
-    rows = read(MemorySource(table, anchor=["b", "v"], positive="d", meta="s"), reader)
+    mapping = {"anchor": ["b", "v"], "positive": "d", "meta": "s"}
+    rows = read(MemorySource(table, **mapping, text_of="json"), reader)
     assert [texts(row)[0][1] for row in rows] == ["x", "2"]
+    assert [row["skip"] for row in read(MemorySource(table, **mapping), reader)] == [
+        *(None, "not text: number"),
+    ]
     assert dict(rows[0]["meta"]) == {"s": '{"a":1}'}
 
 

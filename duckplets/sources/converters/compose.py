@@ -27,7 +27,7 @@ _REJECTED = {
     "identity": "rejected_identity",
 }
 _SHOWN = 60  # characters of a wrong value in a message
-_PLAIN = {"number": "NUMBER", "boolean": "BOOLEAN", "list": "ARRAY", "nested": "OBJECT"}
+_PLAIN = {"text": "VARCHAR", "binary": "VARCHAR", "list": "ARRAY"}  # others are none of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Given:
 
     Attributes:
         column: The column, or None where the input has no such field.
-        shape: ``text``, ``binary``, ``number``, ``real``, ``boolean``, ``list``, ``nested`` or
-            ``other`` for typed columns, ``json`` for a text beside its kind.
+        shape: Of ``Cells`` for typed columns, ``list`` for lists of anything, ``json`` for a text
+            beside its kind.
     """
 
     column: str | None
@@ -53,14 +53,15 @@ class Given:
         if self.shape == "real":  # as everywhere, a number that is none is no value
             number = exp.case().when(call("isnan", column).not_(), column.copy())
             return as_text(call("to_json", number))
-        is_text = self.shape in ("text", "json", "other")
-        return as_text(column if is_text else call("to_json", column))
+        is_json = self.shape in ("number", "boolean", "list", "nested")
+        return as_text(call("to_json", column) if is_json else column)
 
     def kind(self) -> exp.Expr:
         """Return which kind of JSON value it is."""
         if self.shape == "json" and self.column is not None:
             return exp.column(f"{self.column}_kind")
-        return exp.Literal.string(_PLAIN.get(self.shape.replace("real", "number"), "VARCHAR"))
+        shape = "text" if self.column is None else self.shape
+        return exp.Literal.string(_PLAIN.get(shape, "OTHER"))
 
 
 def conversion(converter: Converter, given: Sequence[Given], *, faulty: bool) -> exp.Select:
@@ -128,6 +129,10 @@ def _fields(converter: Converter, given: Sequence[Given], faulty: bool) -> exp.S
     kinds = [exp.alias_(given[i].kind(), f"kind{i}") for i in places]
     raw = exp.select(exp.Star(), *values, *kinds).from_("input")
     sorts = list(converter.fields.values())
+    empty = [exp.alias_(_not_empty(i), f"value{i}") for i in places if sorts[i] == "text"]
+    if empty:
+        replaced = exp.Star(replace=empty)
+        raw = exp.select(replaced).from_(raw.subquery("given"))
     lists = {i: _list(i, sorts[i]) for i in places if sorts[i] != "text"}
     found = [exp.alias_(value, f"list{i}") for i, value in lists.items()]
     told = exp.select(exp.Star(), *found).from_(raw.subquery("raw"))
@@ -139,6 +144,14 @@ def _fields(converter: Converter, given: Sequence[Given], faulty: bool) -> exp.S
     ]
     select = exp.select(rest, *columns, exp.alias_(_problems(converter, faulty), "problem"))
     return select.from_(told.subquery("told"))
+
+
+def _not_empty(i: int) -> exp.Expr:
+    """Return a value, NULL for an empty list: in place of a text that is no text."""
+    is_list = exp.column(f"kind{i}").eq(exp.Literal.string("ARRAY"))
+    value = exp.column(f"value{i}")
+    is_empty = exp.and_(is_list, value.copy().eq(exp.Literal.string("[]")))
+    return exp.case().when(is_empty.not_(), value)
 
 
 def _list(i: int, sort: str) -> exp.Expr:

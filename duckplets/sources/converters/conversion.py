@@ -16,11 +16,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from duckplets.errors import SourceError
-from duckplets.sources.base import NAME, Mapped, match
+from duckplets.sources.base import Mapped
+from duckplets.sources.cells import Cells, shape_of
 from duckplets.sources.converters.compose import Given, conversion, document, parameters
 from duckplets.sources.converters.registry import Converter, converter_of
 from duckplets.sources.expressions import Parts, call, having, section
-from duckplets.sources.statement import Cells, Made, composed
+from duckplets.sources.field_paths import NAME, match
+from duckplets.sources.statement import Made, composed
 
 Ask = Callable[[str, pa.Table, Mapping[str, Any]], pa.Table]
 _Columns = tuple[tuple[str, str, str], ...]
@@ -43,13 +45,13 @@ class Conversion:
         self._converter: Converter = converter
         self._source = _source_of(mapping, where)
 
-    def rows(self, ask: Ask, table: pa.Table, shapes: tuple[str, ...]) -> pa.Table:
+    def rows(self, ask: Ask, table: pa.Table, cells: Cells) -> pa.Table:
         """Return the rows of a table.
 
         Args:
             ask: Runs a statement over a table, with values of its parameters.
             table: The input.
-            shapes: How the columns of the mapping are to be read.
+            cells: How the columns of the mapping are to be read.
 
         Raises:
             SourceError: A row cannot be converted, and none may be left out.
@@ -61,7 +63,7 @@ class Conversion:
         whole = kept if self._mapping.on_error == "quarantine" else ()
         given = self._given(table.schema, columns)
         statement = converted_statement(
-            self._mapping.parts(), Cells(shapes), self._converter.name, given, whole
+            self._mapping.parts(), cells, self._converter.name, given, whole
         )
         found = ask(statement, table, parameters(self._converter))
         if self._mapping.on_error == "raise":
@@ -76,7 +78,8 @@ class Conversion:
         for place in places[first:]:
             field = schema.field(place)
             name = field.metadata[NAME].decode()
-            found.setdefault(name, (name, field.name, _shape(field.type)))
+            shape = shape_of(field)
+            found.setdefault(name, (name, field.name, "list" if shape.endswith("[]") else shape))
         return tuple(found.values())
 
     def _given(self, schema: pa.Schema, columns: _Columns) -> tuple[Given, ...]:
@@ -189,24 +192,6 @@ def _source_of(mapping: Mapped, where: str) -> str:
     if callable(name):
         return f"source {name()!r}"
     return where if where.startswith("source ") else f"source {where!r}"
-
-
-def _shape(kind: pa.DataType) -> str:
-    """Return how a typed column of instruction data is to be read."""
-    types = pa.types
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return "list"
-    if types.is_nested(kind):
-        return "nested"
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        return "binary"
-    if types.is_boolean(kind):
-        return "boolean"
-    if types.is_floating(kind):
-        return "real"
-    if types.is_integer(kind) or types.is_decimal(kind):
-        return "number"
-    return "text" if types.is_string(kind) or types.is_large_string(kind) else "other"
 
 
 # -- the user's own converters --------------------------------------------------------------------

@@ -19,9 +19,10 @@ from urllib.parse import unquote
 from duckplets.base.checks import checked_name
 from duckplets.errors import SourceError, nearest, several
 
-LISTS = ("anchor", "positive", "context", "text", "meta", "taxonomy")
+LISTS = ("anchor", "positive", "context", "text", "meta", "taxonomy", "negative")
 KEYS = (*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error")
-TEXTS = ("anchor", "positive", "context", "text", "converter")
+KEYS += ("sections", "text_of", "created_at", "updated_at")
+TEXTS = ("anchor", "positive", "context", "text", "converter", "sections")
 
 EXAMPLE = "hf://org/name/config/split anchor=question positive=answer"
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")

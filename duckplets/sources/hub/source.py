@@ -94,7 +94,8 @@ class HubSource(Mapped):
         """Return which data set is read and how; neither the hub's address nor a token."""
         read = {part: list(names) for part, names in self.parts() if names}
         converted = {"converter": self.converter, "on_error": self.on_error}
-        return {"uri": self.uri, "mapping": read, **converted}
+        text_of = {"text_of": "json"} if self.text_of == "json" else {}
+        return {"uri": self.uri, "mapping": read, **converted, **text_of}
 
     def open(self, reader: Database) -> Rows:
         """Look at what the repository holds, and return the rows from the first on.

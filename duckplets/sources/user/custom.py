@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.base import Mapped, Rows
+from duckplets.sources.base import EARLIER, Mapped, Rows
 from duckplets.sources.user.marked_rows import opened
 from duckplets.sources.user.record_feed import not_plain
 
@@ -46,10 +46,11 @@ class PagedSource(Protocol):
         Yields:
             The next records, and the cursor behind them. Records are an iterable of
             dictionaries, or an Arrow table or record batch. Without a mapping their keys are
-            ``anchor``, ``positive``, ``context``, ``text``, ``id``, ``date``, ``group``,
-            ``taxonomy``, ``meta`` (a dictionary), ``trust`` and ``prefix``; each record may have
-            others of them, a text or id that is there must not be blank, and a key of any other
-            name is an error. None in place of a record leaves it out, counted. A cursor is a
+            ``anchor``, ``positive``, ``context``, ``negative``, ``text``, ``sections`` (a list of
+            ``{"role", "heading", "text"}``), ``id``, ``date``, ``created_at``, ``updated_at``,
+            ``group``, ``taxonomy``, ``meta`` (a dictionary), ``trust`` and ``prefix``; each record
+            may have others of them, a text or id that is there must not be blank, and a key of any
+            other name is an error. None in place of a record leaves it out, counted. A cursor is a
             plain JSON value; behind one that is None the reading cannot go on.
         """
 
@@ -169,5 +170,5 @@ def settings_of(source: Any, name: str) -> dict[str, Any]:
         "name": name,
         "kind": source.kind,
         "uri": source.uri,
-        "columns": {part: value for part, value in named.items() if value is not None},
+        "columns": {part: value for part, value in named.items() if value not in (None, EARLIER)},
     }

@@ -20,9 +20,10 @@ from duckplets.errors import SourceError, nearest
 from duckplets.sources.base import GIVEN, PARTS, Mapped, checked_cursor, require_texts, resolve
 from duckplets.sources.columns import portions
 from duckplets.sources.feed import gather, pick, run
+from duckplets.sources.field_paths import Paths
 from duckplets.sources.limits import limits_of
 from duckplets.sources.lines import Keys, judged, line_batch
-from duckplets.sources.memory import json_line
+from duckplets.sources.memory import JsonLines, json_line
 from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
@@ -35,10 +36,13 @@ _DROPPED = "dropped by the source"
 _KIND = "CustomSource"
 _SURE = 100  # rows after which a text or id that none of them had is a slip of the pen
 _MOST_SEEN = 100  # keys that a cursor carries along, for messages
-_CELLS = ("anchor", "positive", "context", "text", "id", "date", "group", "taxonomy", "trust")
+_CELLS = (
+    *("anchor", "positive", "context", "text", "id", "date", "group", "taxonomy", "trust"),
+    *("negative", "sections", "created_at", "updated_at"),
+)
 _KEYS = (*_CELLS, "meta", "prefix")
 _META = pa.map_(pa.string(), pa.string())  # values as JSON
-_REQUIRED = ("id", "anchor", "positive", "context", "text")  # where they are given
+_REQUIRED = ("id", "anchor", "positive", "context", "text", "sections")  # where they are given
 
 
 class RefusedError(Exception):
@@ -78,8 +82,10 @@ class RecordKeys:
         self._reader = reader
         self._where = where
         self._are_own = not mapping.names() and mapping.converter is None
-        self._mapping = _OwnKeys() if self._are_own else mapping
+        self._mapping = _OwnKeys(text_of=mapping.text_of) if self._are_own else mapping
         self._keys = Keys(reader, self._mapping, where)
+        self._lines = JsonLines(self._mapping)
+        self._paths = Paths(self._mapping.names(), where)
         self._arrow = False
         self.defaults: str | None = mapping.defaults()
         checked_cursor(state, _OWN if self._are_own else _MAPPED, where)
@@ -101,14 +107,14 @@ class RecordKeys:
         if record is None:
             return Line(None, _DROPPED)
         if not self._are_own:
-            return Line(json_line(record))
+            return Line(self._lines.line(record))
         if not isinstance(record, Mapping):
             return Line(None, "not an object")
         values = {key: record[key] for key in _CELLS if key in record}
         values[GIVEN] = self._given(record)
         values["prefix"] = _definition(record.get("prefix"))
         meta = _meta(record.get("meta"))
-        return Line(json_line(values), "invalid UTF-8" if meta is None else None, meta)
+        return Line(self._lines.line(values), "invalid UTF-8" if meta is None else None, meta)
 
     def piece(self, lines: Sequence[Line], row: int) -> pa.RecordBatch:
         """Return lines as a piece of input, numbered from ``row``."""
@@ -147,13 +153,21 @@ class RecordKeys:
         """Yield the rows of pieces."""
         for table in gather(pieces):
             if "line" in table.column_names:
-                (lines,) = judged(self._reader, [table], self._where)
-                values = self._keys.values(lines)
-                table = values.append_column("meta", table["meta"]) if self._are_own else values
-                require_texts(self._mapping, self._keys.seen, self._where, _KIND)
+                table = self._values(table)
+                mapping = self._keys.mapping
             else:
                 self._arrow = True
-            yield from run(self._reader, self._mapping, [table], self._where)
+                mapping = self._mapping
+            yield from run(self._reader, mapping, [table], self._where, self._paths)
+
+    def _values(self, table: pa.Table) -> pa.Table:
+        """Return the values of lines as typed columns."""
+        (lines,) = judged(self._reader, [table], self._where)
+        if not self._are_own and (not self._keys.seen or "sections" in self._keys.found):
+            self._keys.look_for_sections(lines)
+        values = self._keys.values(lines)
+        require_texts(self._keys.mapping, self._keys.seen, self._where, _KIND)
+        return values.append_column("meta", table["meta"]) if self._are_own else values
 
     def check(self, row: int, *, is_last: bool) -> None:
         """Refuse a text or id that no record had so far, and in the end any name.
@@ -165,6 +179,8 @@ class RecordKeys:
         Raises:
             SourceError: The mapping does not fit them.
         """
+        if is_last:
+            self._paths.check()
         if self._arrow or not self._keys.seen:
             return  # the columns of tables were looked up one by one
         if is_last or row >= _SURE:
@@ -183,7 +199,10 @@ class RecordKeys:
         """Return the parts of a record that must not be blank, and learn what they suit."""
         given = _required(record)
         if self.defaults is None and any(part != "id" for part in given):
-            self.defaults = "roles" if "anchor" in given else "text"
+            roles = _roles(record.get("sections"))
+            ready = record.get("negative") is not None or "rejected" in roles
+            is_roles = "anchor" in given or "anchor" in roles
+            self.defaults = ("ready" if ready else "roles") if is_roles else "text"
         return " ".join(given)
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -212,8 +231,8 @@ class _OwnKeys(Mapped):
         return (part,) if part != "meta" else ()
 
     def names(self) -> tuple[str, ...]:
-        """Return all the keys."""
-        return (*_CELLS, "prefix", GIVEN)
+        """Return all the keys, in the order of the parts."""
+        return tuple(name for _, names in self.parts() for name in names)
 
     def parts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return the key of every part."""
@@ -240,9 +259,17 @@ def _required(record: Mapping[Any, Any]) -> list[str]:
             raise RefusedError(
                 "'text' is for records of one text: leave out 'anchor' and 'positive'"
             )
+    if record.get("negative") is not None and not {"anchor", "sections"} & set(given):
+        raise RefusedError("'negative' needs an 'anchor': it is what an anchor is told apart from")
     if "positive" in given and "anchor" not in given:
         raise RefusedError("'positive' needs an 'anchor'; for records of one text there is 'text'")
     return given
+
+
+def _roles(sections: Any) -> set[str]:
+    """Return the roles of sections given whole, as far as they are such."""
+    given = sections if isinstance(sections, list | tuple) else ()
+    return {str(part.get("role")) for part in given if isinstance(part, Mapping)}
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

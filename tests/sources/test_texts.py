@@ -1,0 +1,326 @@
+"""What counts as text, in every kind of source, against a few lines of plain Python."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import math
+import uuid
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from effort import often
+
+import duckplets as dp
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.sources import (
+    ArrowSource,
+    CsvSource,
+    CustomSource,
+    DatasetSource,
+    JsonSource,
+    Mark,
+    MemorySource,
+    ParquetSource,
+    Source,
+    SqlSource,
+)
+from duckplets.sources.user.custom import adapted
+
+Record = dict[str, Any]
+MAPPING: dict[str, Any] = {
+    "anchor": ["a", "b"],
+    "positive": ["c", "d"],
+    "context": "e",
+    "negative": ["f", "g"],
+}
+COLUMNS = "abcdefg"
+DAY = datetime.date(2024, 2, 3)
+WORDS = ["", " ", "x", "5", "[]", "{}", "true", "null", '["a"]', "[Note] y", "é\u2028", "-1"]
+
+
+@pytest.fixture(scope="module")
+def reader():
+    database = Database.reader()
+    yield database
+    database.close()
+
+
+# -- the rule, written down once more
+
+
+def judged(value: Any) -> list[str] | str:
+    """The texts of a value, or what it is that is none."""
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            return "binary"
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return []
+    if isinstance(value, str):
+        return [value] if value.strip() else []
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float, decimal.Decimal)):
+        return "number"
+    if isinstance(value, uuid.UUID):
+        return "UUID"
+    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta)):
+        return "date"
+    if isinstance(value, dict):
+        return "map"
+    there = [item for item in value if item is not None and item == item]
+    if not all(isinstance(item, (str, bytes)) and judged(item) != "binary" for item in there):
+        return "list"
+    return [text for item in there for text in judged(item)]
+
+
+def outcome(record: Record) -> list[tuple[str, str]] | str:
+    """The sections of a record, or why it is none."""
+    sections: list[tuple[str, str]] = []
+    missing: list[str] = []
+    for part, names in (("anchor", "ab"), ("positive", "cd")):
+        texts: list[str] | str = []
+        for name in names:
+            texts = texts or judged(record.get(name))
+        if isinstance(texts, str):
+            return f"not text: {texts}"
+        missing += [] if texts else [f"no {part}"]
+        several = texts[:1] if part == "anchor" else texts
+        sections += [("anchor" if part == "anchor" else "context", text) for text in several]
+    for role, names in (("context", "e"), ("rejected", "fg")):
+        for name in names:
+            texts = judged(record.get(name))
+            if isinstance(texts, str):
+                return f"not text: {texts}"
+            missing += ["no context: e"] if role == "context" and not texts else []
+            sections += [(role, text) for text in texts]
+    return missing[0] if missing else sections
+
+
+def found(source: Any, reader: Database) -> list[Any]:
+    rows = [
+        row
+        for batch in adapted(source).open(reader).batches
+        if not isinstance(batch, Mark)
+        for row in batch.to_pylist()
+    ]
+    for row in rows:
+        wrong = str(row["skip"]).startswith("not text")
+        assert (row.get("complaint") is not None) == wrong, row
+    return [row["skip"] or [(s["role"], s["text"]) for s in row["sections"]] for row in rows]
+
+
+# -- records of any values
+
+
+def any_value(draw: Random) -> Any:
+    if draw.random() < 0.7:
+        return draw.choice([*WORDS, "t", "u", "v", "w", ["p", "q"]])
+    odd = [
+        *(None, [], ["p", " ", None], [None], ["", ""], math.nan, [math.nan]),
+        *(0, 7, -1.5, 10**20, True, False, {}, {"k": None}, [1], ["p", 2], [[]], [{}], [True]),
+    ]
+    return draw.choice(odd)
+
+
+def only_in_memory(draw: Random) -> Any:
+    beside = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
+    odd = [DAY, beside, datetime.time(1), uuid.UUID(int=7), decimal.Decimal("1.5"), [DAY], b"y"]
+    return draw.choice([*odd, [uuid.UUID(int=7), "x"], datetime.timedelta(1), ["p", b"q"]])
+
+
+@pytest.mark.parametrize("seed", range(often(6, less=2)))
+def test_records_of_any_values(tmp_path, reader, seed):
+    draw = Random(seed)
+    records = [
+        {name: any_value(draw) for name in COLUMNS if name in "ace" or draw.random() < 0.9}
+        for _ in range(400)
+    ]
+    wanted = [outcome(record) for record in records]
+    assert sum(isinstance(each, list) for each in wanted) > 20
+    assert len({each for each in wanted if isinstance(each, str)}) >= 6
+    plain = [json.loads(json.dumps(r).replace("NaN", "null")) for r in records]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, plain)))
+    (tmp_path / "r.json").write_text(json.dumps(plain))
+    for source in (
+        MemorySource(records, **MAPPING),
+        JsonSource(tmp_path / "r.jsonl", **MAPPING),
+        JsonSource(tmp_path / "r.json", **MAPPING),
+    ):
+        assert found(source, reader) == wanted
+    more = [{**record, draw.choice("abce"): only_in_memory(draw)} for record in records]
+    wanted = [outcome(record) for record in more]
+    assert {"not text: date", "not text: UUID"} < {each for each in wanted if isinstance(each, str)}
+    assert found(MemorySource(more, **MAPPING), reader) == wanted
+    paged = Paged(more)
+    assert found(CustomSource(paged, **MAPPING), reader) == wanted
+    indexed = dp.IndexedSource(more, name="i", shuffle=False, **MAPPING)
+    assert found(indexed, reader) == wanted
+
+
+class Paged:
+    name = "paged"
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+
+    def batches(self, cursor: Any) -> Any:
+        yield self.records, None
+
+
+@pytest.mark.parametrize("seed", range(often(4, less=1)))
+def test_records_with_keys_of_their_own(reader, seed):
+    draw = Random(seed)
+    names = {"anchor": "a", "positive": "c", "context": "e", "negative": "f"}
+    records = []
+    for _ in range(300):
+        values = {part: any_value(draw) for part in names}
+        records.append(values | {"positive": draw.choice([values["positive"], DAY, ["x"]])})
+    wanted = [outcome({names[k]: v for k, v in record.items()}) for record in records]
+    wanted = ["no context: context" if each == "no context: e" else each for each in wanted]
+    assert found(Paged(records), reader) == wanted
+
+
+# -- columns of one type each
+
+ID = uuid.UUID(int=9)
+MAKERS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "string": (pa.string(), [*WORDS, None]),
+    "large": (pa.large_string(), ["x", None, ""]),
+    "view": (pa.string_view(), ["x", None, "y"]),
+    "enum": (pa.dictionary(pa.int8(), pa.string()), ["x", None, ""]),
+    "utf8": (pa.binary(), [b"x", b"", None, "é".encode()]),
+    "bytes": (pa.large_binary(), [b"x", b"\xff", None]),
+    "texts": (pa.list_(pa.string()), [["x", "y"], [], None, ["", None], [" ", "z"]]),
+    "enums": (pa.list_(pa.dictionary(pa.int8(), pa.string())), [["x"], [], ["y", None]]),
+    "many bytes": (pa.list_(pa.binary()), [[b"x", b"y"], [], None, [b"\xff"]]),
+    "pair": (pa.list_(pa.string(), 2), [["x", "y"], None, ["", None]]),
+    "nulls": (pa.null(), [None]),
+    "none": (pa.list_(pa.null()), [[], None, [None]]),
+    "whole": (pa.int32(), [1, None]),
+    "real": (pa.float32(), [1.5, math.nan, None]),
+    "exact": (pa.decimal128(5, 2), [decimal.Decimal("1.50"), None]),
+    "truth": (pa.bool_(), [True, None]),
+    "day": (pa.date32(), [DAY, None]),
+    "time": (pa.time64("us"), [datetime.time(3), None]),
+    "moment": (pa.timestamp("us", "UTC"), [datetime.datetime(2024, 1, 1), None]),
+    "stamp": (pa.timestamp("s"), [datetime.datetime(2024, 1, 1), None]),
+    "struct": (pa.struct([("k", pa.string())]), [{"k": "x"}, {"k": None}, None]),
+    "wholes": (pa.list_(pa.int8()), [[1], [], [None], None]),
+    "reals": (pa.list_(pa.float64()), [[math.nan], [1.0], [], None]),
+    "days": (pa.list_(pa.date32()), [[DAY], [], None]),
+    "lists": (pa.list_(pa.list_(pa.string())), [[["x"]], [[]], [], None]),
+    "structs": (pa.list_(pa.struct([("k", pa.int8())])), [[{"k": 1}], [None], []]),
+}
+TEXTS = ["string", "string", "texts", "enum", "utf8"]
+
+
+def some_table(draw: Random) -> pa.Table:
+    columns = {}
+    for name in COLUMNS:
+        kind, values = MAKERS[draw.choice([*TEXTS, *TEXTS, *TEXTS, *MAKERS])]
+        columns[name] = pa.array([draw.choice(values) for _ in range(40)], kind)
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize("seed", range(often(60, less=14)))
+def test_columns_of_any_types(tmp_path, reader, seed):
+    draw = Random(seed)
+    table = some_table(draw)
+    wanted = [outcome(row) for row in table.to_pylist()]
+    for source in (MemorySource(table, **MAPPING), *files(tmp_path, table, draw)):
+        assert found(source, reader) == wanted, (source, table.schema)
+
+
+def files(folder: Path, table: pa.Table, draw: Random) -> list[Source | Any]:
+    """One or two of the kinds of sources that hold a table."""
+    pyarrow.feather.write_feather(table, str(folder / "t.arrow"), compression="uncompressed")
+    made: list[Any] = [ArrowSource(folder / "t.arrow", **MAPPING)]
+    kinds = [str(field.type) for field in table.schema]
+    if not any("view" in kind or "dictionary" in kind and "list" in kind for kind in kinds):
+        pq.write_table(table, folder / "t.parquet")
+        made.append(ParquetSource(folder / "t.parquet", **MAPPING))
+        if not any(kind.startswith("time") for kind in kinds):
+            made.append(DatasetSource(datasets.Dataset(table), **MAPPING))
+        statement = f"SELECT * FROM '{folder / 't.parquet'}'"
+        if not any("null" in kind for kind in kinds):
+            made.append(SqlSource(statement, **MAPPING))
+    return draw.sample(made, min(2, len(made)))
+
+
+def test_uuids_of_columns_are_no_texts_but_ids(tmp_path, reader):
+    texts = pa.array(["x"] * 2)
+    ids = pa.array([ID.bytes, None], pa.uuid())
+    table = pa.table({"t": texts, "u": ids})
+    pq.write_table(table, tmp_path / "u.parquet")
+    statement = f"SELECT 't' AS t, '{ID}'::UUID AS u, ['{ID}'::UUID] AS l"
+    for made, mapping in (
+        (MemorySource, {"records": table}),
+        (ParquetSource, {"path": tmp_path / "u.parquet"}),
+        (SqlSource, {"query": statement}),
+    ):
+        source: Any = made
+        assert found(source(**mapping, anchor="t", context="u"), reader)[0] == "not text: UUID"
+        (row, *_) = source(**mapping, text="t", id="u").open(reader).batches.__next__().to_pylist()
+        assert row["key"] == str(ID)
+    assert found(SqlSource(statement, text="l"), reader) == ["not text: list"]
+    assert found(SqlSource("SELECT 'e'::ENUM('e') AS e", text="e"), reader) == [[("context", "e")]]
+
+
+def test_what_csv_has_is_text(tmp_path, reader):
+    (tmp_path / "t.csv").write_text('a,b\n5,true\n[],"[""x""]"\n')
+    assert found(CsvSource(tmp_path / "t.csv", anchor="a", positive="b"), reader) == [
+        [("anchor", "5"), ("context", "true")],
+        [("anchor", "[]"), ("context", '["x"]')],
+    ]
+
+
+def test_what_is_no_text_fails_and_is_counted(tmp_path):
+    records = [{"t": "x", "d": "y"}, {"t": "z", "d": 5}, {"t": "w", "d": [1]}, {"t": 1, "d": "v"}]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        report = corpus.ingest(MemorySource(records, anchor="t", positive="d"), name="m")
+        assert (report.read, report.added) == (4, 1)
+        assert report.reasons == {"not text: list": 1, "not text: number": 2}
+        everything = MemorySource(records, anchor="t", positive="d", text_of="json")
+        assert corpus.ingest(everything, name="j").added == 4
+
+
+def test_a_mapping_says_what_is_set_and_no_more():
+    source = MemorySource([], anchor="q", positive=("a", "b"), negative="n", trust=0.5)
+    assert source.described() == {"anchor": ["q"], "positive": ["a", "b"], "negative": ["n"]}
+    whole = JsonSource("-", text="t", text_of="json", id="i", trust="c", created_at="m")
+    assert whole.described() == {
+        **{"text": ["t"], "text_of": "json", "id": "i", "trust": "c", "created_at": "m"},
+    }
+    assert MemorySource([], converter="pair").described() == {"converter": "pair"}
+    assert source.earlier().described() == source.described()
+    for wrong in ("text", 5, True):
+        with pytest.raises(SourceError, match="text_of="):
+            MemorySource([], text="t", text_of=wrong)  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match="negative= needs anchor="):
+        MemorySource([], text="t", negative="n")
+
+
+def test_the_earlier_reading_takes_anything_as_text(tmp_path, reader):
+    records = [{"a": 5, "b": ["x", "y"], "e": ["p", 1]}, {"a": "t", "b": [], "e": "q"}]
+    table = pa.table({"a": ["t"], "b": [["x", ""]], "e": [["p", "q"]], "n": [1.0]})
+    mapping = {"anchor": "a", "positive": "b", "context": "e"}
+    assert found(MemorySource(records, **mapping).earlier(), reader) == [
+        [("anchor", "5"), ("context", '["x","y"]'), ("context", "p"), ("context", "1")],
+        [("anchor", "t"), ("context", "[]"), ("context", "q")],
+    ]
+    assert found(MemorySource(table, **mapping).earlier(), reader) == [
+        [("anchor", "t"), ("context", '["x",""]'), ("context", "p"), ("context", "q")]
+    ]
+    dataset: Any = DatasetSource(datasets.Dataset(table), anchor="a", positive="n")
+    assert found(dataset.earlier(), reader) == [[("anchor", "t"), ("context", "1.0")]]
