@@ -6,14 +6,22 @@ from typing import Any
 
 from duckplets.db.database import Database
 from duckplets.sources import ROW_SCHEMA, Source
+from duckplets.sources.base import EXTRA_COLUMNS
 
 
 def read(source: Source, reader: Database) -> list[dict[str, Any]]:
     rows = source.open(reader)
     batches = list(rows.batches)
-    assert all(batch.schema.equals(ROW_SCHEMA) for batch in batches)
+    names = ROW_SCHEMA.names
+    assert all(batch.select(names).schema.equals(ROW_SCHEMA) for batch in batches)
+    assert all({*batch.schema.names} <= {*names, *EXTRA_COLUMNS, "file"} for batch in batches)
     assert rows.rejected() == {}
-    return [row for batch in batches for row in batch.to_pylist()]
+    told = {"value", "note", "line", "file"}  # what is told of rows has tests of its own
+    return [
+        {name: value for name, value in row.items() if name not in told}
+        for batch in batches
+        for row in batch.to_pylist()
+    ]
 
 
 def texts(row: dict[str, Any]) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from duckplets.sources.base import (
     Columns,
     Mapped,
     Mark,
+    OnBadDate,
     OnError,
     Rows,
     checked_cursor,
@@ -59,7 +60,9 @@ class DatasetSource:
         prefix: Column with the record's own metadata prefix.
         trust: Trust in the source, from 0 to 1, or the column that says it per row.
         converter: Converter of instruction data, instead of columns of texts.
-        on_error: What becomes of a row that the converter cannot read.
+        on_error: What becomes of a row that cannot be used; see ``Mapped``.
+        date_format: How dates are written; see ``Mapped``.
+        on_bad_date: What becomes of a row whose date cannot be read; see ``Mapped``.
 
     Raises:
         SourceError: It is no such data set, or an argument is wrong.
@@ -88,7 +91,9 @@ class DatasetSource:
         prefix: str | None = None,
         trust: float | str | None = None,
         converter: str | None = None,
-        on_error: OnError = "raise",
+        on_error: OnError | None = None,
+        date_format: Columns = None,
+        on_bad_date: OnBadDate = "null",
     ) -> None:
         if not hasattr(dataset, "with_format") or not hasattr(dataset, "features"):
             splits = list(dataset) if hasattr(dataset, "keys") else []
@@ -110,6 +115,8 @@ class DatasetSource:
             trust=trust,
             converter=converter,
             on_error=on_error,
+            date_format=date_format,
+            on_bad_date=on_bad_date,
         )
 
     @property
@@ -127,6 +134,10 @@ class DatasetSource:
         info = self.dataset.info
         name = str(info.dataset_name or info.builder_name or "dataset")
         return name.replace("/", "--")[:200] if name.isprintable() and name.strip() else "dataset"
+
+    def described(self) -> dict[str, Any]:
+        """Return how rows are read, as plain JSON values."""
+        return self.mapping.described()
 
     def open(self, reader: Database) -> Rows:
         """Check the columns, and return the rows.
@@ -151,7 +162,10 @@ class _Resumable(DatasetSource):
     def settings(self) -> dict[str, Any]:
         """Return what tells the data set and the mapping from others."""
         read = {part: list(names) for part, names in self.mapping.parts() if names}
-        converted = {"converter": self.mapping.converter, "on_error": self.mapping.on_error}
+        converted = {
+            "converter": self.mapping.converter,
+            "on_error": self.mapping.on_error or "raise",
+        }
         return {"dataset": _identity(self.dataset), "mapping": read, **converted}
 
     def open_at(self, reader: Database, cursor: Any) -> Rows:

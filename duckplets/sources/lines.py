@@ -14,6 +14,7 @@ from duckplets.db.queries import query
 from duckplets.sources.base import PARTS, TEXTS, Mapped, match, require_texts, unknown
 from duckplets.sources.feed import gather, result_of, run, table_bytes
 from duckplets.sources.limits import Limits, limits_of, shallow
+from duckplets.sources.origins import BROKEN, Origins, raw
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -23,7 +24,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def json_rows(
-    reader: Database, mapping: Mapped, pieces: Iterable[pa.RecordBatch], where: str
+    reader: Database,
+    mapping: Mapped,
+    pieces: Iterable[pa.RecordBatch],
+    where: str,
+    origins: Origins | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows of JSON lines, after a look at the first of them.
 
@@ -41,7 +46,7 @@ def json_rows(
     if first is None:
         return iter(())
     values = (keys.values(table) for table in chain([first], tables))
-    rows = run(reader, mapping, values, where)
+    rows = run(reader, mapping, values, where, origins)
     return chain(rows, keys.check_all())
 
 
@@ -92,7 +97,7 @@ class Keys:
         fields = tuple(self.found.get(name, name) for name in self._fields)
         whole = self._mapping.needs_whole_rows()
         statement = values_statement(self._mapping.parts(), keys, fields, whole=whole)
-        return result_of(self._reader, statement, table, self._where)
+        return _with_broken(result_of(self._reader, statement, table, self._where), table)
 
     def check_parts(self) -> None:
         """Refuse a text or id none of whose columns is there at the start: a slip of the pen."""
@@ -108,6 +113,23 @@ class Keys:
                 if self.seen and name not in self.found:
                     raise unknown(name, self.seen, self._where)
         yield from ()
+
+
+def _with_broken(values: pa.Table, table: pa.Table) -> pa.Table:
+    """Return values with what the lines were that hold no object."""
+    is_object = pc.fill_null(pc.equal(table["kind"], "OBJECT"), False)
+    if pc.all(is_object).as_py() and table[BROKEN].null_count == table.num_rows:
+        return values
+    bad = table.filter(pc.or_(pc.invert(is_object), pc.is_valid(table[BROKEN])))
+    numbers = values["row"].to_numpy()
+    broken: list[str | None] = [None] * len(numbers)
+    for row, line, known in zip(
+        *(bad[name].to_pylist() for name in ("row", "line", BROKEN)), strict=True
+    ):
+        at = int(np.searchsorted(numbers, row))
+        if at < len(numbers) and numbers[at] == row:  # else the line is blank
+            broken[at] = known or (None if line is None else raw(line))
+    return values.append_column(BROKEN, pa.array(broken, pa.string()))
 
 
 def _fields(mapping: Mapped) -> tuple[str, ...]:

@@ -41,9 +41,11 @@ class Cells:
         shapes: For each name of the mapping ``text``, ``binary``, ``nested``, ``list`` (of
             plain values), ``nested list``, ``both``: a column of texts and one of lists, or
             ``moment``: a timestamp with a zone, and its local date in a column ``d0, d1, …``.
+        forms: Of dates that are texts, besides those of ISO.
     """
 
     shapes: tuple[str, ...]
+    forms: tuple[str, ...] = ()
 
     def text(self, place: int) -> exp.Expr:
         """Return the cell as text."""
@@ -148,6 +150,7 @@ def _mapped(
         "id": _first(parts["id"]),
         "sections": made.sections if made else _sections(parts, names, lists),
         "date_text": call("trim", _date(parts["date"], cells)),
+        "date_by_form": _by_form(_date(parts["date"], cells), cells.forms),
         "group_text": _first(parts["group"]),
         "taxonomy": call("list_concat", none, *(_list(place) for place in parts["taxonomy"])),
         "meta": _own_meta() if GIVEN in parts else _meta(parts["meta"], names),
@@ -237,6 +240,26 @@ def _date(places: list[int], cells: Cells) -> exp.Expr:
     if places and cells.shapes[places[0]] == "moment":
         return exp.column(f"d{places[0]}")
     return _first(places)
+
+
+_ZONE = r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$"
+
+
+def _by_form(text: exp.Expr, forms: tuple[str, ...]) -> exp.Expr:
+    """Return the date that a text spells in the first of some forms, else NULL.
+
+    A zone at the end is passed over: the date is the one of the place, as it is written.
+    """
+    days: list[exp.Expr] = []
+    for form in forms:
+        bare = form[:-2].rstrip() if form[-2:] in ("%z", "%Z") else form
+        given = call("trim", text.copy())
+        if bare != form:
+            nothing = exp.Literal.string("")
+            given = call("regexp_replace", given, exp.Literal.string(_ZONE), nothing)
+        days.append(call("try_strptime", given, exp.Literal.string(bare)))
+    moment = call("coalesce", *days) if days else exp.null()
+    return exp.cast(moment, "DATE", dialect="duckdb")
 
 
 def _object(places: list[int]) -> exp.Expr:
