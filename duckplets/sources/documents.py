@@ -68,19 +68,23 @@ def _is_pattern(given: object) -> bool:
     return is_text and not str(given).startswith("/") and "\0" not in str(given)
 
 
-def listed(folder: Path, pattern: str | Sequence[str]) -> Listed:
-    """Return what lies in a folder, or beside nothing where the path is that of a file.
+def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
+    """Return what lies in a folder, or just the files that are named.
 
     Pipes, devices and sockets are no files: reading one would wait for ever.
+
+    Args:
+        place: A folder; or a file, a glob or a list of them.
+        pattern: Which names are read, of a folder.
 
     Raises:
         SourceError: There is no such folder or file.
     """
-    if folder.is_file():
-        return Listed(folder.parent, [PurePosixPath(folder.name)], [], [])
-    if not folder.is_dir():
-        what = "is no file and no folder" if folder.exists() else "does not exist"
-        raise SourceError(f"{folder} {what}")
+    folder = Path(place).expanduser() if isinstance(place, str | os.PathLike) else Path()
+    if not isinstance(place, str | os.PathLike) or not folder.is_dir():
+        named = [file.absolute() for file in paths.files(place)]
+        folder = Path(os.path.commonpath([file.parent for file in named]))
+        return Listed(folder, sorted({_within(file, folder) for file in named}), [], [])
     unread: list[PurePosixPath] = []
 
     def note(error: OSError) -> None:

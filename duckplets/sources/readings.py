@@ -56,10 +56,9 @@ def _changed(source: Any, name: str, value: Any) -> Any:
 def written(reading: Described | None) -> str:
     """Return a reading as it is shown beside another."""
     if not reading:
-        return "(nothing mapped)"
-    return shown(
-        " ".join(f"{n}={json.dumps(_bare(v), ensure_ascii=False)}" for n, v in reading.items()), 600
-    )
+        return "nothing mapped"
+    pairs = (f"{n}: {json.dumps(_bare(v), ensure_ascii=False)}" for n, v in reading.items())
+    return shown(", ".join(pairs), 600)
 
 
 def _bare(value: Any) -> Any:

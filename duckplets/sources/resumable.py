@@ -119,7 +119,7 @@ class Resumable(_Wrapped):
     def _files(self) -> list[Path]:
         place = _place(self.source)
         if isinstance(self.source, TextFileSource):
-            found = listed(Path(place).expanduser(), self.source.pattern)
+            found = listed(place, self.source.pattern)
             return [found.folder / file for file in found.files]
         return paths.files(place)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.shown import shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.base import MAX_BYTES, Mapped, OnError, Rows, check_on_error, check_trust
@@ -115,8 +116,8 @@ class TextFileSource:
     is counted in the report's notes.
     """
 
-    folder: str | os.PathLike[str]
-    """The folder, or a single file."""
+    folder: paths.Paths
+    """The folder; or a file, a glob or a list of them."""
     pattern: str | Sequence[str] = field(default="*.txt", kw_only=True)
     """Which file names are read, at any depth, compressed or not; one pattern or several."""
     date: Literal["path"] | bool | None = field(default=None, kw_only=True)
@@ -151,15 +152,16 @@ class TextFileSource:
 
     @property
     def uri(self) -> str | None:
-        """The folder."""
-        return os.fspath(self.folder)
+        """The folder, or the files."""
+        return shown(paths.uri(self.folder), 1_000)
 
     def default_name(self) -> str:
         """Return the folder's name, or the stem of the file."""
-        place = Path(self.folder).expanduser()
-        if place.is_file():
-            return inner_name(PurePosixPath(place.name)).stem
-        return place.absolute().name or "text"
+        if isinstance(self.folder, str | os.PathLike):
+            place = Path(self.folder).expanduser()
+            if place.is_dir() or not place.exists():
+                return place.absolute().name or "text"
+        return paths.default_name(self.folder)
 
     def described(self) -> dict[str, Any]:
         """Return what decides about anchors and dates, as plain JSON values."""
@@ -177,8 +179,8 @@ class TextFileSource:
 
     def open(self, reader: Database) -> Rows:
         """List the files, then read them in turn."""
-        folder = Path(self.folder).expanduser()
-        found = listed(folder, self.pattern)
+        folder = self.uri
+        found = listed(self.folder, self.pattern)
         if not found.files and not found.unread:
             asked = " or ".join(map(repr, patterns(self.pattern)))
             more = f"; it has {found.told()}: say pattern=" if found.others else ""

@@ -71,6 +71,7 @@ class HubSource(Mapped):
         Mapped.__post_init__(self)
         if self.source_id is not None:
             grammar.check_name(self.source_id)
+        grammar.check_weight(self.weight)
         size_of(self.cache_limit)
 
     def __repr__(self) -> str:
@@ -159,9 +160,29 @@ def read_hub_list(
         SourceError: The list cannot be read, names nothing, or has lines that are wrong: all of
             them, each as ``FILE:LINE: what is wrong``.
     """
-    found: list[HubSource] = []
+    found, problems = read_hub_lines(path, cache=cache, cache_limit=cache_limit, token=token)
+    if problems:
+        raise SourceError(several(problems))
+    return [source for _, source in found]
+
+
+def read_hub_lines(
+    path: str | os.PathLike[str],
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    cache_limit: int | str = LIMIT,
+    token: str | None = None,
+) -> tuple[list[tuple[int, HubSource]], list[str]]:
+    """Return the sources that a list names with their lines, and what is wrong with other lines.
+
+    The arguments are those of ``read_hub_list``.
+
+    Raises:
+        SourceError: The list cannot be read, or names nothing.
+    """
+    found: list[tuple[int, HubSource]] = []
     lines: dict[str, int] = {}
-    problems = []
+    problems: list[str] = []
     for number, line in grammar.read_lines(path):
         try:
             if grammar.parse_line(line) is None:
@@ -172,14 +193,12 @@ def read_hub_list(
                 raise SourceError(
                     f"the name {name!r} is taken by line {lines[name]}; give a source_id="
                 )
-            found.append(source)
+            found.append((number, source))
         except SourceError as error:
             problems += [f"{path}:{number}: {problem}" for problem in str(error).splitlines()]
-    if problems:
-        raise SourceError(several(problems))
-    if not found:
+    if not found and not problems:
         raise SourceError(f"{path} names no data set; a line of it is {grammar.EXAMPLE}")
-    return found
+    return found, problems
 
 
 def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:
