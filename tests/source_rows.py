@@ -16,12 +16,14 @@ def read(source: Source, reader: Database) -> list[dict[str, Any]]:
     assert all(batch.select(names).schema.equals(ROW_SCHEMA) for batch in batches)
     assert all({*batch.schema.names} <= {*names, *EXTRA_COLUMNS, "file"} for batch in batches)
     assert rows.rejected() == {}
-    told = {"value", "note", "line", "file"}  # what is told of rows has tests of its own
-    return [
-        {name: value for name, value in row.items() if name not in told}
-        for batch in batches
-        for row in batch.to_pylist()
-    ]
+    return [untold(row) for batch in batches for row in batch.to_pylist()]
+
+
+def untold(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without where it stands, which differs between kinds of sources, and what it lacks."""
+    told = {name: row.get(name) for name in ("value", "note", "line", "file")}
+    bare = {name: value for name, value in row.items() if name not in told}
+    return bare | ({"note": told["note"]} if told["note"] else {})
 
 
 def texts(row: dict[str, Any]) -> list[tuple[str, str]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,17 +12,22 @@ import typer
 
 from duckplets.base.shown import shown
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, as_written, existing, say, tell
-from duckplets.cli.inputs import FORMATS, Inputs, Options, is_data_sets, names
-from duckplets.errors import DuckpletsError, SourceError, several
+from duckplets.cli.app import CORPUS, JSON, as_written, existing, say
+from duckplets.cli.inputs import (
+    FORMATS,
+    Found,
+    Inputs,
+    Options,
+    is_data_sets,
+    listed,
+    names,
+    show_records,
+)
+from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
     from duckplets.ingest.records import IngestReport
-    from duckplets.records.data_sets import DataSet
-    from duckplets.sources import Source
-    from duckplets.sources.base import OnError
-    from duckplets.sources.limits import Limits
     from duckplets.text.denoiser import Denoiser
 
 _SHARE = "from 0 to 1; the three add up to 1."
@@ -188,7 +194,7 @@ def ingest(
     )
     sizes: dict[str, Any] = {"row": max_row, "field": max_field, "memory": reader_memory}
     arguments: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix, "restart": restart}
-    arguments["remap"] = remap
+    arguments |= {"remap": remap, "on_error": on_error}
     arguments["limits"] = Limits(**{name: size for name, size in sizes.items() if size})
     files = [Path(given) for given in sources or [] if is_data_sets(given)]
     others = [given for given in sources or [] if not is_data_sets(given)]
@@ -199,13 +205,12 @@ def ingest(
     if said and (lists := [*files, *(hub_list or [])]):
         raise typer.BadParameter(f"{lists[0]} says itself what its data sets are named and hold")
     inputs = Inputs(others, form=format, name=name, options=options)
-    found = [_Found(each, source, each) for each, source in inputs.sources()]
-    listed, problems = _listed(hub_list or [], files, keep_going=keep_going)
-    found += listed
+    found = [Found(each, source, each) for each, source in inputs.sources()]
+    more, problems = listed(hub_list or [], files, keep_going=keep_going)
+    found += more
     if preview is not None:
-        _preview(found, preview, on_error, arguments["limits"], json=json)
+        show_records(found, preview, on_error, arguments["limits"], json=json)
         return
-    arguments["on_error"] = on_error
     is_new = not corpus.exists()
     with Corpus(corpus) as opened:
         try:
@@ -217,40 +222,18 @@ def ingest(
                 _remove_empty(opened)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A source to ingest.
-
-    Attributes:
-        name: That it is to have.
-        source: What reads it.
-        where: What a failure of it is told by.
-        data_set: That it is, in a file of data sets.
-    """
-
-    name: str
-    source: Source
-    where: str
-    data_set: DataSet | None = None
-
-
 def _store(
     corpus: Corpus,
-    found: Sequence[_Found],
+    found: Sequence[Found],
     arguments: dict[str, Any],
     problems: list[str],
     *,
     json: bool,
     keep_going: bool,
 ) -> None:
-    """Ingest sources one after the other; those before one that fails are stored, and said so.
-
-    Raises:
-        Exit: Some failed, and the others are stored.
-    """
+    """Ingest sources one after the other; those before one that fails are stored, and said so."""
     reports: list[tuple[str, IngestReport]] = []
-    for problem in problems:
-        say(f"failed: {problem}")
+    say(*(f"failed: {problem}" for problem in problems))
     try:
         for each in found:
             try:
@@ -271,12 +254,11 @@ def _store(
         raise typer.Exit(1)
 
 
-def _ingested(corpus: Corpus, found: _Found, arguments: dict[str, Any]) -> IngestReport:
-    if found.data_set is None:
-        return corpus.ingest(found.source, name=found.name, **arguments)
-    with as_written():
+def _ingested(corpus: Corpus, found: Found, arguments: dict[str, Any]) -> IngestReport:
+    with as_written() if found.data_set else nullcontext():
         report = corpus.ingest(found.source, name=found.name, **arguments)
-        corpus.set_index_controls(found.name, **asdict(found.data_set.controls))
+        if found.data_set:
+            corpus.set_index_controls(found.name, **asdict(found.data_set.controls))
         return report
 
 
@@ -284,20 +266,6 @@ def _remove_empty(corpus: Corpus) -> None:
     """Remove a file that was made for what then failed, while nobody else can have it open."""
     if corpus.version == 0 and not corpus.unfinished():
         corpus.path.unlink(missing_ok=True)
-
-
-def _preview(
-    found: Sequence[_Found], n: int, on_error: OnError | None, limits: Limits, *, json: bool
-) -> None:
-    """Print the first records of sources."""
-    from duckplets.ingest.preview import preview
-
-    for each in found:
-        seen = preview(each.source, n, on_error=on_error, limits=limits)
-        if json:
-            output.print_lines([{"source": each.name, **asdict(seen)}])
-        else:
-            tell(*f"{shown(each.name)}: {seen}".splitlines())
 
 
 def split(
@@ -391,35 +359,6 @@ def chunk(
     with Corpus(existing(corpus)) as opened:
         sections = opened.chunk(chunking)
     say(f"cut {sections:,} sections again" if sections else "these are the settings it has already")
-
-
-def _listed(
-    lists: Sequence[Path], files: Sequence[Path], *, keep_going: bool
-) -> tuple[list[_Found], list[str]]:
-    """Return the sources that lists and files of data sets name, and what is wrong with lines.
-
-    Raises:
-        DuckpletsError: Something is wrong, and it is not to be passed over.
-    """
-    found: list[_Found] = []
-    problems: list[str] = []
-    with as_written():
-        for file in lists:
-            from duckplets.sources.hub import read_hub_lines
-
-            sources, wrong = read_hub_lines(file)
-            problems += wrong
-            found += [_Found(s.default_name(), s, f"{file}:{line}") for line, s in sources]
-        if problems and not keep_going:
-            raise SourceError(several(problems))
-        for file in files:
-            from duckplets.records.data_sets import load_data_sets
-
-            found += [
-                _Found(each.name, each.source(), f"{file}: {each.name}", each)
-                for each in load_data_sets(file)
-            ]
-    return found, problems
 
 
 def _say_what_is_kept(corpus: Corpus) -> None:

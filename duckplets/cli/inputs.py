@@ -5,17 +5,22 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.cli.app import option
-from duckplets.errors import SourceError, nearest
+from duckplets.base.shown import shown
+from duckplets.cli import output
+from duckplets.cli.app import as_written, option, tell
+from duckplets.errors import SourceError, nearest, several
 
 if TYPE_CHECKING:
+    from duckplets.records.data_sets import DataSet
     from duckplets.sources import Source
+    from duckplets.sources.base import OnError
+    from duckplets.sources.limits import Limits
 
 STDIN = "-"
 _TEXT = "text"
@@ -280,3 +285,66 @@ def _number(trust: str | None) -> float | str | None:
         return None if trust is None else float(trust)
     except ValueError:
         return trust
+
+
+# -- lists of sources ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """A source to ingest.
+
+    Attributes:
+        name: That it is to have.
+        source: What reads it.
+        where: What a failure of it is told by.
+        data_set: That it is, in a file of data sets.
+    """
+
+    name: str
+    source: Source
+    where: str
+    data_set: DataSet | None = None
+
+
+def listed(
+    lists: Sequence[Path], files: Sequence[Path], *, keep_going: bool
+) -> tuple[list[Found], list[str]]:
+    """Return the sources that lists and files of data sets name, and what is wrong with lines.
+
+    Raises:
+        DuckpletsError: Something is wrong, and it is not to be passed over.
+    """
+    found: list[Found] = []
+    problems: list[str] = []
+    with as_written():
+        for file in lists:
+            from duckplets.sources.hub import read_hub_lines
+
+            sources, wrong = read_hub_lines(file)
+            problems += wrong
+            found += [Found(s.default_name(), s, f"{file}:{line}") for line, s in sources]
+        if problems and not keep_going:
+            raise SourceError(several(problems))
+        for file in files:
+            from duckplets.records.data_sets import load_data_sets
+
+            found += [
+                Found(each.name, each.source(), f"{file}: {each.name}", each)
+                for each in load_data_sets(file)
+            ]
+    return found, problems
+
+
+def show_records(
+    found: Sequence[Found], n: int, on_error: OnError | None, limits: Limits, *, json: bool
+) -> None:
+    """Print the first records that sources would become."""
+    from duckplets.ingest.preview import preview
+
+    for each in found:
+        seen = preview(each.source, n, on_error=on_error, limits=limits)
+        if json:
+            output.print_lines([{"source": each.name, **asdict(seen)}])
+        else:
+            tell(*f"{shown(each.name)}: {seen}".splitlines())

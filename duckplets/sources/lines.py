@@ -14,7 +14,7 @@ from duckplets.db.queries import query
 from duckplets.sources.base import PARTS, TEXTS, Mapped, match, require_texts, unknown
 from duckplets.sources.feed import gather, result_of, run, table_bytes
 from duckplets.sources.limits import Limits, limits_of, shallow
-from duckplets.sources.origins import BROKEN, Origins, raw
+from duckplets.sources.origins import Origins, with_broken
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -97,7 +97,7 @@ class Keys:
         fields = tuple(self.found.get(name, name) for name in self._fields)
         whole = self._mapping.needs_whole_rows()
         statement = values_statement(self._mapping.parts(), keys, fields, whole=whole)
-        return _with_broken(result_of(self._reader, statement, table, self._where), table)
+        return with_broken(result_of(self._reader, statement, table, self._where), table)
 
     def check_parts(self) -> None:
         """Refuse a text or id none of whose columns is there at the start: a slip of the pen."""
@@ -113,23 +113,6 @@ class Keys:
                 if self.seen and name not in self.found:
                     raise unknown(name, self.seen, self._where)
         yield from ()
-
-
-def _with_broken(values: pa.Table, table: pa.Table) -> pa.Table:
-    """Return values with what the lines were that hold no object."""
-    is_object = pc.fill_null(pc.equal(table["kind"], "OBJECT"), False)
-    if pc.all(is_object).as_py() and table[BROKEN].null_count == table.num_rows:
-        return values
-    bad = table.filter(pc.or_(pc.invert(is_object), pc.is_valid(table[BROKEN])))
-    numbers = values["row"].to_numpy()
-    broken: list[str | None] = [None] * len(numbers)
-    for row, line, known in zip(
-        *(bad[name].to_pylist() for name in ("row", "line", BROKEN)), strict=True
-    ):
-        at = int(np.searchsorted(numbers, row))
-        if at < len(numbers) and numbers[at] == row:  # else the line is blank
-            broken[at] = known or (None if line is None else raw(line))
-    return values.append_column(BROKEN, pa.array(broken, pa.string()))
 
 
 def _fields(mapping: Mapped) -> tuple[str, ...]:

@@ -104,6 +104,23 @@ def raw(text: str | bytes) -> str:
     return json.dumps(text.rstrip("\r\n"), ensure_ascii=False)
 
 
+def with_broken(values: pa.Table, table: pa.Table) -> pa.Table:
+    """Return the values of lines of JSON with what those were that hold no object."""
+    is_object = pc.fill_null(pc.equal(table["kind"], "OBJECT"), False)
+    if pc.all(is_object).as_py() and table[BROKEN].null_count == table.num_rows:
+        return values
+    bad = table.filter(pc.or_(pc.invert(is_object), pc.is_valid(table[BROKEN])))
+    numbers = values["row"].to_numpy()
+    broken: list[str | None] = [None] * len(numbers)
+    for row, line, known in zip(
+        *(bad[name].to_pylist() for name in ("row", "line", BROKEN)), strict=True
+    ):
+        at = int(np.searchsorted(numbers, row))
+        if at < len(numbers) and numbers[at] == row:  # else the line is blank
+            broken[at] = known or (None if line is None else raw(line))
+    return values.append_column(BROKEN, pa.array(broken, pa.string()))
+
+
 class Judge:
     """Says of every row that cannot be used what it was, and does with it as the mapping says.
 

@@ -20,9 +20,7 @@ from duckplets.sources import paths
 from duckplets.sources.base import MAX_BYTES, Mapped, OnError, Rows, check_on_error, check_trust
 from duckplets.sources.documents import (
     Listed,
-    heading_of,
     inner_name,
-    is_binary,
     listed,
     path_date,
     patterns,
@@ -32,6 +30,7 @@ from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import line_pieces
 from duckplets.sources.origins import BROKEN, Origins
 from duckplets.sources.transcoded import codec_name, codec_of
+from duckplets.text.headings import heading_of, is_binary
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -247,7 +247,9 @@ DATES = [
 
 @pytest.mark.parametrize(("value", "expected"), DATES)
 def test_dates(reader, value, expected):
-    (row,) = read(MemorySource([{"t": "x", "d": value}], text="t", date="d"), reader)
+    (row,) = read(
+        MemorySource([{"t": "x", "d": value}], text="t", date="d", on_bad_date="fail"), reader
+    )
     assert (row["skip"] or (row["date"] and row["date"].isoformat())) == expected
 
 
