@@ -32,7 +32,15 @@ INTERFACE = {
     "Corpus": ("Corpus", "resume", "IngestReport", "Chunking"),
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
-        *("Resumable", "Limits", "read_hub_list", "converter_names", "register_converter"),
+        *(
+            "Resumable",
+            "Limits",
+            "preview",
+            "Preview",
+            "read_hub_list",
+            "converter_names",
+            "register_converter",
+        ),
     ),
     "Clean texts and prefixes": (
         *("Denoiser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),

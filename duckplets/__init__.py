@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import SplitError as SplitError
     from duckplets.errors import StateMismatchError as StateMismatchError
     from duckplets.export import ExportReport as ExportReport
+    from duckplets.ingest.preview import Preview as Preview
+    from duckplets.ingest.preview import preview as preview
     from duckplets.ingest.records import IngestReport as IngestReport
     from duckplets.mining.external import GivenReport as GivenReport
     from duckplets.mining.report import MiningReport as MiningReport
@@ -102,6 +104,7 @@ _HOMES = {
         "SourceError SplitError StateMismatchError"
     ),
     "export": "ExportReport",
+    "ingest.preview": "Preview preview",
     "ingest.records": "IngestReport",
     "mining.external": "GivenReport",
     "mining.report": "MiningReport PairReport",

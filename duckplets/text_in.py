@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from duckplets.ingest.store import OnConflict
     from duckplets.records.copies import SizeMode
     from duckplets.records.data_index import DataIndex
+    from duckplets.sources.base import OnError
     from duckplets.sources.limits import Limits
     from duckplets.text.denoiser import Denoiser
     from duckplets.text.prefix import Prefix
@@ -44,6 +45,8 @@ class TextIn:
         trust: float | None = None,
         on_conflict: OnConflict = "error",
         prefix: Prefix | str | None = None,
+        on_error: OnError | None = None,
+        remap: bool = False,
         restart: bool = False,
         limits: Limits | None = None,
         progress: Progress | bool | None = None,
@@ -63,6 +66,12 @@ class TextIn:
                 ``skip`` the newcomer, or ``replace`` the old one.
             prefix: Metadata prefix of all records of the source, or the columns to make it of,
                 such as ``"source, date"``; see ``set_prefix``.
+            on_error: What becomes of rows that cannot be used, whatever the source says: ``raise``
+                names the first, ``skip`` counts them and tells the first of each reason,
+                ``quarantine`` keeps them besides, in the table of that name.
+            remap: Allow another mapping than the source was read with: what it has now takes the
+                place of all its records, in one version; equal ones stay, and of two rows with
+                one id the last holds.
             restart: Discard what an unfinished ingest of this name has stored, and begin anew.
             limits: How much memory reading may take, and how large rows and fields may be; by
                 default ``Limits()``, which no honest file meets.
@@ -74,7 +83,8 @@ class TextIn:
 
         Raises:
             SourceError: The source cannot be read, exceeds a limit, none of its rows is usable,
-                ids conflict, or another ingest of that name is unfinished.
+                ids conflict, it was read with another mapping before, or another ingest of that
+                name is unfinished.
         """
         with bar(progress, sys.stderr) as advance:
             return ingest.ingest(
@@ -84,6 +94,8 @@ class TextIn:
                 trust=trust,
                 on_conflict=on_conflict,
                 prefix=prefix_of(prefix),
+                on_error=on_error,
+                remap=remap,
                 restart=restart,
                 limits=limits,
                 progress=advance,

@@ -2,7 +2,7 @@
 -- Sources of the newest version with their counts.
 -- Rows: by name.
 SELECT
-    sources.name, sources.kind, sources.uri, sources.trust, sources.defaults,
+    sources.name, sources.kind, sources.uri, sources.trust, sources.defaults, sources.weight,
     coalesce(source_counts.records, 0) AS records,
     coalesce(source_counts.sections, 0) AS sections,
     coalesce(source_counts.chunks, 0) AS chunks,
@@ -41,7 +41,7 @@ FROM (
         CASE
             WHEN $triplet_recipes > 0 THEN $triplet_recipes
             WHEN any_value(sources.defaults) = 'dated' THEN 4
-            WHEN any_value(sources.defaults) IN ('roles', 'pairs', 'ready') THEN 2
+            WHEN any_value(sources.defaults) IN ('roles', 'pairs', 'documents', 'ready') THEN 2
             ELSE 1
         END AS recipes
     FROM records

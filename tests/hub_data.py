@@ -88,4 +88,10 @@ def items(source: Source, cursor: Any = None) -> Iterator[pa.RecordBatch | Mark]
 
 
 def flat(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    return list(batch.to_pylist())
+    """Return rows with their lines, which are those of a file on disk; not so the file."""
+    rows = [row | {"line": row.get("line")} for row in batch.to_pylist()]
+    nothing = ("value", "note", "line")
+    return [
+        {k: v for k, v in row.items() if k != "file" and not (k in nothing and v is None)}
+        for row in rows
+    ]

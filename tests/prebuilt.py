@@ -65,6 +65,7 @@ def kept(build: Build[P], *args: P.args, **options: P.kwargs) -> Path:
 
 
 toy_corpus = prebuilt(testing.toy_corpus)
+empty_corpus = prebuilt(dp.Corpus)
 
 
 # ---- pools

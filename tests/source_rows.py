@@ -6,16 +6,24 @@ from typing import Any
 
 from duckplets.db.database import Database
 from duckplets.sources import ROW_SCHEMA, Source
+from duckplets.sources.base import EXTRA_COLUMNS
 
 
 def read(source: Source, reader: Database) -> list[dict[str, Any]]:
     rows = source.open(reader)
     batches = list(rows.batches)
-    for batch in batches:  # what a row has there that is no text comes besides
-        assert batch.select(ROW_SCHEMA.names).schema.equals(ROW_SCHEMA)
-        assert set(batch.schema.names) <= {*ROW_SCHEMA.names, "complaint"}
+    names = ROW_SCHEMA.names
+    assert all(batch.select(names).schema.equals(ROW_SCHEMA) for batch in batches)
+    assert all({*batch.schema.names} <= {*names, *EXTRA_COLUMNS, "file"} for batch in batches)
     assert rows.rejected() == {}
-    return [row for batch in batches for row in batch.to_pylist()]
+    return [untold(row) for batch in batches for row in batch.to_pylist()]
+
+
+def untold(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without where it stands, which differs between kinds of sources, and what it lacks."""
+    told = {name: row.get(name) for name in ("value", "note", "line", "file")}
+    bare = {name: value for name, value in row.items() if name not in told}
+    return bare | ({"note": told["note"]} if told["note"] else {})
 
 
 def texts(row: dict[str, Any]) -> list[tuple[str, str]]:

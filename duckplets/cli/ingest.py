@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from duckplets.base.shown import shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, as_written, existing, say
-from duckplets.cli.inputs import FORMATS, Inputs, Options, is_data_sets, names
+from duckplets.cli.inputs import (
+    FORMATS,
+    Found,
+    Inputs,
+    Options,
+    is_data_sets,
+    listed,
+    names,
+    show_records,
+)
+from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
     from duckplets.ingest.records import IngestReport
-    from duckplets.sources import Source
     from duckplets.text.denoiser import Denoiser
 
 _SHARE = "from 0 to 1; the three add up to 1."
@@ -33,8 +44,8 @@ def ingest(
         list[str] | None,
         typer.Argument(
             metavar="SOURCE",
-            help="Files, globs, folders of text files, hf://org/name/config/split with its keys, "
-            "data-set files (.yaml, .toml), or - for JSON lines on stdin.",
+            help="Files, globs, text files or folders of them, hf://org/name/config/split with its "
+            "keys, data-set files (.yaml, .toml), or - for JSON lines on stdin.",
         ),
     ] = None,
     hub_list: Annotated[
@@ -90,7 +101,21 @@ def ingest(
     ] = None,
     on_error: Annotated[
         Literal["raise", "skip", "quarantine"] | None,
-        typer.Option(help="For rows a converter cannot read; quarantine is a table; raise."),
+        typer.Option(
+            help="For rows that cannot be used: skip (counted); with a --converter raise; "
+            "quarantine is a table."
+        ),
+    ] = None,
+    date_format: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FORM", help="How dates are written, as in '%d.%m.%Y'. Repeat it."),
+    ] = None,
+    on_bad_date: Annotated[
+        Literal["null", "fail"] | None,
+        typer.Option(help="A date that cannot be read leaves its record without, or fails; null."),
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of text, such as latin-1; UTF-8.")
     ] = None,
     prefix: Annotated[
         str | None,
@@ -114,8 +139,21 @@ def ingest(
         bool, typer.Option("--no-quote", help="In CSV files a quote is plain text.")
     ] = False,
     pattern: Annotated[
-        str, typer.Option(metavar="GLOB", help="Files of a folder that are read.")
-    ] = "*.txt",
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Files of a folder that are read; *.txt. Repeat it."),
+    ] = None,
+    remap: Annotated[
+        bool,
+        typer.Option("--remap", help="Replace the records of a source that was read otherwise."),
+    ] = False,
+    preview: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Only show the first N rows as records; nothing is stored."),
+    ] = None,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="After a source that fails go on with the others."),
+    ] = False,
     max_row: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Of a row or line, as in 256MB; 128MB.")
     ] = None,
@@ -138,6 +176,7 @@ def ingest(
         duckplets ingest faq.duckdb 'news/*.parquet' --name news --text body --date day
         duckplets ingest faq.duckdb hf://org/faq/default/train anchor=question positive=answer
         duckplets ingest faq.duckdb chats.jsonl --converter sharegpt --on-error quarantine
+        duckplets ingest faq.duckdb docs --pattern '*.md' --pattern '*.rst' --preview 3
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url
     """
     from duckplets.corpus import Corpus
@@ -161,40 +200,89 @@ def ingest(
             "group": group,
             "converter": converter,
             "on_error": on_error,
+            "date_format": date_format or None,
+            "on_bad_date": on_bad_date,
         },
         trust=trust,
         delimiter=delimiter,
         no_quote=no_quote,
         pattern=pattern,
+        encoding=encoding,
     )
     sizes: dict[str, Any] = {"row": max_row, "field": max_field, "memory": reader_memory}
     arguments: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix, "restart": restart}
+    arguments |= {"remap": remap, "on_error": on_error}
     arguments["limits"] = Limits(**{name: size for name, size in sizes.items() if size})
     files = [Path(given) for given in sources or [] if is_data_sets(given)]
     others = [given for given in sources or [] if not is_data_sets(given)]
     if not (files or others or hub_list):
         raise typer.BadParameter("give a SOURCE, or a --list of them")
-    said = name or format or delimiter or no_quote or any(options.mapping().values())
+    mapped = {**options.mapping(), "on_error": None}
+    said = name or format or delimiter or no_quote or encoding or any(mapped.values())
     if said and (lists := [*files, *(hub_list or [])]):
         raise typer.BadParameter(f"{lists[0]} says itself what its data sets are named and hold")
     inputs = Inputs(others, form=format, name=name, options=options)
-    found = [*inputs.sources(), *_listed(hub_list or [])]
-    reports: list[tuple[str, IngestReport]] = []
+    found = [Found(each, source, each) for each, source in inputs.sources()]
+    more, problems = listed(hub_list or [], files, keep_going=keep_going)
+    found += more
+    if preview is not None:
+        show_records(found, preview, on_error, arguments["limits"], json=json)
+        return
+    is_new = not corpus.exists()
     with Corpus(corpus) as opened:
-        if denoise:
-            opened.denoise()
         try:
-            for each, source in found:
-                reports.append((each, opened.ingest(source, name=each, **arguments)))
-            for file in files:
-                with as_written():
-                    reports += opened.ingest_data_sets(file, **arguments).items()
-        except KeyboardInterrupt:
-            _say_what_is_kept(opened)
-            raise
+            if denoise:
+                opened.denoise()
+            _store(opened, found, arguments, problems, json=json, keep_going=keep_going)
         finally:
-            # Those before one that failed are stored, and said so.
-            _print(reports, json=json)
+            if is_new:
+                _remove_empty(opened)
+
+
+def _store(
+    corpus: Corpus,
+    found: Sequence[Found],
+    arguments: dict[str, Any],
+    problems: list[str],
+    *,
+    json: bool,
+    keep_going: bool,
+) -> None:
+    """Ingest sources one after the other; those before one that fails are stored, and said so."""
+    reports: list[tuple[str, IngestReport]] = []
+    say(*(f"failed: {problem}" for problem in problems))
+    try:
+        for each in found:
+            try:
+                reports.append((each.name, _ingested(corpus, each, arguments)))
+                say(*f"{shown(each.name)}: {reports[-1][1]}".splitlines())
+            except DuckpletsError as error:
+                if not keep_going:
+                    raise
+                problems.append(f"{each.where}: {error}")
+                say(f"failed: {problems[-1]}")
+    except KeyboardInterrupt:
+        _say_what_is_kept(corpus)
+        raise
+    finally:
+        _print(reports, json=json)
+    if problems:
+        say(f"{len(reports):,} sources stored, {len(problems):,} failed")
+        raise typer.Exit(1)
+
+
+def _ingested(corpus: Corpus, found: Found, arguments: dict[str, Any]) -> IngestReport:
+    with as_written() if found.data_set else nullcontext():
+        report = corpus.ingest(found.source, name=found.name, **arguments)
+        if found.data_set:
+            corpus.set_index_controls(found.name, **asdict(found.data_set.controls))
+        return report
+
+
+def _remove_empty(corpus: Corpus) -> None:
+    """Remove a file that was made for what then failed, while nobody else can have it open."""
+    if corpus.version == 0 and not corpus.unfinished():
+        corpus.path.unlink(missing_ok=True)
 
 
 def split(
@@ -288,16 +376,6 @@ def chunk(
     with Corpus(existing(corpus)) as opened:
         sections = opened.chunk(chunking)
     say(f"cut {sections:,} sections again" if sections else "these are the settings it has already")
-
-
-def _listed(lists: Sequence[Path]) -> list[tuple[str, Source]]:
-    """Return the sources that lists of data sets on the Hub name."""
-    if not lists:
-        return []
-    from duckplets.sources.hub import read_hub_list
-
-    with as_written():
-        return [(s.default_name(), s) for file in lists for s in read_hub_list(file)]
 
 
 def _say_what_is_kept(corpus: Corpus) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.cli.app import option
-from duckplets.errors import SourceError, nearest
+from duckplets.base.shown import shown
+from duckplets.cli import output
+from duckplets.cli.app import as_written, option, tell
+from duckplets.errors import SourceError, nearest, several
 
 if TYPE_CHECKING:
+    from duckplets.records.data_sets import DataSet
     from duckplets.sources import Source
+    from duckplets.sources.base import OnError
+    from duckplets.sources.limits import Limits
 
 STDIN = "-"
 _TEXT = "text"
@@ -33,6 +38,9 @@ _SUFFIXES = {
     ".ipc": "arrow",
     ".feather": "arrow",
 }
+_TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex")
+_OWN_TEXT = ("parquet", "arrow")  # formats that say themselves how text is written
+_OF_TEXTS = ("date", "trust", "on_error")
 _ALIASES = {"ndjson": "jsonl", "ipc": "arrow", "feather": "arrow"}
 FORMATS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet", "arrow", "ipc", "feather", _TEXT)
 _TABS = ("tab", "\\t")
@@ -69,14 +77,16 @@ class Options:
         trust: A number or a column, as typed.
         delimiter: Of CSV files.
         no_quote: Whether quotes in CSV files are plain text.
-        pattern: Of the files of a folder.
+        pattern: Of the files of a folder, one or several.
+        encoding: Of text, or None for UTF-8.
     """
 
     columns: Mapping[str, Any]
     trust: str | None
     delimiter: str | None
     no_quote: bool
-    pattern: str
+    pattern: Sequence[str] | None
+    encoding: str | None
 
     def mapping(self) -> dict[str, Any]:
         """Return the arguments all columnar sources share."""
@@ -146,7 +156,8 @@ def _groups(inputs: Iterable[_Input]) -> list[tuple[str, list[str]]]:
     groups: list[tuple[str, list[str]]] = []
     together: dict[str, list[str]] = {}
     for each in inputs:
-        if each.format in (_TEXT, _HUB) or each.given == STDIN:
+        is_folder = each.format == _TEXT and Path(each.given).expanduser().is_dir()
+        if each.format == _HUB or is_folder or each.given == STDIN:
             groups.append((each.format, [each.given]))
         elif each.format in together:
             together[each.format].append(each.given)
@@ -160,11 +171,14 @@ def _source(form: str, given: list[str], options: Options) -> Source:
     from duckplets import sources
 
     path: Any = given[0] if len(given) == 1 else given
+    if options.encoding is not None and form in (*_OWN_TEXT, _HUB):
+        raise SourceError(f"--encoding is for files of text, and {given[0]} is {form}")
+    text = {} if options.encoding is None else {"encoding": options.encoding}
     for name, said in (("--delimiter", options.delimiter), ("--no-quote", options.no_quote)):
         if said and form not in ("csv", "tsv"):
             raise SourceError(f"{name} is for CSV files, and {given[0]} is {form}")
     if form == _TEXT:
-        return _text_source(given[0], options)
+        return _text_source(path, options)
     if form == _HUB:
         from duckplets.sources.hub import HubSource
 
@@ -174,30 +188,33 @@ def _source(form: str, given: list[str], options: Options) -> Source:
         if options.delimiter is not None:
             delimiter = "\t" if options.delimiter in _TABS else options.delimiter
         quote = None if options.no_quote else '"'
-        return sources.CsvSource(path, delimiter=delimiter, quote=quote, **options.mapping())
+        return sources.CsvSource(
+            path, delimiter=delimiter, quote=quote, **text, **options.mapping()
+        )
     kinds: dict[str, type[Any]] = {
         "json": sources.JsonSource,
         "jsonl": sources.JsonSource,
         "parquet": sources.ParquetSource,
         "arrow": sources.ArrowSource,
     }
-    source: Source = kinds[form](path, **options.mapping())
+    source: Source = kinds[form](path, **text, **options.mapping())
     return source
 
 
-def _text_source(folder: str, options: Options) -> Source:
+def _text_source(place: Any, options: Options) -> Source:
     from duckplets.sources import TextFileSource
 
     given = options.mapping()
-    date, trust = given.pop("date", None), given.pop("trust", None)
+    kept = {name: given.pop(name) for name in _OF_TEXTS if name in given}
     for part in given:
+        first = place if isinstance(place, str) else place[0]
         raise SourceError(
-            f"{folder} is a folder of text files: {option(part)} is for files with columns (the "
-            f"name of a file is the anchor, its text the context)"
+            f"{first} is text: {option(part)} is for files with columns (of text the first "
+            f"heading, or the name of the file, is the anchor, and the whole the context)"
         )
-    if not Path(folder).expanduser().is_dir():
-        raise SourceError(f"{folder} is not a folder; text files are ingested by their folder")
-    return TextFileSource(folder, pattern=options.pattern, date=date, trust=trust)
+    if options.pattern:
+        kept["pattern"] = tuple(options.pattern)
+    return TextFileSource(place, encoding=options.encoding, **kept)
 
 
 def _format(given: str, wanted: str | None) -> str:
@@ -240,14 +257,13 @@ def _there(given: str) -> list[Path]:
 def _of_suffix(path: Path) -> str:
     from duckplets.sources.paths import inner_suffix
 
-    if path.is_dir():
-        return _TEXT
     suffix = inner_suffix(path)
+    if path.is_dir() or suffix in _TEXT_SUFFIXES:
+        return _TEXT
     if suffix not in _SUFFIXES:
-        hint = "; text files are ingested by their folder" if suffix in (".txt", ".md") else ""
         raise SourceError(
             f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; say "
-            f"--format ({', '.join(FORMATS)}){hint}"
+            f"--format ({', '.join(FORMATS)})"
         )
     return _SUFFIXES[suffix]
 
@@ -269,3 +285,66 @@ def _number(trust: str | None) -> float | str | None:
         return None if trust is None else float(trust)
     except ValueError:
         return trust
+
+
+# -- lists of sources ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """A source to ingest.
+
+    Attributes:
+        name: That it is to have.
+        source: What reads it.
+        where: What a failure of it is told by.
+        data_set: That it is, in a file of data sets.
+    """
+
+    name: str
+    source: Source
+    where: str
+    data_set: DataSet | None = None
+
+
+def listed(
+    lists: Sequence[Path], files: Sequence[Path], *, keep_going: bool
+) -> tuple[list[Found], list[str]]:
+    """Return the sources that lists and files of data sets name, and what is wrong with lines.
+
+    Raises:
+        DuckpletsError: Something is wrong, and it is not to be passed over.
+    """
+    found: list[Found] = []
+    problems: list[str] = []
+    with as_written():
+        for file in lists:
+            from duckplets.sources.hub import read_hub_lines
+
+            sources, wrong = read_hub_lines(file)
+            problems += wrong
+            found += [Found(s.default_name(), s, f"{file}:{line}") for line, s in sources]
+        if problems and not keep_going:
+            raise SourceError(several(problems))
+        for file in files:
+            from duckplets.records.data_sets import load_data_sets
+
+            found += [
+                Found(each.name, each.source(), f"{file}: {each.name}", each)
+                for each in load_data_sets(file)
+            ]
+    return found, problems
+
+
+def show_records(
+    found: Sequence[Found], n: int, on_error: OnError | None, limits: Limits, *, json: bool
+) -> None:
+    """Print the first records that sources would become."""
+    from duckplets.ingest.preview import preview
+
+    for each in found:
+        seen = preview(each.source, n, on_error=on_error, limits=limits)
+        if json:
+            output.print_lines([{"source": each.name, **asdict(seen)}])
+        else:
+            tell(*f"{shown(each.name)}: {seen}".splitlines())

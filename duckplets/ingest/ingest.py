@@ -19,16 +19,20 @@ import pyarrow as pa
 
 from duckplets.base.checks import checked_name
 from duckplets.base.lookahead import ahead
+from duckplets.base.plain import Stored
 from duckplets.base.progress import Progress
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import unfinished
+from duckplets.ingest.counts import Counts
 from duckplets.ingest.records import IngestReport, current_version
-from duckplets.ingest.store import Counts, OnConflict, Request, Storing
+from duckplets.ingest.store import OnConflict, Request, Storing
 from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, ResumableSource, Rows, Source
+from duckplets.sources.base import OnError, check_on_error
 from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.readings import as_before, described, overriding, written
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -49,6 +53,8 @@ def ingest(
     trust: float | None = None,
     on_conflict: OnConflict = "error",
     prefix: Prefix | None = None,
+    on_error: OnError | None = None,
+    remap: bool = False,
     restart: bool = False,
     limits: Limits | None = None,
     progress: Progress | None = None,
@@ -61,8 +67,12 @@ def ingest(
         raise SourceError(f"on_conflict={on_conflict!r}: give one of {choices}")
     if trust is None and not isinstance(source.trust, str):
         trust = source.trust  # a column of trusts is in the rows; the source has the default
-    request = Request(source, name, _checked_trust(trust), on_conflict, prefix)
-    settings = _settings_of(source, request) if isinstance(source, ResumableSource) else None
+    check_on_error(on_error)
+    source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
+    on_conflict = "replace" if remap else on_conflict
+    request = Request(source, name, _checked_trust(trust), on_conflict, prefix, remap, notes)
+    in_pieces = isinstance(source, ResumableSource) and not remap
+    settings = _settings_of(source, request) if in_pieces else None
     found = unfinished.find(database, name)
     # One that was killed before it had stored a record stands in nobody's way.
     if found is not None and (restart or _is_nothing(found, settings)):
@@ -79,7 +89,55 @@ def ingest(
         with closing(ahead(rows.batches)) as items, database.transaction():
             under_way = Storing(database, request, rows, current_version(database) + 1)
             under_way.store_all(items, progress)
-            return under_way.finish(started)
+            report = under_way.finish(started)
+        if under_way.refusal is not None:
+            raise under_way.refusal
+        return report
+
+
+def _as_known(
+    database: Database, source: Source, name: str, *, remap: bool
+) -> tuple[Source, tuple[str, ...]]:
+    """Return a source as it is to be read under its name, and what is to be said of that.
+
+    Raises:
+        SourceError: It was read otherwise before, and is not to be mapped anew.
+    """
+    known = [row for row in database.run("ingest/records/live_sources") if row[1] == name]
+    if not known:
+        return as_before(source, {}), ()
+    _, _, kind, uri, _, _, text = known[0]
+    place = Stored(database.path, "sources", f"source {name!r}")
+    stored = None if text is None else dict(place.read("mapping", text, {str: object}))
+    source = as_before(source, {} if remap else stored)
+    now = described(source)
+    notes = []
+    if (kind, uri) != (source.kind, source.uri):
+        notes.append(f"read from {_place(source.kind, source.uri)} now, before {_place(kind, uri)}")
+    if now is None or now == stored:
+        return source, tuple(notes)
+    if remap:
+        notes.append(f"read as {written(now)} now, before {_written(stored)}")
+    elif stored is None:
+        notes.append(
+            f"an earlier version did not note how this source was read; from now on it is "
+            f"{written(now)}"
+        )
+    else:
+        raise SourceError(
+            f"source {name!r} is known with another mapping: {written(stored)}; now it is "
+            f"{written(now)}. Reading it so would add its rows a second time: remap=True replaces "
+            f"its records, and another name= makes it a source of its own"
+        )
+    return source, tuple(notes)
+
+
+def _place(kind: str, uri: str | None) -> str:
+    return shown(uri or "nowhere in particular") + f" ({shown(kind)})"
+
+
+def _written(stored: dict[str, Any] | None) -> str:
+    return "an earlier version did not note how" if stored is None else written(stored)
 
 
 class _InPieces:
@@ -123,9 +181,13 @@ class _InPieces:
             with self.database.transaction():
                 mark = self._store_until_mark(under_way, items, progress)
                 if mark is None:  # the rows since the last mark, published with the others
-                    return under_way.finish(started)
+                    report = under_way.finish(started)
+                    break
                 counts = under_way.counts.to_json()
                 unfinished.save(self.database, self.request.name, mark.cursor, counts)
+        if under_way.refusal is not None:
+            raise under_way.refusal
+        return report
 
     def _begin(self) -> Storing:
         """Return an ingest that goes on where the last one stopped, or a new one."""

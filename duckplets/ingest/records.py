@@ -10,12 +10,15 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from duckplets.base.shown import listed
+from duckplets.base.shown import listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 
+Example = dict[str, Any]
+"""A row that is told of: ``row``, ``file``, ``line``, ``value``."""
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class IngestReport:
     """What an ingest did; ``read == added + skipped + failed``.
 
@@ -26,8 +29,14 @@ class IngestReport:
         failed: Rows that could not be read.
         seconds: Wall time; of an ingest that was interrupted, since it went on.
         reasons: Count of skipped and failed rows by reason.
+        examples: Of each reason, and of each in ``incomplete``, the first five rows: ``row`` (its
+            number, from 1), ``file``, ``line`` and ``value``, each None where there is none.
+        incomplete: Count of rows that were read without something, by reason, such as a date; they
+            are among those added, or skipped for another reason.
         replaced: Stored records that a row of this ingest took the place of.
         dropped_sections: Sections that preprocessors left nothing of, by reason.
+        removed: Records that a remapped source no longer has.
+        notes: Sentences on what was found, and on which choices were made.
         version: Corpus version it made.
     """
 
@@ -40,6 +49,42 @@ class IngestReport:
     replaced: int = 0
     dropped_sections: dict[str, int] = field(default_factory=dict)
     version: int = 0
+    examples: dict[str, list[Example]] = field(default_factory=dict)
+    incomplete: dict[str, int] = field(default_factory=dict)
+    removed: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """Say in plain lines what became of every row."""
+        how = f", {self.replaced:,} of them in place of others" if self.replaced else ""
+        lines = [
+            f"{self.read:,} rows read: {self.added:,} added{how}, {self.skipped:,} skipped, "
+            f"{self.failed:,} failed (version {self.version}, {self.seconds:g} s)"
+        ]
+        lines += [f"  {n:,} {self._said(reason)}" for reason, n in self.reasons.items()]
+        lines += [
+            f"  {n:,} rows were taken without it: {self._said(reason)}"
+            for reason, n in self.incomplete.items()
+        ]
+        lines += [f"  {n:,} times: {reason}" for reason, n in self.dropped_sections.items()]
+        if self.removed:
+            lines.append(f"  {self.removed:,} records removed that the source no longer has")
+        return "\n".join(lines + [f"  {note}" for note in self.notes])
+
+    __repr__ = __str__
+
+    def _said(self, reason: str) -> str:
+        """Return a reason with where the first of its rows stands."""
+        found = self.examples.get(reason)
+        if not found:
+            return shown(reason)
+        first = found[0]
+        where = f"row {first['row']}"
+        if first["file"]:
+            line = f":{first['line']}" if first["line"] else ""
+            where = f"{shown(first['file'])}{line}" + ("" if line else f", {where}")
+        value = "" if first["value"] is None else f": {shown(repr(first['value']), 60)}"
+        return f"{shown(reason)} (first {where}{value})"
 
 
 def remove(database: Database, name: str) -> int:

@@ -8,10 +8,10 @@ A row is never dropped without being counted.
 
 from __future__ import annotations
 
+import json
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -24,12 +24,14 @@ from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import unfinished
 from duckplets.ingest.chunks import SectionWriter, current_chunking, next_key, sliced
+from duckplets.ingest.counts import Counts
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.records import IngestReport, commit_version, current_version
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.sources import Mark, Rows, Source
-from duckplets.sources.base import UNREADABLE
+from duckplets.sources.base import DROPPED
+from duckplets.sources.readings import described, told
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -39,6 +41,7 @@ OnConflict = Literal["error", "skip", "replace"]
 SAME = "duplicate id, same content"
 CONFLICT = "conflicting id, first kept"
 OVERTAKEN = "replaced by a later row"
+_REASONS = {"same": SAME, "conflict": CONFLICT, "overtaken": OVERTAKEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Request:
         trust: Given for the source, or None.
         on_conflict: What to do about a known id with other content.
         prefix: Metadata prefix of the source from now on, or None to leave it.
+        remap: Whether what the source has now takes the place of all that it had.
+        notes: What is to be said of the request itself.
     """
 
     source: Source
@@ -58,33 +63,8 @@ class Request:
     trust: float | None
     on_conflict: OnConflict
     prefix: Prefix | None
-
-
-@dataclass(slots=True)
-class Counts:
-    """What became of the rows so far; the attributes are those of ``IngestReport``."""
-
-    read: int = 0
-    added: int = 0
-    replaced: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    dropped_sections: Counter[str] = field(default_factory=Counter)
-
-    def failed(self) -> int:
-        """Return how many rows could not be read."""
-        return sum(count for reason, count in self.reasons.items() if reason in UNREADABLE)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts as plain JSON values."""
-        plain: dict[str, Any] = {n: getattr(self, n) for n in ("read", "added", "replaced")}
-        return plain | {n: dict(getattr(self, n)) for n in ("reasons", "dropped_sections")}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Counts:
-        """Return the counts of what ``to_json`` returned."""
-        reasons, dropped = (Counter(values.get(n, {})) for n in ("reasons", "dropped_sections"))
-        numbers = {name: values.get(name, 0) for name in ("read", "added", "replaced")}
-        return cls(**numbers, reasons=reasons, dropped_sections=dropped)
+    remap: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class Storing:
@@ -120,6 +100,9 @@ class Storing:
         self.chunking = current_chunking(database)
         self.record_key = self.first_record_key = next_key(database, "record")
         self.sections = SectionWriter.after_the_last(database, self.chunking)
+        self.refusal: SourceError | None = None  # raised when what was set aside is stored
+        self._kept: list[pa.Array] = []  # ids that a remapped source still has
+        self._is_new = False
         self.source_id, self.trust = source or self._source()
 
     def store_all(
@@ -136,8 +119,11 @@ class Storing:
         batch, dropped = preprocess(batch, self.chunking)
         self.counts.dropped_sections.update(dropped)
         skipped = batch.filter(pc.is_valid(batch["skip"]))
-        for pair in pc.value_counts(skipped["skip"]).to_pylist():
-            self.counts.reasons[pair["values"]] += pair["counts"]
+        if skipped.num_rows:
+            self.counts.note(skipped, skipped["skip"], self.counts.reasons)
+        if "note" in batch.schema.names:
+            noted = batch.filter(pc.is_valid(batch["note"]))
+            self.counts.note(noted, noted["note"], self.counts.incomplete)
         if skipped.num_rows and "quarantined" in batch.schema.names:
             self._quarantine(skipped)
         if skipped.num_rows < batch.num_rows:
@@ -148,21 +134,22 @@ class Storing:
             progress(self.counts.read, self.rows.total)
 
     def finish(self, started: float) -> IngestReport:
-        """Make a version of what was stored, and return the report."""
+        """Make a version of what was stored, and return the report.
+
+        Where no row was good but some were set aside, that is what the version has, and ``refusal``
+        is to be raised when it is committed.
+        """
         counts = self.counts
         rejected = self.rows.rejected()
         failed = counts.failed() + sum(rejected.values())
         counts.read += sum(rejected.values())
         counts.reasons.update(rejected)
         self._refuse_nothing()
-        if self.removed_version is not None:
-            self._publish()
-        assign_missing(self.database, self.first_record_key)
-        if self.request.prefix is not None:
-            prefix_store.check_columns(self.database, self.source_id, self.request.prefix)
-            prefix_store.set_source(
-                self.database, self.source_id, self.version, self.request.prefix
-            )
+        if self.refusal is None:
+            removed = self._complete()
+        else:
+            removed = 0
+            self._keep_quarantine()
         report = IngestReport(
             read=counts.read,
             added=counts.added,
@@ -173,9 +160,49 @@ class Storing:
             replaced=counts.replaced,
             dropped_sections=dict(sorted(counts.dropped_sections.items())),
             version=self.version,
+            examples={reason: counts.examples[reason] for reason in sorted(counts.examples)},
+            incomplete=dict(sorted(counts.incomplete.items())),
+            removed=removed,
+            notes=self._notes(),
         )
-        commit_version(self.database, self.version, "ingest", self.request.name, asdict(report))
+        what = "ingest" if self.refusal is None else "quarantine"
+        commit_version(self.database, self.version, what, self.request.name, asdict(report))
         return report
+
+    def _notes(self) -> list[str]:
+        reading = described(self.request.source)
+        said = [*self.request.notes, told(reading) if reading is not None else ""]
+        if self.counts.quarantined:
+            said.append(f"{self.counts.quarantined:,} rows are in the table quarantine")
+        return [note for note in (*said, *self.rows.notes()) if note]
+
+    def _complete(self) -> int:
+        """Let what was stored be seen; return how many records a remapped source has no more."""
+        if self.removed_version is not None:
+            self._publish()
+        removed = self._remove_the_rest() if self.request.remap else 0
+        assign_missing(self.database, self.first_record_key)
+        if self.request.prefix is not None:
+            prefix_store.check_columns(self.database, self.source_id, self.request.prefix)
+            prefix_store.set_source(
+                self.database, self.source_id, self.version, self.request.prefix
+            )
+        return removed
+
+    def _remove_the_rest(self) -> int:
+        """Remove the records of a source that were there before and did not come again."""
+        ids = pa.chunked_array(self._kept, pa.string())
+        of_source = {"source_id": self.source_id, "version": self.version}
+        with self.database.registered(kept=pa.table({"record_id": ids})):
+            return int(self.database.run("ingest/records/remove_the_rest", of_source)[0][0])
+
+    def _keep_quarantine(self) -> None:
+        """Leave nothing of an ingest but the rows that were set aside."""
+        if self.removed_version is not None:
+            self.version = current_version(self.database) + 1
+            unfinished.forget(self.database, self.request.name, self.source_id, self.version)
+        elif self._is_new:
+            self.database.run("ingest/records/forget_source", {"source_id": self.source_id})
 
     def _source(self) -> tuple[int, float]:
         """Find or add the source; a trust given now is the source's from now on."""
@@ -187,20 +214,27 @@ class Storing:
             if row[1] == name:
                 break
         else:
+            self._is_new = True
             versions = {"version": self.version, "removed_version": self.removed_version}
             found = self.database.run("ingest/records/add_source", parameters | versions)[0]
             return int(found[0]), float(found[1])
-        found = self.database.run("ingest/records/update_source", parameters)[0]
+        found = self.database.run("ingest/records/update_source", parameters | self._remap())[0]
         return int(found[0]), float(found[1])
+
+    def _remap(self) -> dict[str, Any]:
+        return {"remap": self.request.remap}
 
     def _of_source(self) -> dict[str, Any]:
         source = self.request.source
+        reading = described(source)
         return {
             "name": self.request.name,
             "kind": source.kind,
             "uri": source.uri,
             "trust": self.request.trust,
             "defaults": self.rows.defaults,
+            "mapping": None if reading is None else json.dumps(reading),
+            "weight": getattr(source, "weight", None),
         }
 
     def _publish(self) -> None:
@@ -217,17 +251,21 @@ class Storing:
         self.counts.added -= overtaken
         self.counts.reasons[OVERTAKEN] += overtaken
         self.counts.replaced += replaced
-        self.database.run("ingest/records/update_source", self._of_source())
+        self.database.run("ingest/records/update_source", self._of_source() | self._remap())
 
     def _quarantine(self, skipped: pa.RecordBatch) -> None:
-        """Set aside the rows, as JSON, that a converter could not read."""
+        """Set aside the rows, as JSON, that cannot be used."""
         reasons = skipped["skip"]
         if "complaint" in skipped.schema.names:
             reasons = pc.coalesce(skipped["complaint"], reasons)
-        rows = pa.table(
-            {"row": skipped["row"], "skip": reasons, "quarantined": skipped["quarantined"]}
-        )
-        rows = rows.filter(pc.is_valid(rows["quarantined"]))
+        count, names = skipped.num_rows, skipped.schema.names
+        columns = {"row": skipped["row"], "skip": reasons, "quarantined": skipped["quarantined"]}
+        for name, kind in (("file", pa.string()), ("line", pa.int64())):
+            there = name in names
+            columns[name] = skipped[name].cast(kind) if there else pa.nulls(count, kind)
+        rows = pa.table(columns)
+        rows = rows.filter(pc.not_equal(skipped["skip"], DROPPED))
+        self.counts.quarantined += rows.num_rows
         if rows.num_rows:
             of_source = {"source": self.request.name, "version": self.version}
             with self.database.registered(set_aside=rows):
@@ -235,7 +273,7 @@ class Storing:
 
     def _add(self, batch: pa.RecordBatch) -> None:
         ids = pc.binary_join_element_wise(self.request.name, batch["key"], "/")
-        keep = self._classify(ids, batch["content_hash"], batch["row"])
+        keep = self._classify(ids, batch)
         if not pc.all(keep).as_py():
             batch, ids = batch.filter(keep), ids.filter(keep)
         if batch.num_rows == 0:
@@ -250,10 +288,11 @@ class Storing:
         if "prefix" in batch.schema.names:
             prefix_store.append(self.database, keys, batch["prefix"])
 
-    def _classify(self, ids: pa.Array, hashes: pa.Array, rows: pa.Array) -> pa.Array:
+    def _classify(self, ids: pa.Array, batch: pa.RecordBatch) -> pa.Array:
         """Return which rows to store, after marking the records they replace."""
         on_conflict = self.request.on_conflict
-        incoming = pa.table({"row": rows, "record_id": ids, "content_hash": hashes})
+        hashes = batch["content_hash"]
+        incoming = pa.table({"row": batch["row"], "record_id": ids, "content_hash": hashes})
         parameters = {
             "last_wins": on_conflict == "replace",
             "unpublished": self.removed_version,
@@ -265,11 +304,22 @@ class Storing:
             self._refuse_conflict(found)
         if on_conflict == "replace" and self.removed_version is None:
             self._replace(found.filter(pc.equal(verdicts, "add")))
-        reasons = {"same": SAME, "conflict": CONFLICT, "overtaken": OVERTAKEN}
-        for pair in pc.value_counts(verdicts).to_pylist():
-            if pair["values"] in reasons:
-                self.counts.reasons[reasons[pair["values"]]] += pair["counts"]
-        return pc.equal(verdicts, "add").combine_chunks()
+        new = pc.equal(verdicts, "add").combine_chunks()
+        if pc.all(new).as_py():
+            return new
+        others = pc.invert(new)
+        names = [name for name in ("row", "file", "line") if name in batch.schema.names]
+        told_of = batch.select(names).append_column("value", ids).filter(others)
+        verdicts = verdicts.combine_chunks().filter(others)
+        for verdict, reason in _REASONS.items():
+            these = pc.equal(verdicts, verdict)
+            if pc.any(these).as_py():
+                rows = told_of.filter(these)
+                said = pa.array([reason] * rows.num_rows, pa.string())
+                self.counts.note(rows, said, self.counts.reasons)
+                if verdict == "same" and self.request.remap:
+                    self._kept.append(rows["value"])
+        return new
 
     def _replace(self, newer: pa.Table) -> None:
         with self.database.registered(newer=newer):
@@ -320,7 +370,20 @@ class Storing:
             raise SourceError(f"source {name!r} has no rows; nothing was stored")
         if counts.added == 0 and not counts.reasons[SAME] and not counts.reasons[CONFLICT]:
             reasons = ", ".join(f"{n} {r}" for r, n in counts.reasons.items() if n)
-            raise SourceError(
-                f"none of the {counts.read} rows of source {name!r} can be a record "
-                f"({reasons}); nothing was stored"
-            )
+            told_of = f"none of the {counts.read} rows of source {name!r} can be a record "
+            if counts.quarantined:
+                self.refusal = SourceError(
+                    f"{told_of}({reasons}); nothing was stored but {counts.quarantined} rows in "
+                    f"the table quarantine"
+                )
+            else:
+                raise SourceError(f"{told_of}({reasons}{self._first()}); nothing was stored")
+
+    def _first(self) -> str:
+        """Return where the first of the rows stands that is no record, in words."""
+        found = [example for kept in self.counts.examples.values() for example in kept]
+        first = min(found, key=lambda example: int(example["row"]), default=None)
+        if first is None or not first["file"]:
+            return ""
+        line = f", line {first['line']}" if first["line"] else ""
+        return f"; the first in {first['file']}{line}"

@@ -25,12 +25,16 @@ UNPUBLISHED = 2**63 - 1
 _WAY = "Discard what it has stored: ingest that source with restart=True (--restart)."
 _NUMBER = range(1 << 63)
 _SETTINGS = {"kind": str, "uri": (str, None), "trust?": (float, None), "source?": object}
+_TEXT = (str, _NUMBER, None)
 _COUNTS = {
     "read?": _NUMBER,
     "added?": _NUMBER,
     "replaced?": _NUMBER,
     "reasons?": {str: _NUMBER},
     "dropped_sections?": {str: _NUMBER},
+    "incomplete?": {str: _NUMBER},
+    "quarantined?": _NUMBER,
+    "examples?": {str: [{"row": _NUMBER, "file": _TEXT, "line": _TEXT, "value": _TEXT}]},
 }
 _DISCARD = (
     "ingest/unfinished/discard_chunks",
@@ -155,6 +159,17 @@ def publish(
     )
     database.run("ingest/unfinished/forget", {"name": name})
     return first, overtaken, replaced
+
+
+def forget(database: Database, name: str, source_id: int, version: int) -> None:
+    """Forget an ingest of which only quarantined rows are kept, inside its last transaction."""
+    of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
+    database.run(
+        "ingest/unfinished/publish_quarantine",
+        {"name": name, "unpublished": UNPUBLISHED, "version": version},
+    )
+    database.run("ingest/unfinished/discard_source", of_source)
+    database.run("ingest/unfinished/forget", {"name": name})
 
 
 def discard(database: Database, found: Unfinished) -> int:

@@ -227,13 +227,14 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
     """Return the recipes of a source that was given none.
 
     Args:
-        defaults: What its rows are like: ``roles``, ``text``, ``dated``, ``ready`` (roles with
-            ready negatives), or ``pairs`` of a chosen and a rejected reply.
+        defaults: What its rows are like: ``roles``, ``documents`` (whose anchors are headings or
+            file names), ``text``, ``dated``, ``ready`` (roles with ready negatives), or ``pairs``
+            of a chosen and a rejected reply.
     """
     anchor, context, whole = role("anchor"), role("context"), any_section()
     to_context = TripletRecipe("anchor_context", anchor, context, context, weight=0.75)
     to_anchor = TripletRecipe("anchor_anchor", anchor, context, anchor, weight=0.25)
-    if defaults == "roles":
+    if defaults in ("roles", "documents"):
         return (to_context, to_anchor)
     if defaults == "text":
         return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
@@ -244,7 +245,7 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
             TripletRecipe(name, anchor, context, rejected, strategy="same_record", weight=0.75),
             replace(to_context, weight=0.25),
         )
-    check_choice("defaults", defaults, ("roles", "text", "dated", "pairs", "ready"))
+    check_choice("defaults", defaults, ("roles", "documents", "text", "dated", "pairs", "ready"))
     return (
         replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
         replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),

@@ -34,7 +34,7 @@ class ArrowSource(paths.Files):
         """Check the columns of every file, then read them in turn."""
         chosen = self.placed(reader, lambda file: names_of(schema_of(file), str(file)))
         limits = limits_of(reader)
-        pieces = (part for file, _, places in chosen for part in pieces_of(file, places, limits))
+        pieces = ((file, pieces_of(file, places, limits)) for file, _, places in chosen)
         return self.rows(reader, pieces)
 
 

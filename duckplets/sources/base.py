@@ -7,7 +7,8 @@ Those that have columns say with the arguments of ``Mapped`` what becomes of eac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, get_args
@@ -55,16 +56,28 @@ EXTRA_COLUMNS = {
     "rejected_messages": pa.string(),  # JSON list of messages
     "prefix": pa.string(),  # JSON definition of the record's own metadata prefix
     "quarantined": pa.string(),  # of a row with a skip: the row as JSON, to be set aside
-    "complaint": pa.string(),  # of a row with a skip: what it has there, cut
+    "complaint": pa.string(),  # of such a row: what is wrong, in more words than the skip has
+    "value": pa.string(),  # of such a row, or of one with a note: what could not be read
+    "note": pa.string(),  # what could not be read of a row that is a record without it
+    "line": pa.int64(),  # of the file, from 1, where it has lines
+    # And a dictionary of texts, ``file``: where the row stands.
 }
+
+DROPPED = "dropped by the source"
+"""The reason for a row that its source itself left out."""
 
 # The reasons for a skip that mean the input could not be read, rather than not be used.
 UNREADABLE = frozenset(
     {
-        *("ragged row", "bad quoting", "invalid UTF-8"),
+        *("ragged row", "bad quoting", "invalid UTF-8", "unreadable date", "binary file"),
         *("invalid JSON", "not an object", "empty file", "unreadable file", "unreadable folder"),
     }
 )
+
+
+def is_failure(reason: str) -> bool:
+    """Return whether a reason means that a row could not be read, rather than not be used."""
+    return reason in UNREADABLE or reason.startswith("invalid ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +110,10 @@ def _nothing() -> dict[str, int]:
     return {}
 
 
+def _no_notes() -> list[str]:
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The rows of an opened source.
@@ -110,12 +127,14 @@ class Rows:
         total: How many rows there are, where that is cheap to know.
         rejected: After the last batch, counts by reason of input that never became a row. The
             built-in sources give every bad line or file a row with a ``skip``, so theirs is empty.
+        notes: After the last batch, sentences on what was found and which choice was made.
     """
 
     batches: Iterator[pa.RecordBatch | Mark]
     defaults: str
     total: int | None = None
     rejected: Callable[[], dict[str, int]] = field(default=_nothing)
+    notes: Callable[[], list[str]] = field(default=_no_notes)
 
 
 # -- mapping --------------------------------------------------------------------------------------
@@ -125,6 +144,7 @@ OnError = Literal["raise", "skip", "quarantine"]
 TextOf = Literal["json"] | None
 EARLIER = "earlier"
 """The reading of versions before there was a rule: in place of a text anything is one."""
+OnBadDate = Literal["null", "fail"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +186,12 @@ class Mapped:
     written."""
     updated_at: str | None = None
     """Column with the time it was last changed, likewise."""
+    date_format: Columns = None
+    """How dates are written, as ``strptime`` has it (``"%d.%m.%Y"``), or several ways, the first
+    that fits; ISO text is read besides. A zone, ``%z``, may stand at the end only."""
+    on_bad_date: OnBadDate = "null"
+    """What becomes of a row whose date cannot be read: a record without date, counted in the
+    report, or (``"fail"``) a row that cannot be used."""
     group: str | None = None
     """Column whose equal values keep rows in one split."""
     taxonomy: Columns = None
@@ -178,11 +204,14 @@ class Mapped:
     """Column with the record's own metadata prefix: a JSON object, or a ``dp.Prefix`` in memory."""
     converter: str | None = None
     """Converter of instruction data, one of ``dp.converter_names()``, in place of texts."""
-    on_error: OnError = "raise"
-    """What becomes of a row that the converter cannot read: an error, a count in the report, or
-    a count and a row of the table ``quarantine``."""
+    on_error: OnError | None = None
+    """What becomes of a row that cannot be used, a malformed line too: an error that names it
+    (``"raise"``, the default where there is a converter), a count in the report with the first
+    such rows (``"skip"``, the default else), or that and a row of the table ``quarantine``."""
 
     def __post_init__(self) -> None:
+        check_on_error(self.on_error)
+        check_dates(self.date_format, self.on_bad_date)
         for part in (*ROLES, "taxonomy", "meta"):
             _check_names(part, getattr(self, part))
         for part in ("sections", "id", "date", "created_at", "updated_at", "group", "prefix"):
@@ -199,12 +228,7 @@ class Mapped:
             raise SourceError("negative= needs anchor=: it is what an anchor is told apart from")
 
     def _check_converter(self) -> None:
-        if self.on_error not in get_args(OnError):
-            choices = ", ".join(get_args(OnError))
-            raise SourceError(f"on_error={self.on_error!r}: give one of {choices}")
         if self.converter is None:
-            if self.on_error != "raise":
-                raise SourceError(f"on_error={self.on_error!r} is for rows with a converter=")
             return
         if not isinstance(self.converter, str):
             raise SourceError(f"converter={self.converter!r}: give the name of a converter")
@@ -223,7 +247,23 @@ class Mapped:
         """Return whether all columns are to be read, also those that play no part."""
         converter = self.conversion()
         by_function = converter is not None and converter.function is not None
-        return by_function or self.on_error == "quarantine"
+        return by_function or self.handling() == "quarantine"
+
+    def handling(self) -> OnError:
+        """Return what becomes of rows that cannot be used."""
+        return self.on_error or ("skip" if self.converter is None else "raise")
+
+    def described(self) -> dict[str, Any]:
+        """Return how rows are read as plain JSON values, without what is not set.
+
+        Two readings with the same description make the same records of the same rows. What becomes
+        of bad rows, and a trust, are no part of it.
+        """
+        found = {part.name: _plain(getattr(self, part.name)) for part in fields(Mapped)}
+        several = (*ROLES, "taxonomy", "meta", "date_format")
+        found |= {part: list(self.part(part)) for part in several if found[part] is not None}
+        others = ("on_error", "on_bad_date", "trust")
+        return {n: v for n, v in found.items() if v is not None and n not in others}
 
     def part(self, part: str) -> tuple[str, ...]:
         """Return the columns given for a part, none or more."""
@@ -248,20 +288,15 @@ class Mapped:
             return "ready"
         return "roles" if self.part("anchor") or self.part("sections") else "text"
 
-    def described(self) -> dict[str, Any]:
-        """Return what is set, as plain JSON values: what must agree to read a source again."""
-        found = {}
-        for one in fields(Mapped):
-            value = getattr(self, one.name)
-            several = one.name in (*ROLES, "taxonomy", "meta")
-            if one.name != "on_error" and value is not None and value != EARLIER:
-                is_number = one.name == "trust" and not isinstance(value, str)
-                if not is_number:  # a trust that is a number is the source's, not a column
-                    found[one.name] = list(self.part(one.name)) if several else value
-        return found
+    def as_before(self, described: dict[str, Any] | None) -> Self:
+        """Return one that takes as text what one did that was described so.
 
-    def earlier(self) -> Self:
-        """Return one that takes anything as text, as versions before there was a rule did."""
+        Args:
+            described: None for one of a version before there was a rule: anything was a text.
+        """
+        before = EARLIER if described is None else described.get("text_of")
+        if before != EARLIER or self.text_of is not None or self.converter is not None:
+            return self
         made = copy(self)
         object.__setattr__(made, "text_of", EARLIER)
         return made
@@ -305,7 +340,7 @@ def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[int]:
     named = [_place(name, columns, where) for name in mapping.names()]
     converter = mapping.conversion()
     if converter is None:
-        return named
+        return [*named, *range(len(columns))] if mapping.needs_whole_rows() else named
     for name in converter.needed:
         _place(name, columns, where)
     if mapping.needs_whole_rows():
@@ -334,6 +369,43 @@ def check_trust(trust: float | str | None) -> None:
         return
     if not isinstance(trust, (int, float)) or not (math.isfinite(trust) and 0 <= trust <= 1):
         raise SourceError(f"trust={trust!r}: give a number from 0 to 1, or a column's name")
+
+
+_FORM = re.compile(r"(?:[^%]|%-?[aAbBdfHIjmMpSyY%])*(?:%[zZ])?")
+
+
+def check_on_error(on_error: object) -> None:
+    """Refuse what says nothing about rows that cannot be used.
+
+    Raises:
+        SourceError: It is neither None nor one of the choices.
+    """
+    if on_error is not None and on_error not in get_args(OnError):
+        raise SourceError(f"on_error={on_error!r}: give one of {', '.join(get_args(OnError))}")
+
+
+def check_dates(date_format: object, on_bad_date: object) -> None:
+    """Refuse forms of dates that cannot be read by.
+
+    Raises:
+        SourceError: One is no form, or there is no such choice.
+    """
+    if on_bad_date not in get_args(OnBadDate):
+        choices = ", ".join(get_args(OnBadDate))
+        raise SourceError(f"on_bad_date={on_bad_date!r}: give one of {choices}")
+    given = date_format if isinstance(date_format, (list, tuple)) else (date_format,)
+    for form in given if date_format is not None else ():
+        if not isinstance(form, str) or "%" not in form or not _FORM.fullmatch(form):
+            raise SourceError(
+                f"date_format={form!r}: give a form of dates such as '%d.%m.%Y', made of %a %A %b "
+                f"%B %d %f %H %I %j %m %M %p %S %y %Y, and at its end perhaps %z"
+            )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _place(name: str, columns: Sequence[str], where: str) -> int:

@@ -48,11 +48,13 @@ class Cells:
         told: The places of texts beside which stands what kind of JSON value each is, in
             ``k0, k1, …`` (null for a text), and the texts of lists, in ``e0, e1, …``.
         text_of: As in the mapping, or ``EARLIER``.
+        forms: Of dates that are texts, besides those of ISO.
     """
 
     shapes: tuple[str, ...]
     told: frozenset[int] = frozenset()
     text_of: str | None = None
+    forms: tuple[str, ...] = ()
 
     def text(self, place: int) -> exp.Expr:
         """Return the cell as text."""
@@ -229,12 +231,14 @@ class Layout:
         return condition, reason, call("concat", opening, cut)
 
 
-def cells_of(schema: pa.Schema, count: int, text_of: str | None) -> Cells:
+def cells_of(
+    schema: pa.Schema, count: int, text_of: str | None, forms: tuple[str, ...] = ()
+) -> Cells:
     """Return how the first columns ``c0, c1, …`` of a table are to be read."""
     names = set(schema.names)
     shapes = ["both" if f"l{i}" in names else shape_of(schema.field(f"c{i}")) for i in range(count)]
     told = frozenset(i for i in range(count) if f"k{i}" in names)
-    return Cells(tuple(shapes), told, text_of)
+    return Cells(tuple(shapes), told, text_of, forms)
 
 
 def shape_of(field: pa.Field) -> str:

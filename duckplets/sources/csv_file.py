@@ -9,6 +9,7 @@ end differently; every row must be read or counted.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from duckplets.base.shown import shown
@@ -25,6 +27,8 @@ from duckplets.sources import paths
 from duckplets.sources.base import MAX_BYTES, Mapped, Rows
 from duckplets.sources.feed import piece
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.origins import AT, BROKEN, raw
+from duckplets.sources.transcoded import codec_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -40,7 +44,7 @@ _MANY = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class CsvSource(paths.Files):
-    """CSV and TSV files, in UTF-8, whose first row names the columns."""
+    """CSV and TSV files whose first row names the columns."""
 
     path: paths.Paths
     """File (also .gz and .zst), glob, or list of them."""
@@ -49,10 +53,14 @@ class CsvSource(paths.Files):
     quote: str | None = field(default='"', kw_only=True)
     """What encloses fields (written twice within them), or None where quotes are plain text."""
 
+    encoding: str | None = field(default=None, kw_only=True)
+    """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
+
     kind: ClassVar[str] = "csv"
 
     def __post_init__(self) -> None:
         Mapped.__post_init__(self)
+        codec_of(self.encoding)
         for name in ("delimiter", "quote"):
             value = getattr(self, name)
             if value is not None and (len(value) != 1 or value in "\r\n"):
@@ -62,7 +70,7 @@ class CsvSource(paths.Files):
         """Check the header of every file, then read them in turn."""
         limits = limits_of(reader)
         chosen = self.placed(reader, lambda file: self.header(file, limits))
-        return self.rows(reader, (part for each in chosen for part in self.pieces(*each, limits)))
+        return self.rows(reader, ((each[0], self.pieces(*each, limits)) for each in chosen))
 
     def header(self, file: Path, limits: Limits) -> list[str]:
         """Return the names of a file's columns.
@@ -89,18 +97,18 @@ class CsvSource(paths.Files):
         return names
 
     def _lines(self, file: Path, limits: Limits) -> _Lines:
-        delimiter = self.delimiter or _delimiter(file, self.quote, limits)
-        return _Lines(file, delimiter, self.quote, limits)
+        delimiter = self.delimiter or _delimiter(file, self.quote, limits, self.encoding)
+        return _Lines(file, delimiter, self.quote, limits, self.encoding)
 
     def pieces(
         self, file: Path, names: list[str], places: list[int], limits: Limits
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the columns at some places, slice by slice."""
+        """Yield the columns at some places, slice by slice, with the lines rows begin at."""
         with closing(self._lines(file, limits)) as lines:
             lines.first_row()
             count = 64
             while slice_ := lines.slice(count):
-                part = _piece(slice_, names, places, lines.encoding)
+                part = _piece(slice_, names, places, lines)
                 yield part
                 # A slice is a few megabytes, whatever the size of its texts.
                 size = max(part.nbytes // max(len(slice_), 1), 1)
@@ -119,17 +127,26 @@ class _Lines:
         delimiter: Between fields.
         quote: What encloses fields, or None.
         limits: Of these, those of rows, fields and columns.
+        text: Encoding of the file, else UTF-8.
         strict: Whether wrong quoting is an error.
     """
 
     def __init__(
-        self, file: Path, delimiter: str, quote: str | None, limits: Limits, *, strict: bool = True
+        self,
+        file: Path,
+        delimiter: str,
+        quote: str | None,
+        limits: Limits,
+        text: str | None = None,
+        *,
+        strict: bool = True,
     ) -> None:
         self._file, self._delimiter, self._limits = file, delimiter, limits
         self._dialect = _dialect(delimiter, quote)
         self.encoding = "latin-1" if f"{delimiter}{quote or ''}".isascii() else "utf-8"
-        self._data = paths.open_bytes(file)
+        self._data = paths.open_bytes(file, text)
         self._last: list[str] = []  # lines that were given last
+        self._before: list[str] = []  # those of the row under way, before these
         self._taken = 0  # characters of the row under way, before those
         self._fields = 0  # of the row under way
         self._given = 0  # lines that the reader has
@@ -137,6 +154,8 @@ class _Lines:
         self._ended = 0  # lines up to the end of the last whole row
         self._done = 0  # rows before those in _found
         self._found: list[list[str] | str] = []
+        self.starts: list[int] = []  # lines at which those begin
+        self.bad: dict[int, str] = {}  # lines of those that break the rules of quoting
         lines = chain.from_iterable(self._blocks())
         self._rows = csv.reader(lines, **self._dialect, strict=strict)
 
@@ -178,6 +197,8 @@ class _Lines:
         """
         self._done += len(self._found)
         found = self._found = []
+        starts = self.starts = []
+        self.bad = {}
         # The limit is one of the process: that of another ingest may hold for a moment.
         csv.field_size_limit(self._limits.size("field"))
         full = self._size + MAX_BYTES // 8
@@ -187,15 +208,18 @@ class _Lines:
                     for row in self._rows:
                         # What was read before an error stays in the list.
                         found.append(row)
+                        starts.append(self._ended + 1)
                         self._ended = self._rows.line_num
                         if len(found) == count or self._size > full:
                             break
                     else:
                         break
             except csv.Error as error:
-                self._ended = self._rows.line_num
+                start, self._ended = self._ended, self._rows.line_num
                 if what:
                     raise SourceError(f"{self._file}: {what} cannot be read: {error}") from error
+                self.bad[len(found)] = self._text(start)
+                starts.append(start + 1)
                 found.append(self._reason(error))
         return found
 
@@ -214,6 +238,17 @@ class _Lines:
             stray = "a field is larger (is a quote opened there and never closed?)"
             raise self._limits.exceeded(self._row(), stray, "field") from error
         return "bad quoting"
+
+    def _text(self, start: int) -> str:
+        """Return the lines from one to the last that the reader has taken."""
+        there = [*self._before, *self._last]
+        first = self._given - len(there)
+        return "".join(there[max(start - first, 0) : self._ended - first])
+
+    def as_text(self, cell: str) -> str:
+        """Return what was read as text; bytes that are no UTF-8 escaped."""
+        data = cell.encode(self.encoding, "surrogateescape")
+        return data.decode("utf-8", "backslashreplace")
 
     def _row(self) -> str:
         return f"{self._file}, row {self._done + len(self._found) + 1}"
@@ -247,8 +282,10 @@ class _Lines:
         under_way = self._given - self._ended
         if under_way > len(self._last):
             self._taken += sum(map(len, self._last))
+            self._before += self._last
         else:
-            self._taken = sum(map(len, self._last[len(self._last) - under_way :]))
+            self._before = self._last[len(self._last) - under_way :]
+            self._taken = sum(map(len, self._before))
             self._fields = 0
         if under_way and self._taken + len(lines[0]) > self._limits.size("row"):
             stray = "the row is longer (is a quote opened there and never closed?)"
@@ -282,23 +319,34 @@ class _Lines:
 
 
 def _piece(
-    rows: list[list[str] | str], header: list[str], places: list[int], encoding: str
+    rows: list[list[str] | str], header: list[str], places: list[int], lines: _Lines
 ) -> pa.RecordBatch:
     """Return the used columns of a slice of rows; blank lines are left out."""
-    width = len(header)
+    width, encoding = len(header), lines.encoding
     names = [header[place] for place in places]
+    starts = np.array(lines.starts, np.int64)
     if set(map(type, rows)) == {list} and set(map(len, rows)) == {width}:
         cells = [list(map(itemgetter(place), rows)) for place in places]
-        return piece([_column(column, encoding) for column in cells], names)
+        return piece([_column(column, encoding) for column in cells], names).append_column(
+            AT, pa.array(starts)
+        )
     faults: list[str | None] = []
+    broken: list[str | None] = []
     good: list[list[str] | tuple[None, ...]] = []
-    for row in rows:
+    for place, row in enumerate(rows):
         if row:
             ragged = None if len(row) == width else "ragged row"
             faults.append(row if isinstance(row, str) else ragged)
+            if isinstance(row, str):
+                broken.append(raw(lines.as_text(lines.bad[place])))
+            else:
+                cells_ = [lines.as_text(cell) for cell in row] if ragged else []
+                broken.append(json.dumps(cells_, ensure_ascii=False) if ragged else None)
             good.append((None,) * width if faults[-1] or isinstance(row, str) else row)
     arrays = [_column([row[place] for row in good], encoding) for place in places]
-    return piece(arrays, names).append_column("fault", pa.array(faults, pa.string()))
+    found = piece(arrays, names).append_column("fault", pa.array(faults, pa.string()))
+    found = found.append_column(BROKEN, pa.array(broken, pa.string()))
+    return found.append_column(AT, pa.array(starts[[bool(row) for row in rows]]))
 
 
 def _column(cells: list[str] | list[str | None], encoding: str) -> pa.Array:
@@ -315,11 +363,11 @@ def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
     return {"delimiter": delimiter, "quotechar": quote}
 
 
-def _delimiter(file: Path, quote: str | None, limits: Limits) -> str:
+def _delimiter(file: Path, quote: str | None, limits: Limits, text: str | None) -> str:
     if paths.inner_suffix(file) in (".tsv", ".tab"):
         return "\t"
     widths = {}
     for delimiter in _DELIMITERS:
-        with closing(_Lines(file, delimiter, quote, limits, strict=False)) as lines:
+        with closing(_Lines(file, delimiter, quote, limits, text, strict=False)) as lines:
             widths[delimiter] = len(lines.first_row())
     return max(widths, key=lambda delimiter: widths[delimiter])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from duckplets.sources.base import (
     Columns,
     Mapped,
     Mark,
+    OnBadDate,
     OnError,
     Rows,
     TextOf,
@@ -65,7 +66,9 @@ class DatasetSource:
         prefix: Column with the record's own metadata prefix.
         trust: Trust in the source, from 0 to 1, or the column that says it per row.
         converter: Converter of instruction data, instead of columns of texts.
-        on_error: What becomes of a row that the converter cannot read.
+        on_error: What becomes of a row that cannot be used; see ``Mapped``.
+        date_format: How dates are written; see ``Mapped``.
+        on_bad_date: What becomes of a row whose date cannot be read; see ``Mapped``.
 
     Raises:
         SourceError: It is no such data set, or an argument is wrong.
@@ -99,7 +102,9 @@ class DatasetSource:
         prefix: str | None = None,
         trust: float | str | None = None,
         converter: str | None = None,
-        on_error: OnError = "raise",
+        on_error: OnError | None = None,
+        date_format: Columns = None,
+        on_bad_date: OnBadDate = "null",
     ) -> None:
         if not hasattr(dataset, "with_format") or not hasattr(dataset, "features"):
             splits = list(dataset) if hasattr(dataset, "keys") else []
@@ -126,6 +131,8 @@ class DatasetSource:
             trust=trust,
             converter=converter,
             on_error=on_error,
+            date_format=date_format,
+            on_bad_date=on_bad_date,
         )
 
     @property
@@ -147,13 +154,6 @@ class DatasetSource:
     def described(self) -> dict[str, Any]:
         """Return what is set of the mapping, as plain JSON values."""
         return self.mapping.described()
-
-    def earlier(self) -> Self:
-        """Return one that takes anything as text, as versions before there was a rule did."""
-        made = object.__new__(type(self))
-        made.dataset = self.dataset
-        made.mapping = self.mapping.earlier()
-        return made
 
     def open(self, reader: Database) -> Rows:
         """Check the columns, and return the rows.
@@ -178,7 +178,10 @@ class _Resumable(DatasetSource):
     def settings(self) -> dict[str, Any]:
         """Return what tells the data set and the mapping from others."""
         read = {part: list(names) for part, names in self.mapping.parts() if names}
-        converted = {"converter": self.mapping.converter, "on_error": self.mapping.on_error}
+        converted = {
+            "converter": self.mapping.converter,
+            "on_error": self.mapping.on_error or "raise",
+        }
         text_of = {"text_of": "json"} if self.mapping.text_of == "json" else {}
         found = {"dataset": _identity(self.dataset), "mapping": read, **converted}
         return found | text_of

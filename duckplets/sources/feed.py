@@ -10,6 +10,7 @@ costs about 5 ms a table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from duckplets.sources.base import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, ROW_SCHEM
 from duckplets.sources.columns import check_sizes, faults_of, plain, weights
 from duckplets.sources.field_paths import KIND, NAME, Paths
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.origins import BROKEN, Judge, Origins, broken_value
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -32,14 +34,20 @@ _CHUNK_ROWS = 8_192
 # more than 500 MB for conversations of 12 MB in one chunk.
 _CONVERTED_BYTES = 1 << 20
 _CHUNKS_AT_ONCE = 32  # such chunks are converted at once
-_OWN = {"row": pa.int64(), "fault": pa.string(), "modified": pa.timestamp("us")}
+_FAULTS = {"fault": pa.string(), BROKEN: pa.string()}
+_OWN = {"row": pa.int64(), "modified": pa.timestamp("us")}
 
 
 def rows_of(
-    reader: Database, mapping: Mapped, pieces: Iterable[pa.RecordBatch], where: str
+    reader: Database,
+    mapping: Mapped,
+    pieces: Iterable[pa.RecordBatch],
+    where: str,
+    origins: Origins | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of pieces of input, as ``run`` does of tables."""
-    return run(reader, mapping, gather(pieces, table_bytes(mapping)), where)
+    tables = gather(pieces, table_bytes(mapping))
+    return run(reader, mapping, tables, where, origins=origins)
 
 
 def table_bytes(mapping: Mapped) -> int:
@@ -53,6 +61,7 @@ def run(
     tables: Iterable[pa.Table],
     where: str,
     paths: Paths | None = None,
+    origins: Origins | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of gathered tables.
 
@@ -64,12 +73,17 @@ def run(
         where: The input's name, for messages.
         paths: Those of the mapping, where they are checked when all tables have been read; else
             these are all.
+        origins: Where the rows stand, where that is known.
+
+    Raises:
+        SourceError: DuckDB refuses the statement; or a row cannot be used, and that is an error.
     """
     from duckplets.sources.cells import cells_of
-    from duckplets.sources.converters.conversion import Conversion
+    from duckplets.sources.converters.conversion import Conversion, documents_of, source_of
     from duckplets.sources.statement import rows_statement
 
-    conversion = Conversion(mapping, where) if mapping.converter is not None else None
+    conversion = Conversion(mapping) if mapping.converter is not None else None
+    judge = Judge(mapping, source_of(mapping, where), origins or Origins())
 
     def result(statement: str, table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
         return result_of(reader, statement, table, where, values)
@@ -78,14 +92,16 @@ def run(
     followed = paths or Paths(names, where)
     for table in _within(tables if conversion is None else _portions(tables), reader, where):
         table = followed.followed(table)
-        cells = cells_of(table.schema, len(names), mapping.text_of)
-        table = _with_dates(table, cells.shapes)
+        forms = _forms(mapping, table.schema)
+        cells = cells_of(table.schema, len(names), mapping.text_of, forms)
+        table = judge.before(_with_dates(table, cells.shapes))
         if conversion is None:
             chunks = pa.Table.from_batches(table.to_batches(_CHUNK_ROWS), table.schema)
             rows = result(rows_statement(mapping.parts(), cells), chunks, {})
         else:
             rows = conversion.rows(result, table, cells)
-        yield from in_shape(rows).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
+        rows = judge.after(in_shape(rows), table, partial(documents_of, result, mapping))
+        yield from rows.combine_chunks().to_batches(max_chunksize=MAX_ROWS)
     if paths is None:
         followed.check()
 
@@ -108,6 +124,14 @@ def _name(field: pa.Field) -> str:
     return str((field.metadata or {}).get(NAME, field.name.encode()).decode())
 
 
+def _forms(mapping: Mapped, schema: pa.Schema) -> tuple[str, ...]:
+    """Return how dates are written, where they are texts."""
+    for name in mapping.part("date"):
+        if pa.types.is_temporal(schema.field(f"c{mapping.names().index(name)}").type):
+            return ()
+    return mapping.part("date_format")
+
+
 def _with_dates(table: pa.Table, shapes: Sequence[str]) -> pa.Table:
     """Return a table with the local dates of its timestamps with a zone, in ``d0, d1, …``."""
     for i, shape in enumerate(shapes):
@@ -124,7 +148,7 @@ def _with_dates(table: pa.Table, shapes: Sequence[str]) -> pa.Table:
 
 def in_shape(rows: pa.Table) -> pa.Table:
     """Return rows with the types of ``ROW_SCHEMA``; what they hold besides stays."""
-    for name in ("prefix", "complaint"):  # as a rule no record has one
+    for name in ("prefix", "value"):  # as a rule records have none of these
         if name in rows.schema.names and rows[name].null_count == rows.num_rows:
             rows = rows.drop_columns([name])
     names = [name for name in EXTRA_COLUMNS if name in rows.schema.names]
@@ -176,10 +200,11 @@ def gather(pieces: Iterable[pa.RecordBatch], most: int = MAX_BYTES) -> Iterator[
 
 
 def _with_fault(piece: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a piece with the column of faults, so that all pieces of a kind look alike."""
-    if "fault" in piece.schema.names:
-        return piece
-    return piece.append_column("fault", pa.nulls(piece.num_rows, pa.string()))
+    """Return a piece with the columns of faults, so that all pieces of a kind look alike."""
+    for name, kind in _FAULTS.items():
+        if name not in piece.schema.names:
+            piece = piece.append_column(name, pa.nulls(piece.num_rows, kind))
+    return piece
 
 
 def _alike(batch: pa.RecordBatch, other: pa.RecordBatch) -> bool:
@@ -223,17 +248,21 @@ def _valid(batch: pa.RecordBatch) -> pa.RecordBatch:
     DuckDB stops at the first that is not.
     """
     faults: list[str | None] = []
+    broken: list[str | None] = []
     columns = list(batch.columns)
     for i, column in enumerate(columns):
         wrong = faults_of(column)
         if wrong:
             faults = faults or batch.column("fault").to_pylist()
+            broken = broken or batch.column(BROKEN).to_pylist()
             for row, reason in wrong.items():
                 faults[row] = faults[row] or reason
+                broken[row] = broken[row] or broken_value(column, batch.schema.field(i), row)
             columns[i] = _without(column, wrong)
     if not faults:
         return batch
     columns[batch.schema.names.index("fault")] = pa.array(faults, pa.string())
+    columns[batch.schema.names.index(BROKEN)] = pa.array(broken, pa.string())
     return pa.record_batch(columns, schema=batch.schema)
 
 

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
 
 import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import Rows
+from duckplets.sources.base import Mapped, Rows
 from duckplets.sources.feed import refused
 from duckplets.sources.limits import limits_of
 from duckplets.sources.lines import check_lengths, json_rows, line_batch, line_pieces
+from duckplets.sources.origins import Origins
+from duckplets.sources.transcoded import Transcoded, codec_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -40,8 +45,14 @@ class JsonSource(paths.Files):
 
     path: paths.Paths
     """File (also .gz and .zst), glob, or list of them; ``-`` reads lines from standard input."""
+    encoding: str | None = field(default=None, kw_only=True)
+    """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
 
     kind: ClassVar[str] = "json"
+
+    def __post_init__(self) -> None:
+        Mapped.__post_init__(self)
+        codec_of(self.encoding)
 
     def default_name(self) -> str:
         """Return the file's stem."""
@@ -49,36 +60,65 @@ class JsonSource(paths.Files):
 
     def open(self, reader: Database) -> Rows:
         """Look at the keys of the first objects, then read the files in turn."""
+        origins = Origins()
         if self._is_stdin():
             if sys.stdin is None:
                 raise SourceError("standard input is closed, so there is nothing to read")
             where = "standard input"
-            pieces = line_pieces(sys.stdin.buffer, where, limits_of(reader))
+            stdin: BinaryIO = sys.stdin.buffer
+            if self.encoding is not None and codec_of(self.encoding):
+                stdin = cast("BinaryIO", Transcoded(stdin, self.encoding))
+            pieces = origins.reading(where, line_pieces(stdin, where, limits_of(reader)), 1)
         else:
             files = paths.files(self.path)
-            pieces = (piece for file in files for piece in pieces_of(reader, file))
+            read = (self._read(reader, file, origins) for file in files)
+            pieces = chain.from_iterable(read)
             where = self.uri or ""
-        return json_rows(reader, self, pieces, where)
+        return json_rows(reader, self, pieces, where, origins=origins)
+
+    def _read(self, reader: Database, file: Path, origins: Origins) -> Iterator[pa.RecordBatch]:
+        form = _form(file, self.encoding)
+        pieces = pieces_of(reader, file, self.encoding)
+        yield from origins.reading(file, pieces, 1 if form == "lines" else None)
 
     def _is_stdin(self) -> bool:
         return str(self.path) == "-"
 
 
-def pieces_of(reader: Database, file: Path) -> Iterator[pa.RecordBatch]:
+def pieces_of(
+    reader: Database, file: Path, encoding: str | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield a file's objects as lines of JSON."""
-    form = _form(file)
+    form = _form(file, encoding)
     if form != "lines":
-        yield from _values(reader, file, form)
+        if codec_of(encoding) is None:
+            yield from _values(reader, file, form)
+        else:
+            yield from _values_of_copy(reader, file, form, encoding)
         return
-    with paths.reading(file), paths.open_bytes(file) as stream:
+    with paths.reading(file), paths.open_bytes(file, encoding) as stream:
         yield from line_pieces(stream, str(file), limits_of(reader))
 
 
-def _form(file: Path) -> str:
+def _values_of_copy(
+    reader: Database, file: Path, form: str, encoding: str | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the objects of a file by way of a copy in UTF-8, which is all that DuckDB reads."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as copy:
+        with paths.reading(file), paths.open_bytes(file, encoding) as stream:
+            shutil.copyfileobj(stream, copy, 1 << 20)
+        copy.flush()
+        try:
+            yield from _values(reader, Path(copy.name), form)
+        except SourceError as error:
+            raise SourceError(str(error).replace(copy.name, str(file))) from error
+
+
+def _form(file: Path, encoding: str | None = None) -> str:
     """Return what a file holds: ``lines``, an ``array``, or objects on several lines."""
     if paths.inner_suffix(file) != ".json":
         return "lines"
-    with paths.reading(file), paths.open_bytes(file) as stream:
+    with paths.reading(file), paths.open_bytes(file, encoding) as stream:
         start = stream.read(1 << 20).removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"["):
         return "array"

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
+from duckplets.sources.origins import BROKEN, raw
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
@@ -124,8 +125,13 @@ def shallow(pieces: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBa
             found = pa.array([i in deep for i in range(len(lines))])
             reason = pa.scalar(f"nested deeper than {most} levels")
             none = pa.scalar(None, pa.string())
+            told = [
+                raw(lines[i].as_buffer().to_pybytes()) if i in deep else None
+                for i in range(len(lines))
+            ]
             piece = pa.record_batch([pc.if_else(found, none, lines)], ["line"])
             piece = piece.append_column("fault", pc.if_else(found, reason, none))
+            piece = piece.append_column(BROKEN, pa.array(told, pa.string()))
         yield piece
 
 

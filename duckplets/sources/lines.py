@@ -17,6 +17,7 @@ from duckplets.sources.base import PARTS, TEXTS, Mapped, Rows, require_texts, un
 from duckplets.sources.feed import gather, result_of, run, table_bytes
 from duckplets.sources.field_paths import Steps, match, no_such_field, path_of, pointer, steps_of
 from duckplets.sources.limits import Limits, limits_of, shallow
+from duckplets.sources.origins import Origins, with_broken
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -32,6 +33,7 @@ def json_rows(
     pieces: Iterable[pa.RecordBatch],
     where: str,
     total: int | None = None,
+    origins: Origins | None = None,
 ) -> Rows:
     """Return the rows of JSON lines, after a look at the first of them.
 
@@ -50,7 +52,7 @@ def json_rows(
     if first is None:
         return Rows(iter(()), mapping.defaults(), total)
     values = (keys.values(table) for table in chain([first], tables))
-    rows = run(reader, keys.mapping, values, where)
+    rows = run(reader, keys.mapping, values, where, origins=origins)
     suited = keys.mapping.defaults()
     if keys.mapping.part("sections"):
         begun = list(islice(rows, 1))
@@ -136,7 +138,7 @@ class Keys:
         converted = tuple(self._pointer(name) for name in self._fields)
         whole = self.mapping.needs_whole_rows()
         statement = values_statement(parts, pointers, converted, whole=whole, text_of=text_of)
-        values = result_of(self._reader, statement, table, self._where)
+        values = with_broken(result_of(self._reader, statement, table, self._where), table)
         arrays = []
         for place in text_places(parts, text_of):
             kinds = values[f"k{place}"]

@@ -44,7 +44,7 @@ class ParquetSource(paths.Files):
 
         limits = limits_of(reader)
         chosen = self.placed(reader, checked)
-        pieces = (part for file, _, places in chosen for part in pieces_of(file, places, limits))
+        pieces = ((file, pieces_of(file, places, limits)) for file, _, places in chosen)
         return self.rows(reader, pieces, total)
 
 

@@ -18,6 +18,8 @@ from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.base import Mapped, Rows, require_texts, resolve
 from duckplets.sources.feed import rows_of
 from duckplets.sources.limits import limits_of
+from duckplets.sources.origins import Origins
+from duckplets.sources.transcoded import Transcoded, codec_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -27,7 +29,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 # What Arrow raises while it reads a damaged file: a name that is not UTF-8 is a bare UnicodeError.
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
-_COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,24 @@ class Files(Mapped):
         return found
 
     def rows(
-        self, reader: Database, pieces: Iterable[pa.RecordBatch], total: int | None = None
+        self,
+        reader: Database,
+        files: Iterable[tuple[Path, Iterable[pa.RecordBatch]]],
+        total: int | None = None,
+        line: int | None = None,
     ) -> Rows:
-        """Return the rows of pieces of the files."""
-        return Rows(rows_of(reader, self, pieces, self.uri or ""), self.defaults(), total)
+        """Return the rows of the files, each with its pieces of input.
+
+        Args:
+            reader: An instance to run statements in.
+            files: Opened when they are asked for.
+            total: How many rows they have.
+            line: That the first row of a file is, where each row is a line.
+        """
+        origins = Origins()
+        pieces = (p for file, parts in files for p in origins.reading(file, parts, line))
+        rows = rows_of(reader, self, pieces, self.uri or "", origins)
+        return Rows(rows, self.defaults(), total)
 
 
 def files(paths: Paths) -> list[Path]:
@@ -115,7 +131,7 @@ def default_name(paths: Paths) -> str:
     listed = _listed(paths)
     path = Path(listed[0]).expanduser() if listed else Path()
     if len(listed) == 1 and (path.exists() or not glob.has_magic(str(path))):
-        inner = path.with_suffix("") if path.suffix in _COMPRESSED else path
+        inner = path.with_suffix("") if path.suffix in COMPRESSED else path
         return inner.stem
     folders = [part for part in path.absolute().parent.parts if not glob.has_magic(part)]
     return folders[-1].strip(os.sep) or "files"
@@ -123,21 +139,29 @@ def default_name(paths: Paths) -> str:
 
 def inner_suffix(path: Path) -> str:
     """Return the suffix before one of compression, in lower case."""
-    inner = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
+    inner = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return inner.suffix.lower()
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file, decompressing it where its suffix says so.
+def open_bytes(path: Path, encoding: str | None = None) -> BinaryIO:
+    """Open a file, decompressing it where its suffix says so; its text comes in UTF-8.
+
+    Args:
+        path: The file.
+        encoding: That it is in, where that is not UTF-8.
 
     Raises:
         SourceError: It cannot be opened.
     """
     try:
-        compression = _COMPRESSED.get(path.suffix.lower())
+        compression = COMPRESSED.get(path.suffix.lower())
         if compression is None:
-            return path.open("rb")
-        return cast("BinaryIO", pa.input_stream(str(path), compression=compression))
+            opened: BinaryIO = path.open("rb")
+        else:
+            opened = cast("BinaryIO", pa.input_stream(str(path), compression=compression))
+        if encoding is None or codec_of(encoding) is None:
+            return opened
+        return cast("BinaryIO", Transcoded(opened, encoding))
     except OSError as error:
         raise unreadable(path, error) from error
 

@@ -11,21 +11,27 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.base import EARLIER, Mapped, Mark, Rows, checked_cursor
-from duckplets.sources.text_file import TextFileSource, listed
+from duckplets.sources.documents import listed
+from duckplets.sources.readings import described
+from duckplets.sources.text_file import TextFileSource
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.sources import Source
 
 _PLACES = ("path", "folder")
-_SINCE = ("negative", "sections", "text_of", "created_at", "updated_at")  # after the first version
+# Settings that an unfinished ingest of an earlier version does not have, unless they are given.
+_LATER = (
+    *("date_format", "on_bad_date", "encoding", "titles", "on_error"),
+    *("negative", "sections", "text_of", "created_at", "updated_at"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +59,9 @@ class _Wrapped:
         """Return the name it goes by when the user gives none."""
         return self.source.default_name()
 
-    def described(self) -> dict[str, Any]:
-        """Return what is set of the mapping, as plain JSON values; nothing where there is none."""
-        source: Any = self.source
-        return dict(source.described()) if hasattr(source, "described") else {}
-
-    def earlier(self) -> Self:
-        """Return one that takes anything as text, as versions before there was a rule did."""
-        source: Any = self.source
-        return replace(self, source=source.earlier()) if hasattr(source, "earlier") else self
+    def described(self) -> dict[str, Any] | None:
+        """Return how rows are read."""
+        return described(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,12 @@ class Resumable(_Wrapped):
         values = {
             field.name: _plain(getattr(self.source, field.name))
             for field in fields(self.source)  # type: ignore[arg-type] # checked to be one of two
-            if field.name not in _PLACES and not self._is_unset(field.name)
+            if field.name not in _PLACES
         }
-        return {**values, "files": digest}
+        if isinstance(self.source, Mapped):
+            values["on_error"] = self.source.on_error or "raise"
+        later = [name for name in _LATER if values.get(name, "null") in (None, "null", EARLIER)]
+        return {n: value for n, value in values.items() if n not in later} | {"files": digest}
 
     def open(self, reader: Database) -> Rows:
         """Open at the beginning."""
@@ -114,17 +117,13 @@ class Resumable(_Wrapped):
         checked_cursor(cursor, {"rows": range(1 << 63)}, f"source {self.default_name()!r}")
         rows = self.source.open(reader)
         start = 0 if cursor is None else cursor["rows"]
-        return Rows(_marked(rows.batches, start), rows.defaults, rows.total, rows.rejected)
-
-    def _is_unset(self, name: str) -> bool:
-        """Return whether an argument that earlier versions had not is not given either."""
-        return name in _SINCE and getattr(self.source, name) in (None, EARLIER)
+        return replace(rows, batches=_marked(rows.batches, start))
 
     def _files(self) -> list[Path]:
         place = _place(self.source)
         if isinstance(self.source, TextFileSource):
-            folder = Path(place).expanduser()
-            return [folder / file for file in listed(folder, self.source.pattern)[0]]
+            found = listed(place, self.source.pattern)
+            return [found.folder / file for file in found.files]
         return paths.files(place)
 
 
@@ -140,7 +139,7 @@ class Whole(_Wrapped):
         """Open it, without the places at which it could go on."""
         rows = self.source.open(reader)
         batches = (item for item in rows.batches if not isinstance(item, Mark))
-        return Rows(batches, rows.defaults, rows.total, rows.rejected)
+        return replace(rows, batches=batches)
 
 
 def _marked(

@@ -81,7 +81,6 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     select = _mapped(layout, made).from_(source.subquery("cells"))
     tree = filled_in(statement("sources/rows"), "mapped", select)
     extra = [*(made.extra if made else ()), *(["prefix"] if places["prefix"] else ())]
-    extra += [] if made else ["complaint"] * bool(layout.wrongs())
     tree = tree.select(*(exp.column(name) for name in extra))
     return tree.sql(dialect="duckdb", comments=False)
 
@@ -122,6 +121,7 @@ def _mapped(layout: Layout, made: Made | None) -> exp.Select:
         "id": _first(parts["id"]),
         "sections": made.sections if made else _sections(layout),
         "date_text": call("trim", _date(parts["date"], layout.cells)),
+        "date_by_form": _by_form(_date(parts["date"], layout.cells), layout.cells.forms),
         "group_text": _first(parts["group"]),
         "taxonomy": call("list_concat", none, *(_list(place) for place in parts["taxonomy"])),
         "meta": _own_meta() if GIVEN in parts else _meta(parts["meta"], layout.names),
@@ -132,18 +132,19 @@ def _mapped(layout: Layout, made: Made | None) -> exp.Select:
         "prefix": _object(parts["prefix"]),
         "has_prefix": _first(parts["prefix"]).is_(exp.null()).not_(),
         "identity": made.identity if made else exp.cast(exp.null(), "VARCHAR"),
-        **(made.extra if made else _complaint(layout)),
+        "told": _told(layout, made),
+        **(made.extra if made else {}),
     }
     return kept().select(*(exp.alias_(value, name) for name, value in columns.items()))
 
 
-def _complaint(layout: Layout) -> dict[str, exp.Expr]:
-    """Return what a row with what is no text has in its place, where there can be such rows."""
-    wrongs = layout.wrongs()
+def _told(layout: Layout, made: Made | None) -> exp.Expr:
+    """Return what a row with what is no text has in its place, else NULL."""
+    wrongs = [] if made else layout.wrongs()
     case = exp.case()
     for condition, _, shown in wrongs:
         case = case.when(condition, shown)
-    return {"complaint": case} if wrongs else {}
+    return case if wrongs else exp.cast(exp.null(), "VARCHAR")
 
 
 def _sections(layout: Layout) -> exp.Expr:
@@ -166,7 +167,7 @@ def _sections(layout: Layout) -> exp.Expr:
     found += [layout.sections("context", place) for place in parts["context"]]
     for place in parts["negative"]:
         heading, text = exp.Literal.string(names[place]), exp.column("x")
-        texts = exp.Array(expressions=[_text_of(place)])
+        texts: exp.Expr = exp.Array(expressions=[_text_of(place)])
         if not layout.is_plain(place):
             texts = exp.column(layout.list_of(place))
         there = text.is_(exp.null()).not_()
@@ -253,6 +254,26 @@ def _date(places: list[int], cells: Cells) -> exp.Expr:
     if places and cells.shapes[places[0]] == "moment":
         return exp.column(f"d{places[0]}")
     return _first(places)
+
+
+_ZONE = r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$"
+
+
+def _by_form(text: exp.Expr, forms: tuple[str, ...]) -> exp.Expr:
+    """Return the date that a text spells in the first of some forms, else NULL.
+
+    A zone at the end is passed over: the date is the one of the place, as it is written.
+    """
+    days: list[exp.Expr] = []
+    for form in forms:
+        bare = form[:-2].rstrip() if form[-2:] in ("%z", "%Z") else form
+        given = call("trim", text.copy())
+        if bare != form:
+            nothing = exp.Literal.string("")
+            given = call("regexp_replace", given, exp.Literal.string(_ZONE), nothing)
+        days.append(call("try_strptime", given, exp.Literal.string(bare)))
+    moment = call("coalesce", *days) if days else exp.null()
+    return exp.cast(moment, "DATE", dialect="duckdb")
 
 
 def _object(places: list[int]) -> exp.Expr:

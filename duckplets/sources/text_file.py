@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
-import stat
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.shown import shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import MAX_BYTES, Mapped, Rows, check_trust
+from duckplets.sources.base import MAX_BYTES, Mapped, OnError, Rows, check_on_error, check_trust
+from duckplets.sources.documents import (
+    Listed,
+    inner_name,
+    listed,
+    path_date,
+    patterns,
+)
 from duckplets.sources.feed import piece, rows_of
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import line_pieces
+from duckplets.sources.origins import BROKEN, Origins
+from duckplets.sources.transcoded import codec_name, codec_of
+from duckplets.text.headings import heading_of, is_binary
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -30,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextLinesSource(paths.Files):
-    r"""Text files in UTF-8, each line of which is a record of one text; blank ones are counted.
+    r"""Text files, each line of which is a record of one text; blank ones are counted.
 
     Lines end with ``\n`` or ``\r\n``. For folders of whole texts there is ``TextFileSource``.
     """
@@ -38,11 +48,14 @@ class TextLinesSource(paths.Files):
     path: paths.Paths
     """File (also .gz and .zst), glob, or list of them."""
     text: str = field(default="line", init=False)
+    encoding: str | None = field(default=None, kw_only=True)
+    """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
 
     kind: ClassVar[str] = "lines"
 
     def __post_init__(self) -> None:
         Mapped.__post_init__(self)
+        codec_of(self.encoding)
         for part in ("context", "id", "date", "group", "taxonomy", "meta", "prefix", "converter"):
             if getattr(self, part) is not None:
                 raise SourceError(f"{part}={getattr(self, part)!r}: lines of text have no columns")
@@ -52,30 +65,39 @@ class TextLinesSource(paths.Files):
     def open(self, reader: Database) -> Rows:
         """Read the files in turn."""
         limits = limits_of(reader)
-        pieces = (lines for file in paths.files(self.path) for lines in _lines(file, limits))
-        return self.rows(reader, pieces)
+        files = paths.files(self.path)
+        pieces = ((file, _lines(file, limits, self.encoding)) for file in files)
+        return self.rows(reader, pieces, line=1)
 
 
-def _lines(file: Path, limits: Limits) -> Iterator[pa.RecordBatch]:
-    with paths.reading(file), paths.open_bytes(file) as stream:
+def _lines(file: Path, limits: Limits, encoding: str | None) -> Iterator[pa.RecordBatch]:
+    with paths.reading(file), paths.open_bytes(file, encoding) as stream:
         for lines in line_pieces(stream, str(file), limits):
             yield piece([pc.ascii_rtrim(lines.column("line"), characters="\r\n")], ["line"])
 
 
 # -- folders --------------------------------------------------------------------------------------
 
+Titles = Literal["heading", "name"]
 _MOST_FILES = 1_024
+_START = 8_192  # bytes by which a file that is no text is known
 _MAPPING = Mapped(
-    anchor="name", context="body", id="path", date="date", taxonomy="folders", trust="trust"
+    anchor=("heading", "name"),
+    context="body",
+    id="path",
+    date="date",
+    taxonomy="folders",
+    trust="trust",
 )
 _SCHEMA = pa.schema(
     [  # c0, c1, … follow the mapping's names
         ("c0", pa.string()),
         ("c1", pa.string()),
         ("c2", pa.string()),
-        ("c3", pa.date32()),
-        ("c4", pa.list_(pa.string())),
-        ("c5", pa.float64()),
+        ("c3", pa.string()),
+        ("c4", pa.date32()),
+        ("c5", pa.list_(pa.string())),
+        ("c6", pa.float64()),
         ("modified", pa.timestamp("us")),
         ("fault", pa.string()),
     ]
@@ -84,23 +106,33 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class TextFileSource:
-    """A folder's text files in UTF-8, those of its subfolders too, in the order of their paths.
+    """A folder's text files, those of its subfolders too, in the order of their paths; or one file.
 
-    The file's name without suffix, ``_`` as space, is the anchor; the whole text, newlines kept,
-    the context; the path within the folder the id; its folders the taxonomy; the time of its
-    last change both times of the record.
+    The first heading of a text, where it begins with one (of Markdown or reStructuredText), is the
+    anchor, else the file's name without suffix, ``_`` as space; the whole text, newlines kept, the
+    context; the path within the folder the id; its folders the taxonomy; the time of its last
+    change both times of the record. What ends in .gz or .zst is decompressed. What else lies there
+    is counted in the report's notes.
     """
 
-    folder: str | os.PathLike[str]
-    """The folder."""
-    pattern: str = field(default="*.txt", kw_only=True)
-    """Which file names are read, at any depth."""
+    folder: paths.Paths
+    """The folder; or a file, a glob or a list of them."""
+    pattern: str | Sequence[str] = field(default="*.txt", kw_only=True)
+    """Which file names are read, at any depth, compressed or not; one pattern or several."""
     date: Literal["path"] | bool | None = field(default=None, kw_only=True)
     """``"path"`` takes the record's date from the path: YYYY-MM-DD, MM-DD-YYYY, or YYYY/MM-DD."""
     trust: float | None = field(default=None, kw_only=True)
     """Trust in the source, from 0 to 1."""
     trust_by_folder: Mapping[str, float] = field(default_factory=dict, kw_only=True)
     """Trust by folder name, whatever its case; the outermost named folder of a path counts."""
+    titles: Titles | None = field(default=None, kw_only=True)
+    """What is the anchor: the ``"heading"`` of a text, where it has one, or always the ``"name"``
+    of the file; by default as the source was read before, and of a new one ``"heading"``."""
+    encoding: str | None = field(default=None, kw_only=True)
+    """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
+    on_error: OnError | None = field(default=None, kw_only=True)
+    """What becomes of a file that is no text: ``"raise"``, ``"skip"`` (the default) or
+    ``"quarantine"``, as for sources with columns."""
 
     kind: ClassVar[str] = "text"
 
@@ -111,78 +143,110 @@ class TextFileSource:
                 raise SourceError(f"trust={trust!r}: text files have no columns; give a number")
         if self.date not in ("path", True, False, None):
             raise SourceError(f"date={self.date!r}: only date='path' is known")
+        if self.titles not in ("heading", "name", None):
+            raise SourceError(f"titles={self.titles!r}: give 'heading' or 'name'")
+        codec_of(self.encoding)
+        check_on_error(self.on_error)
+        patterns(self.pattern)
 
     @property
     def uri(self) -> str | None:
-        """The folder."""
-        return os.fspath(self.folder)
+        """The folder, or the files."""
+        return shown(paths.uri(self.folder), 1_000)
 
     def default_name(self) -> str:
-        """Return the folder's name."""
-        return Path(self.folder).expanduser().absolute().name or "text"
+        """Return the folder's name, or the stem of the file."""
+        if isinstance(self.folder, str | os.PathLike):
+            place = Path(self.folder).expanduser()
+            if place.is_dir() or not place.exists():
+                return place.absolute().name or "text"
+        return paths.default_name(self.folder)
+
+    def described(self) -> dict[str, Any]:
+        """Return what decides about anchors and dates, as plain JSON values."""
+        return {"titles": self.titles or "heading"} | ({"date": "path"} if self.date else {})
+
+    def as_before(self, described: dict[str, Any] | None) -> TextFileSource:
+        """Return a source that takes anchors as one did that was described so.
+
+        Args:
+            described: None for one of a version in which names were the only anchors.
+        """
+        if self.titles is not None:
+            return self
+        return replace(self, titles="name" if described is None else described.get("titles"))
 
     def open(self, reader: Database) -> Rows:
         """List the files, then read them in turn."""
-        folder = Path(self.folder).expanduser()
-        if not folder.is_dir():
-            what = "is not a folder" if folder.exists() else "does not exist"
-            raise SourceError(f"{folder} {what}")
-        files, unread = listed(folder, self.pattern)
-        if not files and not unread:
-            raise SourceError(f"{folder} has no file that matches {self.pattern!r}")
-        limits = limits_of(reader)
-        most = min(limits.size("row"), limits.size("field"))
-        pieces = self._pieces(folder, sorted([*files, *unread]), most)
-        rows = rows_of(reader, _MAPPING, pieces, str(folder))
-        return Rows(rows, "dated" if self.date else "roles", len(files) + len(unread))
+        folder = self.uri
+        found = listed(self.folder, self.pattern)
+        if not found.files and not found.unread:
+            asked = " or ".join(map(repr, patterns(self.pattern)))
+            more = f"; it has {found.told()}: say pattern=" if found.others else ""
+            raise SourceError(f"{folder} has no file that matches {asked}{more}")
+        reading = _Reading(self, found.folder, limits_of(reader))
+        files = sorted([*found.files, *found.unread])
+        mapping = replace(_MAPPING, on_error=self.on_error)
+        rows = rows_of(reader, mapping, reading.pieces(files), str(folder), reading.origins)
+        kind = "dated" if self.date else "documents"
+        return Rows(rows, kind, len(files), notes=lambda: reading.notes(found))
 
-    def _pieces(
-        self, folder: Path, files: list[PurePosixPath], most: int
-    ) -> Iterator[pa.RecordBatch]:
-        trust = {name.casefold(): value for name, value in self.trust_by_folder.items()}
-        for group in _groups(folder, files):
-            rows = [self._row(folder / file, file, trust, most) for file in group]
+
+class _Reading:
+    """How the files of a folder are read, and what was found in them."""
+
+    def __init__(self, source: TextFileSource, folder: Path, limits: Limits) -> None:
+        self.origins = Origins()
+        self._source = source
+        self._folder = folder
+        self._most = min(limits.size("row"), limits.size("field"))
+        self._trust = {name.casefold(): value for name, value in source.trust_by_folder.items()}
+        self._headings = self._names = 0
+
+    def pieces(self, files: list[PurePosixPath]) -> Iterator[pa.RecordBatch]:
+        """Yield the files, some at a time."""
+        for group in _groups(self._folder, files):
+            rows = []
+            for row in map(self._row, group):
+                self.origins.begin(self._folder / row[3])
+                list(self.origins.counted([_ONE]))
+                rows.append(row)
             columns = [
                 pa.array(column, field.type)
                 for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
             ]
-            yield pa.record_batch(columns, schema=_SCHEMA)
+            faults = columns[-1]
+            wrong = [
+                None if fault is None else json.dumps({"path": row[3]})
+                for row, fault in zip(rows, faults.to_pylist(), strict=True)
+            ]
+            piece = pa.record_batch(columns, schema=_SCHEMA)
+            yield piece.append_column(BROKEN, pa.array(wrong, pa.string()))
 
-    def _row(
-        self, file: Path, path: PurePosixPath, trust: Mapping[str, float], most: int
-    ) -> tuple[Any, ...]:
-        body, modified, fault = _read(file, most)
+    def notes(self, found: Listed) -> list[str]:
+        """Return what was taken for anchors, and what was not read."""
+        many, few = f"{self._headings:,}", f"{self._names:,}"
+        said = f"anchor: the first heading of {many} files, the name of {few}; context: their text"
+        others = f"not read: {found.told()}; pattern= says what is" if found.others else ""
+        return [said, others] if others else [said]
+
+    def _row(self, path: PurePosixPath) -> tuple[Any, ...]:
+        body, modified, fault = _read(self._folder / path, self._most, self._source.encoding)
         # A name that is not UTF-8 is written with its bytes escaped.
         path = PurePosixPath(str(path).encode("utf-8", "backslashreplace").decode())
         folders = path.parts[:-1]
-        trusted = [trust[name.casefold()] for name in folders if name.casefold() in trust]
-        day = path_date(path) if self.date else None
-        name = path.stem.replace("_", " ")
-        return name, body, str(path), day, folders, trusted[0] if trusted else None, modified, fault
+        trusted = [self._trust[n.casefold()] for n in folders if n.casefold() in self._trust]
+        bare = inner_name(path)
+        day = path_date(bare) if self._source.date else None
+        name = bare.stem.replace("_", " ")
+        heading = None if self._source.titles == "name" or fault else heading_of(body or "")
+        self._headings += heading is not None
+        self._names += heading is None and fault is None
+        trust = trusted[0] if trusted else None
+        return heading, name, body, str(path), day, folders, trust, modified, fault
 
 
-def listed(folder: Path, pattern: str) -> tuple[list[PurePosixPath], list[PurePosixPath]]:
-    """Return the files of a folder, and the subfolders that cannot be read, by their paths in it.
-
-    Pipes, devices and sockets are no files: reading one would wait for ever.
-    """
-    unread: list[PurePosixPath] = []
-
-    def note(error: OSError) -> None:
-        unread.append(PurePosixPath(Path(str(error.filename)).relative_to(folder).as_posix()))
-
-    for _ in os.walk(folder, onerror=note):
-        pass
-    found = (file for file in folder.rglob(pattern) if not _is_other(file))
-    return sorted(PurePosixPath(file.relative_to(folder).as_posix()) for file in found), unread
-
-
-def _is_other(file: Path) -> bool:
-    """Return whether something is there that is no file; a broken link is one, to be counted."""
-    try:
-        return not stat.S_ISREG(file.stat().st_mode)
-    except OSError:
-        return False
+_ONE = pa.record_batch([pa.array([0])], ["row"])
 
 
 def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PurePosixPath]]:
@@ -195,6 +259,7 @@ def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PureP
             of_file = (folder / file).stat().st_size
         except OSError:
             of_file = 0
+        of_file *= 8 if file.suffix.lower() in paths.COMPRESSED else 1
         number, size = number + 1, size + of_file
         if number > _MOST_FILES or size > MAX_BYTES // 4:
             number, size, group = 1, of_file, group + 1
@@ -204,22 +269,27 @@ def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PureP
         yield list(members)
 
 
-def _read(file: Path, most: int) -> tuple[str | None, datetime | None, str | None]:
+def _read(
+    file: Path, most: int, encoding: str | None
+) -> tuple[str | None, datetime | None, str | None]:
     """Return a file's text and time of change, and why it is no text."""
     try:
         if file.is_dir():
             return None, None, "unreadable folder"
-        with file.open("rb") as opened:
-            data = opened.read(most + 1)
-            changed = _time_of(os.fstat(opened.fileno()).st_mtime)
-    except OSError:
+        changed = _time_of(file.stat().st_mtime)
+        with paths.open_bytes(file, encoding) as opened:
+            data = opened.read(_START)
+            if encoding is None and is_binary(data):
+                return None, changed, "binary file"
+            data += opened.read(max(most + 1 - len(data), 0))
+    except (OSError, SourceError, pa.ArrowException, ValueError):
         return None, None, "unreadable file"
     if len(data) > most:
         return None, changed, "file larger than the limit of a field"
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return None, changed, "invalid UTF-8"
+        return None, changed, f"invalid {codec_name(encoding)}"
     return text, changed, None if text.strip() else "empty file"
 
 
@@ -229,35 +299,3 @@ def _time_of(seconds: float) -> datetime | None:
         return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
     except (ValueError, OverflowError, OSError):
         return None
-
-
-# -- dates in the names of files and folders ------------------------------------------------------
-
-_YEAR_FIRST = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
-_YEAR_LAST = re.compile(r"(?P<month>\d\d)-(?P<day>\d\d)-(?P<year>\d{4})")
-_IN_YEAR = re.compile(r"(?P<year>\d{4})/(?P<month>\d\d)-(?P<day>\d\d)")
-
-
-def path_date(path: PurePath) -> date | None:
-    """Return the date that the innermost dated part of a path spells.
-
-    A part is dated when the whole of it, up to ``--``, is YYYY-MM-DD or MM-DD-YYYY, or MM-DD
-    under a folder YYYY; ``_`` counts as ``-``. The last part is taken without its suffix.
-    """
-    parts = [_undecorated(part) for part in (*path.parts[:-1], path.stem)]
-    for place in reversed(range(len(parts))):
-        part = parts[place]
-        pair = "/".join(parts[max(place - 1, 0) : place + 1])
-        found = (
-            _YEAR_FIRST.fullmatch(part) or _YEAR_LAST.fullmatch(part) or _IN_YEAR.fullmatch(pair)
-        )
-        if found:
-            try:
-                return date(int(found["year"]), int(found["month"]), int(found["day"]))
-            except ValueError:
-                continue  # a thirteenth month: a number of another kind
-    return None
-
-
-def _undecorated(part: str) -> str:
-    return part.split("--", 1)[0].replace("_", "-")

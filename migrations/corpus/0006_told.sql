@@ -9,6 +9,8 @@ COMMENT ON COLUMN sources.weight IS 'Its weight in the declared mixture, from a 
 
 ALTER TABLE quarantine ADD COLUMN file VARCHAR;
 ALTER TABLE quarantine ADD COLUMN line BIGINT;
+COMMENT ON TABLE quarantine IS 'Rows that could not be used, set aside by on_error="quarantine"';
+COMMENT ON COLUMN quarantine.document IS 'The row as it came, as JSON; of a line that is no row its text';
 COMMENT ON COLUMN quarantine.file IS 'The file it stood in, or NULL';
 COMMENT ON COLUMN quarantine.line IS 'The line of the file it began at, from 1, or NULL';
 

@@ -1,8 +1,8 @@
 -- name: quarantine
--- Append set_aside (Arrow): rows that a converter could not read.
+-- Append set_aside (Arrow): rows that cannot be used.
 -- Parameters: $source (name), $version.
-INSERT INTO quarantine (source, version, "row", reason, document)
-SELECT $source, $version, "row", skip, quarantined
+INSERT INTO quarantine (source, version, "row", reason, document, file, line)
+SELECT $source, $version, "row", skip, quarantined, file, line
 FROM set_aside
 
 -- name: append

@@ -36,7 +36,7 @@ WHERE source_id = $source_id
 -- name: live_sources
 -- Sources of the newest version.
 -- Rows: by source_id.
-SELECT source_id, name, kind, uri, trust, defaults
+SELECT source_id, name, kind, uri, trust, defaults, mapping
 FROM sources
 WHERE removed_version IS NULL
 ORDER BY source_id
@@ -64,27 +64,36 @@ WHERE is_live(added_version, removed_version, $version)
 
 -- name: add_source
 -- Add a source; returns its id and trust (0.5 where none was given).
--- Parameters: $name, $kind, $uri, $trust, $defaults, $version, $removed_version (NULL, or that
--- of a source not yet published).
+-- Parameters: $name, $kind, $uri, $trust, $defaults, $mapping (JSON), $weight, $version,
+-- $removed_version (NULL, or that of a source not yet published).
 INSERT INTO sources (
-    source_id, name, kind, uri, trust, defaults, added_version, removed_version
+    source_id, name, kind, uri, trust, defaults, added_version, removed_version, mapping, weight
 )
 SELECT
     coalesce(max(source_id), 0) + 1, $name, $kind, $uri, coalesce($trust, 0.5), $defaults,
-    $version, $removed_version
+    $version, $removed_version, $mapping, $weight
 FROM sources
 RETURNING source_id, trust
 
 -- name: update_source
 -- Note what a known source was read from this time; returns its id and trust. Text-only rows
--- added to a source with anchors leave it its richer default recipes.
--- Parameters: $name, $kind, $uri, $trust (NULL keeps the old one), $defaults.
+-- added to a source with anchors leave it its richer default recipes, and a folder of documents of
+-- an earlier version keeps those that it had, unless it is mapped anew.
+-- Parameters: $name, $kind, $uri, $trust, $weight (NULL keeps the old one), $defaults, $mapping
+-- (JSON), $remap.
 UPDATE sources
 SET
     kind = $kind,
     uri = $uri,
     trust = coalesce($trust, trust),
-    defaults = CASE WHEN $defaults = 'text' THEN defaults ELSE $defaults END
+    weight = coalesce($weight, weight),
+    mapping = coalesce($mapping, mapping),
+    defaults = CASE
+        WHEN $remap THEN $defaults
+        WHEN $defaults = 'text' THEN defaults
+        WHEN $defaults = 'documents' AND defaults = 'roles' THEN defaults
+        ELSE $defaults
+    END
 WHERE name = $name AND removed_version IS NULL
 RETURNING source_id, trust
 
@@ -96,6 +105,23 @@ UPDATE records
 SET removed_version = $version
 WHERE removed_version IS NULL AND record_id IN (SELECT record_id FROM newer)
 RETURNING added_version
+
+-- name: forget_source
+-- Delete a source that has no records.
+-- Parameters: $source_id.
+DELETE FROM sources WHERE source_id = $source_id
+
+-- name: remove_the_rest
+-- Mark the records of a source as removed that were there before a version and are not in the table
+-- kept (Arrow: record_id); returns their number.
+-- Parameters: $source_id, $version.
+UPDATE records
+SET removed_version = $version
+WHERE
+    source_id = $source_id
+    AND removed_version IS NULL
+    AND added_version < $version
+    AND record_id NOT IN (SELECT record_id FROM kept)
 
 -- name: append_records
 -- Append new_records (Arrow).

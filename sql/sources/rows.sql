@@ -1,9 +1,10 @@
 -- Mapped rows in the shape ingest takes (ROW_SCHEMA), with the content's hash.
 -- `mapped` is put in its place by duckplets/sources/statement.py: row, fault, modified, id,
--- sections, date_text, group_text, taxonomy, meta, trust_text, created_text, updated_text (of no zone
--- UTC; without them it is when the file was changed), prefix (NULL where has_prefix but
--- it is no JSON object), the reason (lack) for which the row has no text or id, and the identity of
--- what is not in the sections, such as messages, or NULL.
+-- sections, date_text, date_by_form (NULL where no form was given or none fits), group_text,
+-- taxonomy, meta, trust_text, created_text, updated_text (of no zone UTC; without them it is when the
+-- file was changed), prefix (NULL where has_prefix but it is no JSON object), the reason (lack) for
+-- which the row has no text or id, what it has instead (told), and the identity of what is not in
+-- the sections, such as messages, or NULL.
 -- The content is one text: COUNT of sections, ROLE SHA256-OF-TEXT of each, dDATE, gGROUP, tTAXONOMY,
 -- mMETA, where every text inside the last three follows its length in bytes and a colon, and g-
 -- stands for no group; and only where there are such, xIDENTITY and pSHA256-OF-PREFIX. So no two contents share a serialisation. Section texts go in as digests
@@ -12,8 +13,9 @@
 -- Rows: in the order of the input.
 WITH typed AS (
     SELECT
-        * EXCLUDE (date_text, trust_text, created_text, updated_text),
+        *,
         CASE
+            WHEN year(date_by_form) BETWEEN 1 AND 9999 THEN date_by_form
             WHEN regexp_full_match(
                 date_text,
                 '\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d+)?)?\s?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?)?'
@@ -107,10 +109,20 @@ SELECT
     CASE
         WHEN fault IS NOT NULL THEN fault
         WHEN lack IS NOT NULL THEN lack
-        WHEN has_date AND date IS NULL THEN 'unreadable date'
         WHEN has_created AND moments[1] IS NULL THEN 'unreadable created_at'
         WHEN has_updated AND moments[2] IS NULL THEN 'unreadable updated_at'
         WHEN has_trust AND (trust IS NULL OR NOT trust BETWEEN 0 AND 1) THEN 'trust outside 0..1'
         WHEN has_prefix AND prefix IS NULL THEN 'unreadable prefix'
-    END AS skip
+        -- The last, for a record may come in without its date.
+        WHEN has_date AND date IS NULL THEN 'unreadable date'
+    END AS skip,
+    CASE
+        WHEN fault IS NOT NULL THEN NULL
+        WHEN lack IS NOT NULL THEN told
+        WHEN has_created AND moments[1] IS NULL THEN created_text
+        WHEN has_updated AND moments[2] IS NULL THEN updated_text
+        WHEN has_trust AND (trust IS NULL OR NOT trust BETWEEN 0 AND 1) THEN trust_text
+        WHEN has_prefix AND prefix IS NULL THEN NULL
+        WHEN has_date AND date IS NULL THEN date_text
+    END AS value
 FROM hashed

@@ -162,8 +162,9 @@ def test_every_row_is_counted(
 ) -> None:
     small_batches(monkeypatch, batch)
     mapping = {"anchor": "title", "positive": "body", "id": "id", "date": "day", "trust": "trust"}
+    mapping |= {"on_bad_date": "fail"}
     report = ingest(corpus, make(tmp_path, MIXED, **mapping), name="mixed")
-    assert (report.read, report.added, report.skipped, report.failed) == (8, 2, 6, 0)
+    assert (report.read, report.added, report.skipped, report.failed) == (8, 2, 5, 1)
     assert report.reasons == {
         SAME: 1,
         "no id": 1,
@@ -245,7 +246,7 @@ def test_progress_rises_to_the_end(corpus: dp.Corpus, monkeypatch: pytest.Monkey
     assert {total for _, total in told} == {95}
     told.clear()
     source = dp.MemorySource(iter([{"text": "of unknown number"}]), text="text")
-    corpus.ingest(source, progress=lambda *n: told.append(n))
+    corpus.ingest(source, name="other", progress=lambda *n: told.append(n))
     assert told == [(1, None)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from source_rows import untold
 
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
@@ -28,7 +30,8 @@ def reader() -> Iterator[Database]:
 
 
 def read(source: Source, reader: Database) -> list[dict[str, Any]]:
-    return [found for batch in source.open(reader).batches for found in batch.to_pylist()]
+    found = source.open(reader).batches
+    return [untold(row) for batch in found for row in batch.to_pylist()]
 
 
 def said(*turns: tuple[str, str]) -> list[dict[str, Any]]:
@@ -43,7 +46,7 @@ def said(*turns: tuple[str, str]) -> list[dict[str, Any]]:
         ({"converter": "pair", "anchor": "a"}, "converter='pair' makes the texts itself: leave"),
         ({"converter": "pair", "context": ["a"]}, "out context="),
         ({"converter": "alpaca", "text": "a"}, "leave out text="),
-        ({"text": "a", "on_error": "skip"}, "on_error='skip' is for rows with a converter="),
+        ({"text": "a", "on_error": "drop"}, "on_error='drop': give one of raise, skip, qu"),
         ({"converter": "pair", "on_error": "drop"}, "on_error='drop': give one of raise, skip, qu"),
         ({"text": "a", "prefix": ["p"]}, "prefix=['p']: give the name of a column"),
     ],
@@ -100,10 +103,17 @@ def test_unreadable_rows_stay_what_they_were(tmp_path, reader):
         "not an object",
         "alpaca: instruction is missing",
     ]
-    assert [row["quarantined"] for row in rows] == [None, None, None, lines[-1]]
+    assert [row["quarantined"] for row in rows] == [
+        None,
+        *map(json.dumps, lines[1:3]),
+        lines[-1],
+    ]
     assert [row["row"] for row in rows] == [1, 2, 3, 5]
-    with pytest.raises(SourceError, match=r"^source 'r', row 5: field 'instruction': missing"):
-        read(JsonSource(path, converter="alpaca"), reader)
+    for left, line, said in ((lines, 2, "invalid JSON"), (lines[3:], 2, "field 'instruction'")):
+        path.write_text("\n".join(left))
+        place = f"source 'r', row {line} ({path}, line {line}): {said}"
+        with pytest.raises(SourceError, match=f"^{re.escape(place)}"):
+            read(JsonSource(path, converter="alpaca"), reader)
 
 
 def test_any_name_of_a_column_and_any_type_can_be_set_aside(reader):

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from source_rows import untold
 
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
@@ -32,7 +33,8 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(source: Source, reader: Database) -> list[dict[str, Any]]:
-    return [found for batch in source.open(reader).batches for found in batch.to_pylist()]
+    found = source.open(reader).batches
+    return [untold(row) for batch in found for row in batch.to_pylist()]
 
 
 def said(*turns: tuple[str, str]) -> list[dict[str, Any]]:
@@ -258,5 +260,5 @@ def test_a_function_gets_readable_rows_only(tmp_path, reader):
     (tmp_path / "r.csv").write_text("question,answer\nq,r\nq\n\np,s\n")
     rows = read(CsvSource(tmp_path / "r.csv", converter="mine", on_error="quarantine"), reader)
     assert [row["skip"] for row in rows] == [None, "ragged row", None]
-    assert [row["quarantined"] for row in rows] == [None] * 3
+    assert [row["quarantined"] for row in rows] == [None, '["q"]', None]
     assert [row["question"] for row in seen] == ["q", "p"]

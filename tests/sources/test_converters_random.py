@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from converter_reference import WrongError, convert
 from effort import often, some
+from source_rows import untold
 
 from duckplets.db.database import Database
 from duckplets.sources import (
@@ -125,7 +126,8 @@ def reader() -> Iterator[Database]:
 
 
 def read(source: Source, reader: Database) -> list[dict[str, Any]]:
-    return [found for batch in source.open(reader).batches for found in batch.to_pylist()]
+    found = source.open(reader).batches
+    return [untold(row) for batch in found for row in batch.to_pylist()]
 
 
 def expected(converter: str, given: dict[str, Any]) -> Any:

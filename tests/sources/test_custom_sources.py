@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import often
+from source_rows import untold
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -90,9 +91,9 @@ def from_memory(reader: Database, records: Any, **mapping: Any) -> list[Record]:
 def records_in(items: Any) -> list[Record]:
     """Rows; of those that are skipped nothing but that."""
     rows = [row for item in items if not isinstance(item, Mark) for row in item.to_pylist()]
-    for row in rows:
-        row.pop("complaint", None)
-    return [row if row["skip"] is None else {k: row[k] for k in ("row", "skip")} for row in rows]
+    return [
+        untold(row) if row["skip"] is None else {k: row[k] for k in ("row", "skip")} for row in rows
+    ]
 
 
 def ids(rows: list[Record]) -> list[str]:

@@ -123,7 +123,11 @@ WRONG = [
     ("positive=a", "positive= needs anchor="),
     ("text=a anchor=b", "text= is for rows of one text: leave out anchor= and positive="),
     ("converter=alpca", "did you mean 'alpaca'?"),
-    ("text=a on_error=skip", "on_error='skip' is for rows with a converter="),
+    ("text=a on_error=drop", "on_error='drop': give one of raise, skip, quarantine"),
+    ("text=a weight=-1", "weight=-1: give a number of at least 0"),
+    ("text=a weight=nan", "weight=nan: give a number of at least 0"),
+    ("text=a text_columns=b", "key 'text' is given twice"),
+    ("text=a date_format=x", "date_format='x': give a form of dates"),
 ]
 
 

@@ -53,7 +53,7 @@ def test_dates(reader, name):
     column, expected = DATES[name]
     both = pa.concat_arrays([column, pa.nulls(1, column.type)])
     table = pa.table({"t": ["x", "y"], "d": both})
-    first, second = read(dp.MemorySource(table, text="t", date="d"), reader)
+    first, second = read(dp.MemorySource(table, text="t", date="d", on_bad_date="fail"), reader)
     assert (first["skip"] or str(first["date"])) == expected
     assert (second["skip"], second["date"]) == (None, None)
 

@@ -222,7 +222,7 @@ def test_numbers_and_nested_values_become_text_where_their_json_is_asked_for(rea
     rows = read(MemorySource(records, text="v"), reader)
     wrong = ["number", "number", "boolean", "map", None, "number", "date", "number", "list"]
     assert [row["skip"] for row in rows] == [kind and f"not text: {kind}" for kind in wrong]
-    assert rows[3]["complaint"] == """column 'v': {"a":[1]}"""
+    assert rows[3]["value"] == """column 'v': {"a":[1]}"""
     table = pa.table(
         {
             "v": [1, 2],
@@ -261,7 +261,9 @@ DATES = [
 
 @pytest.mark.parametrize(("value", "expected"), DATES)
 def test_dates(reader, value, expected):
-    (row,) = read(MemorySource([{"t": "x", "d": value}], text="t", date="d"), reader)
+    (row,) = read(
+        MemorySource([{"t": "x", "d": value}], text="t", date="d", on_bad_date="fail"), reader
+    )
     assert (row["skip"] or (row["date"] and row["date"].isoformat())) == expected
 
 

@@ -66,7 +66,7 @@ def test_what_a_folder_says_of_itself(folder, reader):
     source = TextFileSource(folder)
     rows = source.open(reader)
     assert (source.kind, source.uri, source.default_name()) == ("text", str(folder), "texts")
-    assert (rows.defaults, rows.total) == ("roles", 6)
+    assert (rows.defaults, rows.total) == ("documents", 6)
     assert TextFileSource(folder, date=True).open(reader).defaults == "dated"
     (row,) = read(TextFileSource(folder, pattern="*.md"), reader)
     assert row["key"] == "other.md"
@@ -90,7 +90,10 @@ def test_a_file_that_is_gone_is_counted(folder, reader):
 
 FAULTS = [
     ({"folder": "none"}, "none does not exist"),
-    ({"folder": "texts/other.md"}, "other.md is not a folder"),
+    ({"folder": "texts", "titles": "stem"}, "titles='stem': give 'heading' or 'name'"),
+    ({"folder": "texts", "on_error": "drop"}, "on_error='drop': give one of raise"),
+    ({"folder": "texts", "encoding": "nope"}, "encoding='nope'"),
+    ({"folder": "texts", "pattern": ["*.md", 5]}, "pattern=["),
     ({"folder": "texts", "pattern": "*.rst"}, "has no file that matches '*.rst'"),
     ({"folder": "texts", "trust": 2.0}, "trust=2.0"),
     ({"folder": "texts", "trust": "column"}, "text files have no columns"),

@@ -33,6 +33,7 @@ from duckplets.sources import (
     Source,
     SqlSource,
 )
+from duckplets.sources.readings import as_before
 from duckplets.sources.user.custom import adapted
 
 Record = dict[str, Any]
@@ -116,7 +117,7 @@ def found(source: Any, reader: Database) -> list[Any]:
     ]
     for row in rows:
         wrong = str(row["skip"]).startswith("not text")
-        assert (row.get("complaint") is not None) == wrong, row
+        assert (row.get("value") is not None) == wrong, row
     return [row["skip"] or [(s["role"], s["text"]) for s in row["sections"]] for row in rows]
 
 
@@ -247,7 +248,7 @@ def files(folder: Path, table: pa.Table, draw: Random) -> list[Source | Any]:
     pyarrow.feather.write_feather(table, str(folder / "t.arrow"), compression="uncompressed")
     made: list[Any] = [ArrowSource(folder / "t.arrow", **MAPPING)]
     kinds = [str(field.type) for field in table.schema]
-    if not any("view" in kind or "dictionary" in kind and "list" in kind for kind in kinds):
+    if not any("view" in kind or ("dictionary" in kind and "list" in kind) for kind in kinds):
         pq.write_table(table, folder / "t.parquet")
         made.append(ParquetSource(folder / "t.parquet", **MAPPING))
         if not any(kind.startswith("time") for kind in kinds):
@@ -300,10 +301,16 @@ def test_a_mapping_says_what_is_set_and_no_more():
     assert source.described() == {"anchor": ["q"], "positive": ["a", "b"], "negative": ["n"]}
     whole = JsonSource("-", text="t", text_of="json", id="i", trust="c", created_at="m")
     assert whole.described() == {
-        **{"text": ["t"], "text_of": "json", "id": "i", "trust": "c", "created_at": "m"},
+        "text": ["t"],
+        "text_of": "json",
+        "id": "i",
+        "created_at": "m",
     }
     assert MemorySource([], converter="pair").described() == {"converter": "pair"}
-    assert source.earlier().described() == source.described()
+    before = source.as_before(None)
+    assert before.described() == source.described() | {"text_of": "earlier"}
+    assert source.as_before(before.described()) == before
+    assert source.as_before(source.described()) is source
     for wrong in ("text", 5, True):
         with pytest.raises(SourceError, match="text_of="):
             MemorySource([], text="t", text_of=wrong)  # type: ignore[arg-type]
@@ -315,12 +322,12 @@ def test_the_earlier_reading_takes_anything_as_text(tmp_path, reader):
     records = [{"a": 5, "b": ["x", "y"], "e": ["p", 1]}, {"a": "t", "b": [], "e": "q"}]
     table = pa.table({"a": ["t"], "b": [["x", ""]], "e": [["p", "q"]], "n": [1.0]})
     mapping = {"anchor": "a", "positive": "b", "context": "e"}
-    assert found(MemorySource(records, **mapping).earlier(), reader) == [
+    assert found(MemorySource(records, **mapping).as_before(None), reader) == [
         [("anchor", "5"), ("context", '["x","y"]'), ("context", "p"), ("context", "1")],
         [("anchor", "t"), ("context", "[]"), ("context", "q")],
     ]
-    assert found(MemorySource(table, **mapping).earlier(), reader) == [
+    assert found(MemorySource(table, **mapping).as_before(None), reader) == [
         [("anchor", "t"), ("context", '["x",""]'), ("context", "p"), ("context", "q")]
     ]
     dataset: Any = DatasetSource(datasets.Dataset(table), anchor="a", positive="n")
-    assert found(dataset.earlier(), reader) == [[("anchor", "t"), ("context", "1.0")]]
+    assert found(as_before(dataset, None), reader) == [[("anchor", "t"), ("context", "1.0")]]

@@ -34,16 +34,14 @@ class Conversion:
 
     Args:
         mapping: With a converter.
-        where: The input's name, for messages.
     """
 
-    def __init__(self, mapping: Mapped, where: str) -> None:
+    def __init__(self, mapping: Mapped) -> None:
         converter = mapping.conversion()
         if converter is None:
-            raise SourceError(f"{where}: no converter is given")
+            raise SourceError("no converter is given")
         self._mapping = mapping
         self._converter: Converter = converter
-        self._source = _source_of(mapping, where)
 
     def rows(self, ask: Ask, table: pa.Table, cells: Cells) -> pa.Table:
         """Return the rows of a table.
@@ -52,35 +50,17 @@ class Conversion:
             ask: Runs a statement over a table, with values of its parameters.
             table: The input.
             cells: How the columns of the mapping are to be read.
-
-        Raises:
-            SourceError: A row cannot be converted, and none may be left out.
         """
-        columns = self._columns(table.schema)
+        columns = _columns_of(table.schema, self._mapping)
         if self._converter.function is not None:
             table = self._called(ask, table, columns)
         kept = _DOCUMENT if "document" in table.column_names else columns
-        whole = kept if self._mapping.on_error == "quarantine" else ()
+        whole = kept if self._mapping.handling() == "quarantine" else ()
         given = self._given(table.schema, columns)
         statement = converted_statement(
             self._mapping.parts(), cells, self._converter.name, given, whole
         )
-        found = ask(statement, table, parameters(self._converter))
-        if self._mapping.on_error == "raise":
-            self._refuse(found)
-        return found
-
-    def _columns(self, schema: pa.Schema) -> _Columns:
-        """Return ``(name in the input, column, shape)`` of what is not the mapping's."""
-        first = len(self._mapping.names())
-        places = [i for i, name in enumerate(schema.names) if name[0] == "c" and name[1:].isdigit()]
-        found: dict[str, tuple[str, str, str]] = {}
-        for place in places[first:]:
-            field = schema.field(place)
-            name = field.metadata[NAME].decode()
-            shape = shape_of(field)
-            found.setdefault(name, (name, field.name, "list" if shape.endswith("[]") else shape))
-        return tuple(found.values())
+        return ask(statement, table, parameters(self._converter))
 
     def _given(self, schema: pa.Schema, columns: _Columns) -> tuple[Given, ...]:
         names = [name for name, _, _ in columns]
@@ -104,20 +84,31 @@ class Conversion:
             table = table.append_column(name, column)
         return table
 
-    def _refuse(self, rows: pa.Table) -> None:
-        complaints = rows["complaint"]
-        if complaints.null_count < len(complaints):
-            row, complaint = next(
-                (row, complaint)
-                for row, complaint in zip(
-                    rows["row"].to_pylist(), complaints.to_pylist(), strict=True
-                )
-                if complaint is not None
-            )
-            raise SourceError(
-                f"{self._source}, row {row}: {complaint}; on_error='skip' or "
-                f"'quarantine' goes on without such rows"
-            )
+
+def _columns_of(schema: pa.Schema, mapping: Mapped) -> _Columns:
+    """Return ``(name in the input, column, shape)`` of what is not the mapping's."""
+    first = len(mapping.names())
+    places = [i for i, name in enumerate(schema.names) if name[0] == "c" and name[1:].isdigit()]
+    found: dict[str, tuple[str, str, str]] = {}
+    for place in places[first:]:
+        field = schema.field(place)
+        name = field.metadata[NAME].decode()
+        shape = shape_of(field)
+        found.setdefault(name, (name, field.name, "list" if shape.endswith("[]") else shape))
+    return tuple(found.values())
+
+
+def documents_of(ask: Ask, mapping: Mapped, table: pa.Table) -> list[str | None]:
+    """Return rows of input, whatever is wrong with them, as JSON objects."""
+    if "document" in table.column_names:
+        return [text and text.strip(" \t\r\n") for text in table["document"].to_pylist()]
+    columns = _columns_of(table.schema, mapping)
+    if not columns:
+        return [None] * table.num_rows
+    at = table.column_names.index("fault")
+    table = table.set_column(at, "fault", pa.nulls(table.num_rows, pa.string()))
+    text = exp.select(exp.alias_(document(columns), "document")).from_("input")
+    return list(ask(text.sql(dialect="duckdb"), table, {})["document"].to_pylist())
 
 
 @lru_cache(maxsize=64)
@@ -186,7 +177,7 @@ def _is_wrong() -> exp.Expr:
     return exp.and_(exp.column("fault").is_(exp.null()), there)
 
 
-def _source_of(mapping: Mapped, where: str) -> str:
+def source_of(mapping: Mapped, where: str) -> str:
     """Return what messages call the source."""
     name = getattr(mapping, "default_name", None)
     if callable(name):

@@ -9,6 +9,6 @@ cache       shards on disk under a limit, one ahead of reading
 reading     rows and marks, shard by shard
 """
 
-from duckplets.sources.hub.source import HubSource, read_hub_list
+from duckplets.sources.hub.source import HubSource, read_hub_lines, read_hub_list
 
-__all__ = ["HubSource", "read_hub_list"]
+__all__ = ["HubSource", "read_hub_lines", "read_hub_list"]

@@ -9,6 +9,7 @@ that says the file, the line and the nearest key.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -19,9 +20,15 @@ from urllib.parse import unquote
 from duckplets.base.checks import checked_name
 from duckplets.errors import SourceError, nearest, several
 
-LISTS = ("anchor", "positive", "context", "text", "meta", "taxonomy", "negative")
-KEYS = (*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error")
-KEYS += ("sections", "text_of", "created_at", "updated_at")
+LISTS = (
+    *("anchor", "positive", "negative", "context", "text", "text_columns", "meta", "taxonomy"),
+    "date_format",
+)
+KEYS = (
+    *(*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error"),
+    *("on_bad_date", "weight", "sections", "text_of", "created_at", "updated_at"),
+)
+_SAME = {"text_columns": "text"}  # as lists for the crate have it
 TEXTS = ("anchor", "positive", "context", "text", "converter", "sections")
 
 EXAMPLE = "hf://org/name/config/split anchor=question positive=answer"
@@ -29,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 Value = str | float | tuple[str, ...]
-"""Of a key in ``LISTS`` the columns, of ``trust`` a number, of any other a text."""
+"""Of a key in ``LISTS`` the columns, of ``trust`` and ``weight`` a number, of others a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,7 @@ def parse_line(line: str, *, complete: bool = False) -> tuple[HubUri, dict[str, 
     for token in tokens[1:]:
         try:
             key, value = _option(token)
+            key = _SAME.get(key, key)
             if key in options:
                 raise SourceError(f"key {key!r} is given twice")
             options[key] = value
@@ -160,6 +168,8 @@ def _option(token: str) -> tuple[str, Value]:
         raise SourceError(f"{key}= has no value")
     if key == "trust":
         return key, _trust(value)
+    if key == "weight":
+        return key, _weight(value)
     if key in LISTS:
         return key, _columns(key, value)
     if key == "source_id":
@@ -185,6 +195,26 @@ def _trust(value: str) -> float:
         number = -1.0
     if not 0 <= number <= 1:  # also for nan
         raise SourceError(f"trust={value}: give a number from 0 to 1")
+    return number
+
+
+def check_weight(weight: object) -> None:
+    """Refuse a weight that is no finite number of at least 0.
+
+    Raises:
+        SourceError: It is none; None is none given.
+    """
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if weight is not None and not (is_number and 0 <= float(str(weight)) < math.inf):
+        raise SourceError(f"weight={weight!r}: give a number of at least 0")
+
+
+def _weight(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise SourceError(f"weight={value}: give a number of at least 0") from None
+    check_weight(number)
     return number
 
 

@@ -27,6 +27,7 @@ from duckplets.sources.hub.layout import form_of
 from duckplets.sources.labels import Labels, named, of_features, of_schema
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import Keys, judged
+from duckplets.sources.origins import Origins
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -90,6 +91,7 @@ class Reading:
         self._start = start
         self._begun: list[tuple[int, str, int]] = []  # of shards: a row's number, path, place
         self._typed = False
+        self._origins = Origins()
 
     def batches(
         self, reader: Database, hub: Hub, cache: ShardCache, revision: str, files: Sequence[HubFile]
@@ -101,7 +103,7 @@ class Reading:
         with closing(arrivals(hub, cache, revision, self._left(files))) as shards:
             tables = gather(self._pieces(reader, shards), table_bytes(self._mapping))
             values = (self._values(reader, table, keys) for table in tables)
-            for batch in run(reader, self._mapping, values, self._uri):
+            for batch in run(reader, self._mapping, values, self._uri, origins=self._origins):
                 yield batch
                 done = batch["row"][-1].as_py()
                 following = (shard for shard in reversed(self._begun) if shard[0] <= done + 1)
@@ -132,7 +134,9 @@ class Reading:
             shard = _Shard(held.path, form_of(file.path), f"{self._uri}: {file.path}")
             self._begun.append((number, file.path, skip))
             self._typed |= shard.form not in _LINES
-            for piece in shard.pieces(reader, self._mapping, self._labels, skip):
+            self._origins.begin(file.path, skip + 1 if shard.form == "lines" else None, number)
+            pieces = shard.pieces(reader, self._mapping, self._labels, skip)
+            for piece in self._origins.counted(pieces):
                 rows = range(number, number + piece.num_rows)
                 yield piece.append_column("row", pa.array(rows, pa.int64()))
                 number += piece.num_rows

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from duckplets.base.documents import DEFAULT, DocumentLimits
 from duckplets.errors import SourceError, several
-from duckplets.sources.base import Mapped, OnError, Rows
+from duckplets.sources.base import Mapped, Rows
 from duckplets.sources.hub import grammar
 from duckplets.sources.hub.cache import LIMIT, ShardCache, default_folder, size_of
 from duckplets.sources.hub.card import parse_card
@@ -44,8 +44,8 @@ class HubSource(Mapped):
     configuration ``default`` is meant, without a split all of them."""
     source_id: str | None = field(default=None, kw_only=True)
     """The source's name, instead of one made of the URI."""
-    on_error: OnError = field(default=None, kw_only=True)  # type: ignore[arg-type]
-    """What becomes of a row that the converter cannot read: as the line says, else ``raise``."""
+    weight: float | None = field(default=None, kw_only=True)
+    """Of the source in the mixture that a list declares; kept with the source."""
     cache: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     """Folder for shards, of its own; else ``DUCKPLETS_CACHE``, else one in the user's cache
     folder."""
@@ -66,18 +66,19 @@ class HubSource(Mapped):
 
     def __post_init__(self) -> None:
         uri, options = _parsed(self.line, self._options())
-        for name, value in {"_uri": uri, "on_error": "raise", **options}.items():
+        for name, value in {"_uri": uri, **options}.items():
             object.__setattr__(self, name, value)
         Mapped.__post_init__(self)
         if self.source_id is not None:
             grammar.check_name(self.source_id)
+        grammar.check_weight(self.weight)
         size_of(self.cache_limit)
 
     def __repr__(self) -> str:
         options = [
             f"{name}={value!r}"
             for name, value in self._options().items()
-            if (name, value) != ("on_error", "raise")
+            if (name, value) != ("on_bad_date", "null")
         ]
         return f"HubSource({', '.join([repr(self.uri), *options])})"
 
@@ -93,7 +94,7 @@ class HubSource(Mapped):
     def settings(self) -> dict[str, Any]:
         """Return which data set is read and how; neither the hub's address nor a token."""
         read = {part: list(names) for part, names in self.parts() if names}
-        converted = {"converter": self.converter, "on_error": self.on_error}
+        converted = {"converter": self.converter, "on_error": self.on_error or "raise"}
         text_of = {"text_of": "json"} if self.text_of == "json" else {}
         return {"uri": self.uri, "mapping": read, **converted, **text_of}
 
@@ -132,8 +133,11 @@ class HubSource(Mapped):
 
     def _options(self) -> dict[str, Any]:
         """Return the values of the keys that a line may have, without those that were not given."""
-        names = ("source_id", *(part.name for part in fields(Mapped)))
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        names = ("source_id", "weight", *(part.name for part in fields(Mapped)))
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if given.get("on_bad_date") == "null":
+            del given["on_bad_date"]  # the line may say it
+        return given
 
 
 def read_hub_list(
@@ -157,9 +161,29 @@ def read_hub_list(
         SourceError: The list cannot be read, names nothing, or has lines that are wrong: all of
             them, each as ``FILE:LINE: what is wrong``.
     """
-    found: list[HubSource] = []
+    found, problems = read_hub_lines(path, cache=cache, cache_limit=cache_limit, token=token)
+    if problems:
+        raise SourceError(several(problems))
+    return [source for _, source in found]
+
+
+def read_hub_lines(
+    path: str | os.PathLike[str],
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    cache_limit: int | str = LIMIT,
+    token: str | None = None,
+) -> tuple[list[tuple[int, HubSource]], list[str]]:
+    """Return the sources that a list names with their lines, and what is wrong with other lines.
+
+    The arguments are those of ``read_hub_list``.
+
+    Raises:
+        SourceError: The list cannot be read, or names nothing.
+    """
+    found: list[tuple[int, HubSource]] = []
     lines: dict[str, int] = {}
-    problems = []
+    problems: list[str] = []
     for number, line in grammar.read_lines(path):
         try:
             if grammar.parse_line(line) is None:
@@ -170,14 +194,12 @@ def read_hub_list(
                 raise SourceError(
                     f"the name {name!r} is taken by line {lines[name]}; give a source_id="
                 )
-            found.append(source)
+            found.append((number, source))
         except SourceError as error:
             problems += [f"{path}:{number}: {problem}" for problem in str(error).splitlines()]
-    if problems:
-        raise SourceError(several(problems))
-    if not found:
+    if not found and not problems:
         raise SourceError(f"{path} names no data set; a line of it is {grammar.EXAMPLE}")
-    return found
+    return found, problems
 
 
 def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:

@@ -165,6 +165,9 @@ def _check_source(source: Any) -> None:
 def settings_of(source: Any, name: str) -> dict[str, Any]:
     """Return what every source of this kind has in its settings."""
     columns = {part.name: getattr(source, part.name) for part in fields(Mapped)}
+    columns["on_error"] = columns["on_error"] or "raise"
+    if columns["on_bad_date"] == "null":  # as of versions that did not have it
+        del columns["on_bad_date"]
     named = {part: list(v) if isinstance(v, tuple) else v for part, v in columns.items()}
     return {
         "name": name,

@@ -17,7 +17,15 @@ import pyarrow as pa
 from duckplets.base.documents import Unreadable
 from duckplets.base.plain import from_json
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.base import GIVEN, PARTS, Mapped, checked_cursor, require_texts, resolve
+from duckplets.sources.base import (
+    DROPPED,
+    GIVEN,
+    PARTS,
+    Mapped,
+    checked_cursor,
+    require_texts,
+    resolve,
+)
 from duckplets.sources.columns import portions
 from duckplets.sources.feed import gather, pick, run
 from duckplets.sources.field_paths import Paths
@@ -32,7 +40,6 @@ if TYPE_CHECKING:
 # What a place to go on from tells: of records with keys of their own, and of mapped ones.
 _OWN = {"defaults": (str, None)}
 _MAPPED = {"names": {str: str}, "seen": [str], "arrow": bool}
-_DROPPED = "dropped by the source"
 _KIND = "CustomSource"
 _SURE = 100  # rows after which a text or id that none of them had is a slip of the pen
 _MOST_SEEN = 100  # keys that a cursor carries along, for messages
@@ -82,7 +89,13 @@ class RecordKeys:
         self._reader = reader
         self._where = where
         self._are_own = not mapping.names() and mapping.converter is None
-        self._mapping = _OwnKeys(text_of=mapping.text_of) if self._are_own else mapping
+        own = _OwnKeys(
+            text_of=mapping.text_of,
+            on_error=mapping.on_error,
+            on_bad_date=mapping.on_bad_date,
+            date_format=mapping.date_format,
+        )
+        self._mapping = own if self._are_own else mapping
         self._keys = Keys(reader, self._mapping, where)
         self._lines = JsonLines(self._mapping)
         self._paths = Paths(self._mapping.names(), where)
@@ -105,7 +118,7 @@ class RecordKeys:
             RefusedError: It breaks the rules.
         """
         if record is None:
-            return Line(None, _DROPPED)
+            return Line(None, DROPPED)
         if not self._are_own:
             return Line(self._lines.line(record))
         if not isinstance(record, Mapping):
@@ -228,6 +241,8 @@ class _OwnKeys(Mapped):
 
     def part(self, part: str) -> tuple[str, ...]:
         """Return the one key of a part."""
+        if part == "date_format":
+            return Mapped.part(self, part)
         return (part,) if part != "meta" else ()
 
     def names(self) -> tuple[str, ...]:

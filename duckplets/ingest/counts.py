@@ -1,0 +1,70 @@
+"""Count what became of the rows of an ingest, by reason, and keep the first rows of each."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.ingest.records import Example
+from duckplets.sources.base import is_failure
+
+EXAMPLES = 5
+"""Rows that are kept of each reason."""
+
+_TOLD = ("row", "file", "line", "value")
+_NUMBERS = ("read", "added", "replaced", "quarantined")
+_COUNTERS = ("reasons", "dropped_sections", "incomplete")
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the rows so far; the attributes are those of ``IngestReport``."""
+
+    read: int = 0
+    added: int = 0
+    replaced: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    dropped_sections: Counter[str] = field(default_factory=Counter)
+    incomplete: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[Example]] = field(default_factory=lambda: defaultdict(list))
+    quarantined: int = 0
+
+    def failed(self) -> int:
+        """Return how many rows could not be read."""
+        return sum(count for reason, count in self.reasons.items() if is_failure(reason))
+
+    def note(self, rows: pa.RecordBatch, reasons: pa.Array, counter: Counter[str]) -> None:
+        """Count rows by reason, and keep the first of each.
+
+        Args:
+            rows: With ``row``, and perhaps ``file``, ``line`` and ``value``.
+            reasons: Of each row.
+            counter: Where they are counted.
+        """
+        for pair in pc.value_counts(reasons).to_pylist():
+            reason = pair["values"]
+            counter[reason] += pair["counts"]
+            kept = self.examples[reason]
+            if len(kept) < EXAMPLES:
+                first = rows.filter(pc.equal(reasons, reason)).slice(0, EXAMPLES - len(kept))
+                names = [name for name in _TOLD if name in rows.schema.names]
+                nothing: Example = dict.fromkeys(_TOLD)
+                kept += [nothing | row for row in first.select(names).to_pylist()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as plain JSON values."""
+        plain: dict[str, Any] = {n: getattr(self, n) for n in _NUMBERS}
+        return plain | {n: dict(getattr(self, n)) for n in (*_COUNTERS, "examples")}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Counts:
+        """Return the counts of what ``to_json`` returned."""
+        numbers = {name: values.get(name, 0) for name in _NUMBERS}
+        counters = {name: Counter(values.get(name, {})) for name in _COUNTERS}
+        found = cls(**numbers, **counters)
+        found.examples.update(values.get("examples", {}))
+        return found

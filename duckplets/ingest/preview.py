@@ -1,0 +1,156 @@
+"""Look at the first records that a source would become; nothing is stored."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from duckplets.base.lookahead import ahead
+from duckplets.base.shown import shown
+from duckplets.errors import SourceError
+from duckplets.sources import Mark
+from duckplets.sources.base import OnError, check_on_error
+from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.readings import as_before, described, overriding, told
+from duckplets.sources.user.custom import adapted
+
+_LOOKED_AT = 1_000  # rows by which texts are judged
+_MOST = 1_000
+_SHOWN = 100  # characters of a text
+_FEW = 20  # rows from which on it means something that texts are alike
+_LABEL = 30  # characters of the longest label
+_LABELS = 10
+_COLUMNS = ("row", "key", "date", "file", "line", "skip", "value", "sections")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Preview:
+    """The first records of a source.
+
+    Attributes:
+        rows: Of the first rows each a dictionary: ``row`` (its number), ``key``, ``date``,
+            ``sections`` (each with ``role``, ``heading`` and ``text``), ``skip`` (why it is no
+            record, or None), ``value`` (what could not be read), ``file`` and ``line``.
+        flags: What looks wrong about the texts, in sentences.
+        notes: What the texts of records are.
+        looked_at: By how many rows the texts were judged.
+    """
+
+    rows: list[dict[str, Any]]
+    flags: list[str]
+    notes: list[str]
+    looked_at: int
+
+    def __str__(self) -> str:
+        """Show the records, a line a section, with the first characters of its text."""
+        lines = [*self.notes]
+        for row in self.rows:
+            value = "" if row["value"] is None else f": {shown(repr(row['value']), 60)}"
+            why = f": no record, {shown(row['skip'])}{value}" if row["skip"] else ""
+            day = f" ({row['date']})" if row["date"] is not None else ""
+            lines.append(f"row {row['row']}{day}{why}")
+            lines += [
+                f"  {section['role']} ({shown(section['heading'], 40)}): {_start(section['text'])}"
+                for section in (row["sections"] or [] if not row["skip"] else [])
+            ]
+        return "\n".join(lines + [f"look: {flag}" for flag in self.flags])
+
+    __repr__ = __str__
+
+
+def preview(
+    source: Any, n: int = 5, *, on_error: OnError | None = None, limits: Limits | None = None
+) -> Preview:
+    """Return the first records that a source would become; nothing is stored.
+
+    Texts are judged by the first thousand rows: whether they look like JSON, are all the same, or
+    look like labels.
+
+    Args:
+        source: As for ``Corpus.ingest``; an iterator of records is used up.
+        n: How many rows to return, from 1 to 1,000.
+        on_error: As for ``Corpus.ingest``.
+        limits: As for ``Corpus.ingest``.
+
+    Raises:
+        SourceError: The source cannot be read.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
+        raise SourceError(f"n={n!r}: give a number of rows from 1 to {_MOST:,}")
+    check_on_error(on_error)
+    read = overriding(as_before(adapted(source), {}), on_error)
+    rows: list[dict[str, Any]] = []
+    with closing(Reader.within(limits or Limits())) as reader:
+        opened = read.open(reader)
+        with closing(ahead(opened.batches)) as items:
+            for batch in items:
+                if isinstance(batch, Mark):
+                    continue
+                part = batch.slice(0, _LOOKED_AT - len(rows))
+                names = [name for name in _COLUMNS if name in part.schema.names]
+                nothing = dict.fromkeys(_COLUMNS)
+                rows += [nothing | row for row in part.select(names).to_pylist()]
+                if len(rows) >= _LOOKED_AT:
+                    break
+    reading = described(read)
+    notes = [note for note in (told(reading) if reading is not None else "",) if note]
+    return Preview(rows=rows[:n], flags=_flags(rows), notes=notes, looked_at=len(rows))
+
+
+def _start(text: str | None) -> str:
+    whole = text or ""
+    more = f"… ({len(whole):,} characters)" if len(whole) > _SHOWN else ""
+    return shown(whole[:_SHOWN]) + more
+
+
+def _flags(rows: list[dict[str, Any]]) -> list[str]:
+    """Return what looks wrong about the texts of each role and heading."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    bad = 0
+    for row in rows:
+        bad += row["skip"] is not None
+        for section in (row["sections"] or []) if row["skip"] is None else []:
+            texts[f"{section['role']} ({shown(section['heading'], 40)})"].append(section["text"])
+    found = [flag for name, those in texts.items() for flag in _of_texts(name, those)]
+    if bad:
+        found.append(f"{bad:,} of the first {len(rows):,} rows can be no records")
+    return found
+
+
+def _of_texts(name: str, texts: list[str]) -> list[str]:
+    found = []
+    json_like = [text for text in texts if _is_json(text)]
+    if json_like:
+        some = f"{len(json_like):,} of {len(texts):,}"
+        found.append(f"{name}: {some} texts are JSON, such as {_start(json_like[0])}")
+    different = list(dict.fromkeys(texts))
+    if len(texts) >= _FEW and len(different) == 1:
+        found.append(f"{name}: all {len(texts):,} texts are the same: {_start(texts[0])}")
+    elif len(texts) >= _FEW and len(different) <= min(_LABELS, len(texts) // 4):
+        if max(map(len, different)) <= _LABEL:
+            few = ", ".join(_start(text) for text in different)
+            found.append(f"{name}: only {len(different)} different texts, as of labels: {few}")
+    elif len(texts) >= _FEW and all(_is_number(text) for text in texts):
+        found.append(f"{name}: all {len(texts):,} texts are numbers, such as {_start(texts[0])}")
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_json(text: str) -> bool:
+    if text.lstrip()[:1] not in ("[", "{"):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""The command `ingest`: what is said of every row, sources that fail, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import cli, error, lines, ok
+
+import duckplets as dp
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    Path("good.csv").write_text("q,a\nq1,a1\nq2\n")
+    Path("bad.csv").write_text("x\n1\n")
+    return
+
+
+def test_what_became_of_every_row_is_said() -> None:
+    done = cli("ingest", "c.duckdb", "good.csv", "--anchor", "q", "--positive", "a")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines()[0].startswith("good: 2 rows read: 1 added, 0 skipped, 1 failed")
+    assert "  1 ragged row (first good.csv:3: '[\"q2\"]')" in done.stderr.splitlines()
+    assert "  anchor: column q; positive: column a" in done.stderr.splitlines()
+    (report,) = lines(ok("ingest", "d.duckdb", "good.csv", "--anchor=q", "--json"))
+    first = {"row": 2, "file": "good.csv", "line": 3, "value": '["q2"]'}
+    assert report["examples"] == {"ragged row": [first]}
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_refused_ingest_leaves_no_file_that_was_not_there(before: bool) -> None:
+    if before:
+        dp.Corpus("c.duckdb").close()
+    for source in ("bad.csv", "good.csv"):
+        on_error = ["--on-error", "raise"] if source == "good.csv" else []
+        said = error("ingest", "c.duckdb", source, "--anchor", "q", *on_error)
+        assert source in said
+        assert [name for name in os.listdir() if "duckdb" in name] == ["c.duckdb"] * before
+
+
+def test_what_is_set_aside_keeps_its_file() -> None:
+    Path("none.csv").write_text("q,a\nonly\n")
+    said = error("ingest", "c.duckdb", "none.csv", "--anchor", "q", "--on-error", "quarantine")
+    assert "1 rows in the table quarantine" in said
+    with dp.Corpus("c.duckdb", read_only=True) as corpus:
+        assert corpus.sql("SELECT line FROM quarantine")["line"].to_pylist() == [2]
+
+
+def test_going_on_after_a_source_that_fails() -> None:
+    command = ["ingest", "c.duckdb", "bad.csv", "good.csv", "--anchor", "q"]
+    assert "bad.csv" in error(*command)
+    assert not Path("c.duckdb").exists()
+    done = cli(*command, "--keep-going", "--json")
+    assert done.exit_code == 1
+    assert [report["source"] for report in lines(done.stdout)] == ["good"]
+    assert "failed: bad: bad.csv: no column 'q'" in done.stderr
+    assert done.stderr.splitlines()[-1] == "1 sources stored, 1 failed"
+
+
+def test_sound_lines_of_a_list_go_on() -> None:
+    Path("l.txt").write_text("hf://a/b anchr=q\n# comment\nhf://c text=t weight=-1\n")
+    said = error("ingest", "c.duckdb", "--list", "l.txt")
+    assert "l.txt:1: unknown key 'anchr'" in said
+    done = cli("ingest", "c.duckdb", "good.csv", "--anchor=q", "--list", "l.txt", "--keep-going")
+    assert done.exit_code == 2  # options are for what they stand beside
+    Path("good.jsonl").write_text('{"text": "a"}\n')
+    done = cli("ingest", "c.duckdb", "--list", "l.txt", "--keep-going")
+    assert done.exit_code == 1
+    told = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
+    assert [line.split(":")[1:3] for line in told] == [[" l.txt", n] for n in ("1", "3", "3")]
+    assert "weight=-1: give a number of at least 0" in done.stderr
+    assert not Path("c.duckdb").exists()
+
+
+def test_a_preview_makes_no_file() -> None:
+    Path("p.csv").write_text("q,a\n" + "".join(f'q {i},"[""x""]"\n' for i in range(30)))
+    out = ok("ingest", "c.duckdb", "p.csv", "--anchor", "q", "--positive", "a", "--preview", "2")
+    assert "anchor (q): q 1" in out
+    assert "look: context (a): 30 of 30 texts are JSON" in out
+    command = ["ingest", "c.duckdb", "p.csv", "--anchor", "q", "--preview", "1", "--json"]
+    (seen,) = lines(ok(*command))
+    assert (seen["source"], len(seen["rows"])) == ("p", 1)
+    assert not Path("c.duckdb").exists()
+
+
+def test_remapping_and_dates_and_encodings() -> None:
+    Path("d.csv").write_bytes("q,d\né,03.02.2024\nü,x\n".encode("latin-1"))
+    how = ["--date", "d", "--date-format", "%d.%m.%Y", "--encoding", "latin-1", "--json"]
+    (report,) = lines(ok("ingest", "c.duckdb", "d.csv", "--anchor", "q", *how))
+    assert (report["added"], report["incomplete"]) == (2, {"unreadable date": 1})
+    said = error("ingest", "c.duckdb", "d.csv", "--text", "q", "--encoding", "latin-1")
+    assert 'anchor: "q", date: "d"' in said
+    assert "--remap replaces" in said
+    (report,) = lines(
+        ok("ingest", "c.duckdb", "d.csv", "--text", "q", "--encoding=latin-1", "--remap", "--json")
+    )
+    assert (report["added"], report["removed"]) == (2, 2)
+    strict = ["--anchor", "q", *how, "--on-bad-date", "fail", "--name", "strict"]
+    (report,) = lines(ok("ingest", "c.duckdb", "d.csv", *strict))
+    assert (report["added"], report["failed"]) == (1, 1)
+    assert "--encoding" in error("ingest", "c.duckdb", "x.parquet", "--encoding", "latin-1")
+
+
+def test_text_files_by_name() -> None:
+    Path("docs").mkdir()
+    for name in ("a.md", "b.rst", "c.txt"):
+        Path("docs", name).write_text(f"# Heading {name}\n\ntext of {name}")
+    reports = lines(ok("ingest", "c.duckdb", "docs/a.md", "docs/b.rst", "--name=two", "--json"))
+    assert [report["added"] for report in reports] == [2]
+    many = ["--pattern", "*.md", "--pattern", "*.txt"]
+    (report,) = lines(ok("ingest", "c.duckdb", "docs", *many, "--json"))
+    assert report["added"] == 2
+    assert "not read: 1 .rst (b.rst); pattern= says what is" in report["notes"]
+    with dp.Corpus("c.duckdb", read_only=True) as corpus:
+        stored = corpus.sql("SELECT mapping FROM sources ORDER BY name")["mapping"].to_pylist()
+    assert [json.loads(text) for text in stored] == [{"titles": "heading"}] * 2

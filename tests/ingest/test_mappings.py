@@ -1,0 +1,183 @@
+"""One source has one mapping: another is refused, or takes the place of what was read before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from effort import often
+from prebuilt import empty_corpus, toy_corpus
+
+import duckplets as dp
+
+_each = pytest.mark.parametrize
+
+ROWS = [{"q": f"q {i}", "a": f"a {i}", "c": f"c {i}", "d": "2024-01-01"} for i in range(6)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        yield corpus
+
+
+def memory(rows: list[dict[str, Any]] = ROWS, **mapping: Any) -> dp.MemorySource:
+    return dp.MemorySource(rows, **mapping)
+
+
+def texts(corpus: dp.Corpus) -> list[str]:
+    live = corpus.sql("SELECT text FROM section_texts ORDER BY record_id, position")
+    return [str(text) for text in live["text"].to_pylist()]
+
+
+SAME = [
+    ({"anchor": "q"}, {"anchor": ["q"]}),
+    ({"anchor": "q", "positive": "a"}, {"positive": ["a"], "anchor": "q", "trust": 0.9}),
+    ({"anchor": "q", "context": "c"}, {"anchor": "q", "context": "c", "on_error": "quarantine"}),
+    ({"text": "q"}, {"text": "q", "on_bad_date": "fail"}),
+]
+OTHERS = [
+    ({"anchor": "q"}, {"anchor": "a"}),
+    ({"anchor": "q"}, {"anchor": ["q", "a"]}),
+    ({"anchor": "q", "positive": "a"}, {"anchor": "q", "context": "a"}),
+    ({"anchor": "q"}, {"text": "q"}),
+    ({"anchor": "q"}, {"anchor": "q", "date": "d"}),
+    ({"anchor": "q"}, {"anchor": "q", "id": "q"}),
+    ({"anchor": "q"}, {"anchor": "q", "meta": ["c"]}),
+]
+
+
+@_each(("before", "now"), SAME[:: often(1, less=2)])
+def test_the_same_mapping_adds_what_is_new(corpus, before, now):
+    corpus.ingest(memory(ROWS[:4], **before))
+    report = corpus.ingest(memory(**now))
+    assert (report.added, report.skipped) == (2, 4)
+
+
+@_each(("before", "now"), OTHERS[:: often(1, less=3)])
+def test_another_mapping_is_refused_with_both_shown(corpus, before, now):
+    corpus.ingest(memory(**before))
+    found = texts(corpus)
+    with pytest.raises(dp.SourceError) as raised:
+        corpus.ingest(memory(**now))
+    said = str(raised.value)
+    assert "known with another mapping" in said
+    assert "remap=True" in said
+    for reading in (before, now):
+        for part in reading:
+            assert f"{part}: " in said
+    assert (texts(corpus), corpus.version) == (found, 1)
+    corpus.ingest(memory(**now), remap=True)
+    anew = texts(corpus)
+    assert corpus.version == 2
+    with empty_corpus(corpus.path.with_name("anew.duckdb")) as other:
+        other.ingest(memory(**now))
+        assert anew == texts(other)
+    assert corpus.ingest(memory(**now)).added == 0
+
+
+def test_a_remapped_source_is_that_of_the_new_reading_whatever_was_there(tmp_path):
+    generator = random.Random(5)
+    for case in range(often(12, less=2)):
+        before = [{"k": str(i), "q": f"q {generator.randint(0, 2)}"} for i in range(8)]
+        now = [{"k": str(i), "q": f"q {generator.randint(0, 2)}"} for i in range(3, 11)]
+        generator.shuffle(now)
+        with empty_corpus(tmp_path / f"{case}.duckdb") as corpus:
+            corpus.ingest(memory(before, anchor="q", id="k"))
+            corpus.ingest(memory([{"q": "other"}], anchor="q"), name="other")
+            report = corpus.ingest(memory(now, anchor=["q", "k"], id="k"), remap=True)
+            live = "SELECT record_id, text FROM section_texts WHERE source = 'memory'"
+            found = {row["record_id"]: row["text"] for row in corpus.sql(live).to_pylist()}
+            assert found == {f"memory/{row['k']}": row["q"] for row in now}
+            assert report.removed == 3
+            same = sum(row["q"] == before[int(row["k"])]["q"] for row in now if int(row["k"]) < 8)
+            assert report.skipped == same  # they hash alike, and stay
+            old = corpus.sql("SELECT count(*) AS n FROM records WHERE added_version = 1")["n"]
+            assert old.to_pylist() == [8]  # a run that is pinned to it goes on
+
+
+def test_runs_go_on_after_a_remap(tmp_path):
+    with toy_corpus(tmp_path / "t.duckdb") as corpus:
+        name = corpus.sources()["name"][0].as_py()
+        before = corpus.sampler("triplets", batch_size=4, seed=3)
+        first = [before.batch_at(step).to_pydict() for step in range(3)]
+        rows = [{"q": f"new {i}", "a": f"answer {i}"} for i in range(40)]
+        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name=name, remap=True)
+        assert [before.batch_at(step).to_pydict() for step in range(3)] == first
+
+
+def test_another_place_is_allowed_and_said(corpus, tmp_path):
+    for month in ("may", "june"):
+        (tmp_path / f"{month}.csv").write_text(f"q,a\n{month} q,{month} a\n")
+    corpus.ingest(dp.CsvSource(tmp_path / "may.csv", anchor="q"), name="dump")
+    report = corpus.ingest(dp.CsvSource(tmp_path / "june.csv", anchor="q"), name="dump")
+    assert report.added == 1
+    (note,) = [note for note in report.notes if "now, before" in note]
+    assert "june.csv (csv)" in note
+    assert "may.csv (csv)" in note
+    again = corpus.ingest(dp.CsvSource(tmp_path / "june.csv", anchor="q"), name="dump")
+    assert not any("now, before" in note for note in again.notes)
+
+
+def forget_the_mapping(corpus: dp.Corpus) -> None:
+    """Make the sources those of an earlier version."""
+    corpus._database.rows("UPDATE sources SET mapping = NULL")
+
+
+def test_a_source_of_an_earlier_version_is_accepted_and_said_once(corpus):
+    corpus.ingest(memory(ROWS[:2], anchor="q"))
+    forget_the_mapping(corpus)
+    first, then = (corpus.ingest(memory(anchor="q")) for _ in range(2))
+    said = [any("an earlier version" in note for note in r.notes) for r in (first, then)]
+    assert said == [True, False]
+    with pytest.raises(dp.SourceError, match="another mapping"):
+        corpus.ingest(memory(anchor="a"))
+
+
+def test_documents_of_an_earlier_version_are_read_as_they_were(corpus, tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "one.txt").write_text("# Heading\n\ntext")
+    corpus.ingest(dp.TextFileSource(folder, titles="name"))
+    corpus._database.rows("UPDATE sources SET mapping = NULL, defaults = 'roles'")
+    (folder / "two.txt").write_text("# Second\n\nmore")
+    for added in (1, 0):
+        report = corpus.ingest(dp.TextFileSource(folder))
+        assert (report.added, report.skipped) == (added, 2 - added)
+    assert "the first heading of 0 files, the name of 2" in report.notes[-1]
+    assert corpus.sources()["defaults"].to_pylist() == ["roles"]
+    with pytest.raises(dp.SourceError, match="another mapping"):
+        corpus.ingest(dp.TextFileSource(folder, titles="heading"))
+    corpus.ingest(dp.TextFileSource(folder, titles="heading"), remap=True)
+    assert [text for text in texts(corpus) if "\n" not in text] == ["Heading", "Second"]
+    assert corpus.sources()["defaults"].to_pylist() == ["documents"]
+
+
+def test_a_damaged_mapping_is_told(corpus):
+    corpus.ingest(memory(anchor="q"))
+    corpus._database.rows("UPDATE sources SET mapping = '[1]'")
+    with pytest.raises(dp.DamagedFileError, match="table sources, source 'memory': mapping"):
+        corpus.ingest(memory(anchor="q"))
+
+
+def test_a_report_says_what_an_anchor_is(corpus):
+    report = corpus.ingest(memory(anchor=["q", "a"], positive="c"))
+    assert "anchor: the first of columns q, a that has text; positive: column c" in str(report)
+    assert repr(report) == str(report)
+    assert "text: column q; no anchors" in str(corpus.ingest(memory(text="q"), name="t"))
+
+
+def test_an_interrupted_remap_leaves_the_corpus_as_it_was(corpus):
+    corpus.ingest(memory(anchor="q"))
+    before = texts(corpus)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        yield from ROWS
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        corpus.ingest(dp.MemorySource(rows(), anchor="a"), remap=True)
+    assert (texts(corpus), corpus.version) == (before, 1)
