@@ -170,7 +170,7 @@ def _sections(layout: Layout) -> exp.Expr:
     found += [layout.sections("context", place) for place in parts["context"]]
     for place in parts["negative"]:
         heading, text = exp.Literal.string(names[place]), exp.column("x")
-        texts = exp.Array(expressions=[_text_of(place)])
+        texts: exp.Expr = exp.Array(expressions=[_text_of(place)])
         if not layout.is_plain(place):
             texts = exp.column(layout.list_of(place))
         there = text.is_(exp.null()).not_()

@@ -20,8 +20,8 @@ from duckplets.base.checks import checked_name
 from duckplets.errors import SourceError, nearest, several
 
 LISTS = ("anchor", "positive", "context", "text", "meta", "taxonomy", "negative")
-KEYS = (*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error")
-KEYS += ("sections", "text_of", "created_at", "updated_at")
+_MORE = ("sections", "text_of", "created_at", "updated_at")
+KEYS = (*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error", *_MORE)
 TEXTS = ("anchor", "positive", "context", "text", "converter", "sections")
 
 EXAMPLE = "hf://org/name/config/split anchor=question positive=answer"
