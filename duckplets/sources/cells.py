@@ -198,6 +198,14 @@ class Layout:
             return exp.cast(exp.null(), "VARCHAR")
         return call("coalesce", *(self.head(place) for place in places))
 
+    def heading(self, places: list[int]) -> exp.Expr:
+        """Return the name of the first of some columns that has text."""
+        heading = exp.case()
+        for place in places:
+            there = self.head(place).is_(exp.null()).not_()
+            heading = heading.when(there, exp.Literal.string(self.names[place]))
+        return heading
+
     def sections(self, role: str, place: int) -> exp.Expr:
         """Return a section for each text of a cell, as a list; of a plain one a section."""
         heading = exp.Literal.string(self.names[place])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from sqlglot import exp, parse_one
 
@@ -74,6 +75,11 @@ def call(function: str, *arguments: exp.Expr) -> exp.Expr:
 
 def statement(name: str) -> exp.Select:
     """Return the named statement, parsed."""
+    return _parsed(name).copy()
+
+
+@cache
+def _parsed(name: str) -> exp.Select:
     return parse_one(query(name), into=exp.Select, dialect="duckdb")
 
 
@@ -81,5 +87,23 @@ def filled_in(select: exp.Select, name: str, source: exp.Select) -> exp.Select:
     """Return a SELECT with another in the place of the table of a name."""
     for table in list(select.find_all(exp.Table)):
         if table.name == name:
-            table.replace(source.subquery(name))
+            table.replace(source.subquery(name, copy=False))
     return select
+
+
+def joined(sections: list[exp.Expr]) -> exp.Expr:
+    """Return one list of sections and lists of sections."""
+    runs: list[exp.Expr] = []
+    for part in sections:
+        if not isinstance(part, exp.Struct):
+            runs.append(part)
+        elif (
+            runs
+            and isinstance(runs[-1], exp.Array)
+            and isinstance(runs[-1].expressions[0], exp.Struct)
+        ):
+            runs[-1].append("expressions", part)
+        else:
+            runs.append(exp.Array(expressions=[part]))
+    # list_concat copies every text, which takes as long as hashing them.
+    return runs[0] if len(runs) == 1 else call("list_concat", *runs)

@@ -285,8 +285,9 @@ def pick(batch: pa.RecordBatch, places: Sequence[int], where: str = "records") -
     Raises:
         SourceError: A column is of a type that cannot be read.
     """
-    columns, names = [], [batch.schema.names[place] for place in places]
-    kinds = {}
+    columns: list[pa.Array] = []
+    names = [batch.schema.names[place] for place in places]
+    kinds: dict[int, bytes] = {}
     for place, name in zip(places, names, strict=True):
         kind = batch.schema.field(place).type
         told = (batch.schema.field(place).metadata or {}).get(KIND)

@@ -25,6 +25,7 @@ from duckplets.sources.expressions import (
     filled,
     filled_in,
     having,
+    joined,
     kept,
     names_of,
     section,
@@ -78,10 +79,10 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
         given = exp.alias_(_text_of(places["sections"][0]), "given_text")
         whole = exp.select(exp.Star(), given).from_(source.subquery("whole"))
         source = filled_in(statement("sources/sections"), "cells", whole)
-    select = _mapped(layout, made).from_(source.subquery("cells"))
+    select = _mapped(layout, made).from_(source.subquery("cells", copy=False), copy=False)
     tree = filled_in(statement("sources/rows"), "mapped", select)
     extra = [*(made.extra if made else ()), *(["prefix"] if places["prefix"] else ())]
-    tree = tree.select(*(exp.column(name) for name in extra))
+    tree = tree.select(*(exp.column(name) for name in extra), copy=False)
     return tree.sql(dialect="duckdb", comments=False)
 
 
@@ -92,26 +93,29 @@ def _cells(layout: Layout, made: Made | None, carried: tuple[str, ...]) -> exp.S
     w0, … says what they hold that is none.
     """
     cells = layout.cells
-    raw, whole = kept(), kept()
+    raw: list[exp.Expr] = []
+    whole: list[exp.Expr] = []
     for name in (*(made.columns if made else ()), *carried):
-        raw, whole = raw.select(exp.column(name)), whole.select(exp.column(name))
+        raw.append(exp.column(name))
+        whole.append(exp.column(name))
     for place in range(len(layout.names)):
         name = f"t{place}"
-        raw = raw.select(exp.alias_(cells.text(place), name))
+        raw.append(exp.alias_(cells.text(place), name))
         text = exp.case().when(filled(exp.column(name)), exp.column(name))
-        whole = whole.select(exp.alias_(text, name))
+        whole.append(exp.alias_(text, name))
     judged = [i for i in layout.judged if layout.list_of(i) == f"s{i}"]
     lists = {f"l{i}": cells.items(i) for i in layout.lists}
     for name, items in (lists | {f"s{i}": cells.texts(i) for i in judged}).items():
-        raw = raw.select(exp.alias_(items, name))
+        raw.append(exp.alias_(items, name))
         present = each(exp.column("x"), exp.column(name), filled(exp.column("x")))
         none = exp.cast(exp.Array(), "VARCHAR[]", dialect="duckdb")
-        whole = whole.select(exp.alias_(call("coalesce", present, none), name))
+        whole.append(exp.alias_(call("coalesce", present, none), name))
     for place in judged:
-        raw = raw.select(exp.alias_(cells.wrong(place), f"w{place}"))
-        whole = whole.select(exp.column(f"w{place}"))
+        raw.append(exp.alias_(cells.wrong(place), f"w{place}"))
+        whole.append(exp.column(f"w{place}"))
     source = made.select.subquery("made") if made else "input"
-    return whole.from_(raw.from_(source).subquery("raw"))
+    inner = kept().select(*raw, copy=False).from_(source, copy=False)
+    return kept().select(*whole, copy=False).from_(inner.subquery("raw", copy=False), copy=False)
 
 
 def _mapped(layout: Layout, made: Made | None) -> exp.Select:
@@ -152,11 +156,11 @@ def _sections(layout: Layout) -> exp.Expr:
     parts, names = layout.parts, layout.names
     found: list[exp.Expr] = []
     if places := parts["anchor"]:
-        found.append(section("anchor", _heading(layout, places), layout.first(places)))
+        found.append(section("anchor", layout.heading(places), layout.first(places)))
     for part in ("positive", "text"):
         places = parts[part]
         if places and all(layout.is_plain(place) for place in places):
-            found.append(section("context", _heading(layout, places), layout.first(places)))
+            found.append(section("context", layout.heading(places), layout.first(places)))
         elif places:
             case = exp.case()
             for place in places:
@@ -174,22 +178,13 @@ def _sections(layout: Layout) -> exp.Expr:
         found.append(each(section("rejected", heading, text.copy()), texts, there))
     if parts["sections"]:
         found.append(_given())
-    return having("text", _joined(found)) if GIVEN in parts else _joined(found)
+    return having("text", joined(found)) if GIVEN in parts else joined(found)
 
 
 def _given() -> exp.Expr:
     """Return the sections that a row brings whole, but for blank ones."""
     condition = filled(exp.column("text", table="x"))
     return each(exp.column("x"), exp.column("given_sections"), condition)
-
-
-def _heading(layout: Layout, places: list[int]) -> exp.Expr:
-    """Return the name of the first of some columns that has text."""
-    heading = exp.case()
-    for place in places:
-        there = layout.head(place).is_(exp.null()).not_()
-        heading = heading.when(there, exp.Literal.string(layout.names[place]))
-    return heading
 
 
 def _meta(places: list[int], names: tuple[str, ...]) -> exp.Expr:
@@ -292,24 +287,6 @@ def _text_of(place: int) -> exp.Expr:
 
 def _list(place: int) -> exp.Expr:
     return exp.column(f"l{place}")
-
-
-def _joined(sections: list[exp.Expr]) -> exp.Expr:
-    """Return one list of sections and lists of sections."""
-    runs: list[exp.Expr] = []
-    for part in sections:
-        if not isinstance(part, exp.Struct):
-            runs.append(part)
-        elif (
-            runs
-            and isinstance(runs[-1], exp.Array)
-            and isinstance(runs[-1].expressions[0], exp.Struct)
-        ):
-            runs[-1].append("expressions", part)
-        else:
-            runs.append(exp.Array(expressions=[part]))
-    # list_concat copies every text, which takes as long as hashing them.
-    return runs[0] if len(runs) == 1 else call("list_concat", *runs)
 
 
 # -- lines of JSON -------------------------------------------------------------------------------

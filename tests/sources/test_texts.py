@@ -140,7 +140,7 @@ def only_in_memory(draw: Random) -> Any:
     return draw.choice([*odd, [uuid.UUID(int=7), "x"], datetime.timedelta(1), ["p", b"q"]])
 
 
-@pytest.mark.parametrize("seed", range(often(6, less=2)))
+@pytest.mark.parametrize("seed", range(often(6, less=1)))
 def test_records_of_any_values(tmp_path, reader, seed):
     draw = Random(seed)
     records = [
@@ -234,7 +234,7 @@ def some_table(draw: Random) -> pa.Table:
     return pa.table(columns)
 
 
-@pytest.mark.parametrize("seed", range(often(60, less=14)))
+@pytest.mark.parametrize("seed", range(often(60, less=8)))
 def test_columns_of_any_types(tmp_path, reader, seed):
     draw = Random(seed)
     table = some_table(draw)

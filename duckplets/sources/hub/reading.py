@@ -24,9 +24,9 @@ from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.hub.cache import Held, ShardCache, arrivals
 from duckplets.sources.hub.download import Hub, HubFile, imported
 from duckplets.sources.hub.layout import form_of
+from duckplets.sources.json_keys import Keys, judged
 from duckplets.sources.labels import Labels, named, of_features, of_schema
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.lines import Keys, judged
 from duckplets.sources.origins import Origins
 
 if TYPE_CHECKING:

@@ -29,9 +29,10 @@ from duckplets.sources.base import (
 from duckplets.sources.columns import portions
 from duckplets.sources.feed import gather, pick, run
 from duckplets.sources.field_paths import Paths
+from duckplets.sources.json_keys import Keys, judged
+from duckplets.sources.json_records import JsonLines, json_line
 from duckplets.sources.limits import limits_of
-from duckplets.sources.lines import Keys, judged, line_batch
-from duckplets.sources.memory import JsonLines, json_line
+from duckplets.sources.lines import line_batch
 from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:

@@ -1,0 +1,178 @@
+"""What the exports write is read again, and a ready negative is never a positive."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from effort import often, some
+from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
+from prebuilt import prebuilt
+
+import duckplets as dp
+from duckplets.errors import SourceError
+
+Texts = tuple[str, tuple[str, ...], tuple[str, ...]]
+SECTIONS = """
+    SELECT record_id, list({'role': role, 'text': text} ORDER BY position) AS sections
+    FROM section_texts GROUP BY record_id
+"""
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = tmp_path_factory.mktemp("export") / "odd.duckdb"
+    with odd_text_corpus(path, 30, ("one",)) as corpus:
+        mine_by_hand(corpus)
+        yield corpus
+
+
+def texts_in(corpus: dp.Corpus) -> Counter[Texts]:
+    """Of every record its anchor, its positives, its negatives."""
+    found: Counter[Texts] = Counter()
+    for row in corpus.sql(SECTIONS).to_pylist():
+        of = {role: [s["text"] for s in row["sections"] if s["role"] == role] for role in ROLES}
+        (anchor,) = of["anchor"]
+        found[anchor, tuple(of["context"]), tuple(of["rejected"])] += 1
+    return found
+
+
+ROLES = ("anchor", "context", "rejected")
+
+
+def ingested(folder: Path, source: Any) -> Counter[Texts]:
+    with dp.Corpus(folder / "again.duckdb") as corpus:
+        # Rows that are equal have one id without an id column, and are one record.
+        report = corpus.ingest(source, name="again", progress=False)
+        assert report.failed == 0
+        assert report.read == report.added + report.skipped
+        assert set(report.reasons) <= {"duplicate id, same content"}
+        return texts_in(corpus)
+
+
+def filled(texts: Any) -> tuple[str, ...]:
+    return tuple(text for text in texts if text is not None and text.strip())
+
+
+def test_a_flagembedding_file_is_read_again(mined, tmp_path):
+    mined.export_negatives(tmp_path / "f.jsonl", format="flagembedding", recipe=RECIPE)
+    rows = [json.loads(line) for line in (tmp_path / "f.jsonl").read_bytes().splitlines()]
+    source = dp.JsonSource(tmp_path / "f.jsonl", anchor="query", positive="pos", negative="neg")
+    wanted = {(r["query"], filled(r["pos"]), filled(r["neg"])) for r in rows}
+    assert set(ingested(tmp_path, source)) == wanted
+    assert any(len(negatives) > 1 for *_, negatives in wanted)
+
+
+@pytest.mark.parametrize(
+    ("shape", "ending"),
+    some(product(["triplet", "n-tuple", "labeled-list"], ["parquet", "jsonl"]), less=3),
+)
+def test_what_sentence_transformers_takes_is_read_again(mined, tmp_path, shape, ending):
+    path = tmp_path / f"s.{ending}"
+    options: dict[str, Any] = {"negatives": 2} if shape == "n-tuple" else {}
+    options |= {"format": "sentence-transformers", "shape": shape}
+    mined.export_negatives(path, recipe=RECIPE, **options)
+    if ending == "parquet":
+        rows = pq.read_table(path).to_pylist()
+    else:
+        rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+    kind = dp.ParquetSource if ending == "parquet" else dp.JsonSource
+    if shape == "labeled-list":
+        most = max(len(row["documents"]) for row in rows)
+        negatives = [f"documents[{i}]" for i in range(1, most)]
+        source = kind(path, anchor="anchor", positive="documents[0]", negative=negatives)
+        wanted = {
+            (r["anchor"], filled(r["documents"][:1]), filled(r["documents"][1:])) for r in rows
+        }
+    else:
+        names = [name for name in rows[0] if name.startswith("negative")]
+        source = kind(path, anchor="anchor", positive="positive", negative=names)
+        wanted = {
+            (r["anchor"], filled([r["positive"]]), filled(r[name] for name in names)) for r in rows
+        }
+    assert set(ingested(tmp_path, source)) == wanted
+
+
+@prebuilt
+def ready_corpus(path: Path, seed: int) -> dp.Corpus:
+    """Records of up to three positives and four negatives; each text says what it is."""
+    draw = Random(seed)
+    records = [
+        {
+            "id": str(i),
+            "q": f"anchor {i}",
+            "pos": [f"positive {i} {n}" for n in range(draw.randint(1, 3))],
+            "neg": [f"negative {i} {n}" for n in range(draw.choice([0, 1, 2, 4]))],
+            "hard": draw.choice([None, "", f"negative {i} hard"]),
+        }
+        for i in range(60)
+    ]
+    # Longer than a window: of a negative no recipe for long sections is made.
+    records[0]["neg"] = ["negative 0 " * 800]
+    corpus = dp.Corpus(path)
+    source = dp.MemorySource(records, id="id", anchor="q", positive="pos", negative=["neg", "hard"])
+    corpus.ingest(source, name="s", progress=False)
+    corpus.split(1.0, 0.0, 0.0)
+    return corpus
+
+
+@pytest.mark.parametrize("seed", range(often(5, less=1)))
+def test_a_ready_negative_is_never_a_positive(tmp_path, seed):
+    with ready_corpus(tmp_path / "c.duckdb", seed) as corpus:
+        triplets = corpus.sampler("triplets", batch_size=64, steps=12, seed=seed)
+        rows = [row for batch in triplets for row in batch.to_pylist()]
+        assert {row["recipe"] for row in rows} == {"ready_negative", "anchor_context"}
+        shares = Counter(row["recipe"] for row in rows)
+        assert abs(shares["ready_negative"] - 0.75 * len(rows)) < 1
+        for row in rows:
+            kinds = {row["anchor"].split()[0], row["positive"].split()[0]}
+            assert kinds == {"anchor", "positive"}, row
+            if row["recipe"] == "ready_negative":
+                assert row["negative"].split()[0] == "negative"
+                assert row["negative"].split()[1] == row["anchor"].split()[1]
+            else:
+                assert row["negative"].split()[0] == "positive"
+        pairs = corpus.sampler("pairs", batch_size=64, steps=12, seed=seed)
+        rows = [row for batch in pairs for row in batch.to_pylist()]
+        assert {row["label"] for row in rows} == {0, 1}
+        for row in rows:
+            if row["label"] == 1:
+                assert "negative" not in (row["anchor"].split()[0], row["other"].split()[0]), row
+                assert row["other"].split()[1] == row["anchor"].split()[1]
+        if seed == 0:
+            recipes = [dp.TripletRecipe("any", *[dp.any_section()] * 3)]
+            whole = corpus.sampler("triplets", recipes=recipes, batch_size=64, steps=6, run="any")
+            for batch in whole:
+                for slot in ("anchor", "positive", "negative"):
+                    assert not any(text.startswith("negative") for text in batch[slot])
+
+
+def test_texts_of_ready_negatives_are_served_under_the_recipes_that_name_them(tmp_path):
+    with ready_corpus(tmp_path / "c.duckdb", 0) as corpus:
+        drawn = corpus.sampler("texts", batch_size=64, steps=12)
+        for batch in drawn:
+            for text, recipe in zip(batch["text"], batch["recipe"], strict=True):
+                is_negative = text.startswith("negative")
+                assert not is_negative or recipe.startswith("ready_negative")
+
+
+def test_ready_negatives_come_from_every_way_to_say_it(tmp_path):
+    rows = [{"q": f"q{i}", "p": f"p{i}", "n1": f"n{i}", "n2": [f"m{i}", ""]} for i in range(4)]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "d.yaml").write_text(
+        "d: {file_name: r.jsonl, anchor: q, positive: p, negative: [n1, n2]}\n"
+    )
+    wanted = {(f"q{i}", (f"p{i}",), (f"n{i}", f"m{i}")): 1 for i in range(4)}
+    with dp.Corpus(tmp_path / "d.duckdb") as corpus:
+        corpus.ingest_data_sets(tmp_path / "d.yaml", progress=False)
+        assert texts_in(corpus) == wanted
+        assert corpus.sql("SELECT defaults FROM sources").to_pylist() == [{"defaults": "ready"}]
+        (tmp_path / "e.yaml").write_text("e: {file_name: r.jsonl, text: q, negative: n1}\n")
+        with pytest.raises(SourceError, match="negative= needs anchor="):
+            corpus.ingest_data_sets(tmp_path / "e.yaml", progress=False)
