@@ -103,6 +103,7 @@ def test_remapping_and_dates_and_encodings() -> None:
     strict = ["--anchor", "q", *how, "--on-bad-date", "fail", "--name", "strict"]
     (report,) = lines(ok("ingest", "c.duckdb", "d.csv", *strict))
     assert (report["added"], report["failed"]) == (1, 1)
+    Path("x.parquet").write_bytes(b"PAR1")
     assert "--encoding" in error("ingest", "c.duckdb", "x.parquet", "--encoding", "latin-1")
 
 
