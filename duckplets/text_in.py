@@ -175,6 +175,8 @@ class TextIn:
         *,
         on_conflict: OnConflict = "error",
         prefix: Prefix | str | None = None,
+        on_error: OnError | None = None,
+        remap: bool = False,
         restart: bool = False,
         limits: Limits | None = None,
         progress: Progress | bool | None = None,
@@ -187,6 +189,8 @@ class TextIn:
             path: The file; see ``load_data_sets``.
             on_conflict: As for ``ingest``.
             prefix: As for ``ingest``, of all of them.
+            on_error: As for ``ingest``, of all of them.
+            remap: As for ``ingest``.
             restart: As for ``ingest``.
             limits: As for ``ingest``, of each of them.
             progress: As for ``ingest``.
@@ -206,6 +210,8 @@ class TextIn:
                 name=data_set.name,
                 on_conflict=on_conflict,
                 prefix=prefix,
+                on_error=on_error,
+                remap=remap,
                 restart=restart,
                 limits=limits,
                 progress=progress,

@@ -199,7 +199,6 @@ def ingest(
             "date": date,
             "group": group,
             "converter": converter,
-            "on_error": on_error,
             "date_format": date_format or None,
             "on_bad_date": on_bad_date,
         },
@@ -217,8 +216,7 @@ def ingest(
     others = [given for given in sources or [] if not is_data_sets(given)]
     if not (files or others or hub_list):
         raise typer.BadParameter("give a SOURCE, or a --list of them")
-    mapped = {**options.mapping(), "on_error": None}
-    said = name or format or delimiter or no_quote or encoding or any(mapped.values())
+    said = name or format or delimiter or no_quote or encoding or any(options.mapping().values())
     if said and (lists := [*files, *(hub_list or [])]):
         raise typer.BadParameter(f"{lists[0]} says itself what its data sets are named and hold")
     inputs = Inputs(others, form=format, name=name, options=options)

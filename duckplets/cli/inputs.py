@@ -173,7 +173,7 @@ def _source(form: str, given: list[str], options: Options) -> Source:
     path: Any = given[0] if len(given) == 1 else given
     if options.encoding is not None and form in (*_OWN_TEXT, _HUB):
         raise SourceError(f"--encoding is for files of text, and {given[0]} is {form}")
-    text = {} if options.encoding is None else {"encoding": options.encoding}
+    text: dict[str, Any] = {} if options.encoding is None else {"encoding": options.encoding}
     for name, said in (("--delimiter", options.delimiter), ("--no-quote", options.no_quote)):
         if said and form not in ("csv", "tsv"):
             raise SourceError(f"{name} is for CSV files, and {given[0]} is {form}")

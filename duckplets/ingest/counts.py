@@ -63,8 +63,8 @@ class Counts:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Counts:
         """Return the counts of what ``to_json`` returned."""
-        numbers = {name: values.get(name, 0) for name in _NUMBERS}
-        counters = {name: Counter(values.get(name, {})) for name in _COUNTERS}
-        found = cls(**numbers, **counters)
+        found = cls(**{name: values.get(name, 0) for name in _NUMBERS})
+        for name in _COUNTERS:
+            getattr(found, name).update(values.get(name, {}))
         found.examples.update(values.get("examples", {}))
         return found

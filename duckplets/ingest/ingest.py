@@ -71,8 +71,9 @@ def ingest(
     source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
     on_conflict = "replace" if remap else on_conflict
     request = Request(source, name, _checked_trust(trust), on_conflict, prefix, remap, notes)
-    in_pieces = isinstance(source, ResumableSource) and not remap
-    settings = _settings_of(source, request) if in_pieces else None
+    settings = None
+    if isinstance(source, ResumableSource) and not remap:
+        settings = _settings_of(source, request)
     found = unfinished.find(database, name)
     # One that was killed before it had stored a record stands in nobody's way.
     if found is not None and (restart or _is_nothing(found, settings)):

@@ -62,8 +62,9 @@ _CONTROLS = ("size", "size_mode", "weight", "seed")
 _MAPPING = (
     *("converter", "on_error", "anchor", "positive", "context", "text", "id", "date", "group"),
     *("taxonomy", "meta", "prefix", "trust", "negative", "sections", "text_of"),
-    *("created_at", "updated_at"),
+    *("created_at", "updated_at", "date_format", "on_bad_date"),
 )
+_OF_LINES = ("trust", "on_error")  # of text, whose lines have no columns
 _KEYS = (*_PLACES, *_READING, *_CONTROLS, *_MAPPING)
 _MESSAGES = "openai"  # rows without a converter hold messages already
 
@@ -113,8 +114,8 @@ def load_data_sets(
     Hub's), ``streaming``, ``size``, ``size_mode``, ``weight``, ``seed``, ``converter``,
     ``on_error``, and the columns ``anchor``, ``positive``, ``context``, ``text``, ``id``, ``date``,
     ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``, ``negative``, ``sections``,
-    ``text_of``, ``created_at`` and ``updated_at``. Where neither a converter nor
-    columns of texts are given the rows hold ``messages``.
+    ``text_of``, ``created_at``, ``updated_at``, ``date_format`` and ``on_bad_date``. Where neither
+    a converter nor columns of texts are given the rows hold ``messages``.
 
     Args:
         path: Of the file.
@@ -262,14 +263,13 @@ class _Checks:
 
     def _mapping(self, values: dict[str, Any], form: str | None) -> dict[str, Any]:
         """Return the arguments of the source, each checked by itself and then all together."""
-        needs = {"positive": {"anchor": "x"}, "on_error": {"converter": "alpaca"}}
-        needs["negative"] = {"anchor": "x"}
+        needs = {"positive": {"anchor": "x"}, "negative": {"anchor": "x"}}
         if form == "text":
             for key in values:
-                if key != "trust":
+                if key not in _OF_LINES:
                     self._note(f"{key}: lines of text have no columns; leave it out")
-            trust = {key: values[key] for key in values if key == "trust"}
-            self._each(lambda **given: TextLinesSource("x", **given), trust, {})
+            known = {key: values[key] for key in values if key in _OF_LINES}
+            self._each(lambda **given: TextLinesSource("x", **given), known, {})
             return values
         if "converter" not in values and not any(part in values for part in TEXTS):
             values = {"converter": _MESSAGES} | values

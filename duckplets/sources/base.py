@@ -77,7 +77,7 @@ UNREADABLE = frozenset(
 
 def is_failure(reason: str) -> bool:
     """Return whether a reason means that a row could not be read, rather than not be used."""
-    return reason in UNREADABLE or reason.startswith("invalid ")
+    return reason in UNREADABLE or reason.startswith(("invalid ", "not text: ", "sections: "))
 
 
 @dataclass(frozen=True, slots=True)

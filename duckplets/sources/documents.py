@@ -46,8 +46,8 @@ class Listed:
             more = ", …" if len(names) > _NAMED else ""
             first = ", ".join(shown(name, 80) for name in names[:_NAMED])
             said.append(f"{len(names):,} {shown(suffix, 40) or 'without suffix'} ({first}{more})")
-        more = sum(len(names) for _, names in most[10:])
-        return ", ".join(said) + (f" and {more:,} of other suffixes" if more else "")
+        rest = sum(len(names) for _, names in most[10:])
+        return ", ".join(said) + (f" and {rest:,} of other suffixes" if rest else "")
 
 
 def patterns(given: object) -> tuple[str, ...]:

@@ -222,7 +222,7 @@ class Judge:
         self, rows: pa.Table, table: pa.Table, broken: dict[int, str], bad: Any, documents: Any
     ) -> pa.Table:
         """Return rows with those that are to be set aside, as JSON."""
-        found = [None] * rows.num_rows
+        found: list[str | None] = [None] * rows.num_rows
         if "quarantined" in rows.column_names:
             found = rows["quarantined"].to_pylist()
             rows = rows.drop_columns(["quarantined"])

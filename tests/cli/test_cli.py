@@ -133,7 +133,7 @@ def test_wrong_usage_exits_with_2(toy: str, arguments: list[str]) -> None:
         (["ingest", "n/n.duckdb", "x.csv", "--text", "t"], "folder n does not exist"),
         (["ingest", "n.duckdb", "none.csv", "--text", "t"], "none.csv does not exist"),
         (["ingest", "n.duckdb", "no*.csv", "--text", "t"], "no*.csv matches no file"),
-        (["ingest", "n.duckdb", "text.txt", "--text", "t"], "say --format"),
+        (["ingest", "n.duckdb", "text.txt", "--text", "t"], "text.txt is text: --text is for"),
         (["ingest", "n.duckdb", "*", "--text", "t"], "say --format"),
         (["ingest", "n.duckdb", "x.*", "--text", "t"], "several formats: csv, jsonl"),
         (["ingest", "n.duckdb", "x.csv", "x.jsonl", "--text", "t"], "--name x"),
@@ -322,7 +322,8 @@ def test_what_was_stored_before_a_failure_is_reported() -> None:
     result = cli("ingest", "g.duckdb", "good.csv", "bad.csv", "--text", "t", "--json")
     assert result.exit_code == 1
     assert [report["source"] for report in lines(result.stdout)] == ["good"]
-    assert result.stderr.startswith("error: bad.csv: no column 't'")
+    assert result.stderr.startswith("good: 1 rows read: 1 added")
+    assert result.stderr.splitlines()[-1].startswith("error: bad.csv: no column 't'")
 
 
 def test_delimiters() -> None:
@@ -565,6 +566,8 @@ def test_examples_of_the_help_texts_run(
         table = corpus.sql("SELECT text AS body, record_id AS url FROM section_texts")
     rows = "".join(f"question {i},the answer to question {i}\n" for i in range(50))
     Path("faq.csv").write_text("question,answer\n" + rows)
+    Path("docs").mkdir()
+    Path("docs/a.md").write_text("# Title\n\ntext")
     Path("news").mkdir()
     days = pa.array(["2024-01-01"] * table.num_rows)
     pq.write_table(table.append_column("day", days), "news/1.parquet")
@@ -635,7 +638,7 @@ def test_ctrl_c_while_ingesting_stores_nothing() -> None:
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
         assert finish(running) == (130, "", "interrupted\n")
-    assert json.loads(ok("status", "c.duckdb", "--json"))["sources"] == []
+    assert not Path("c.duckdb").exists()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is full")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,10 @@ import duckplets as dp
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("good.csv").write_text("q,a\nq1,a1\nq2\n")
     Path("bad.csv").write_text("x\n1\n")
-    return
 
 
 def test_what_became_of_every_row_is_said() -> None:
@@ -103,6 +101,7 @@ def test_remapping_and_dates_and_encodings() -> None:
     strict = ["--anchor", "q", *how, "--on-bad-date", "fail", "--name", "strict"]
     (report,) = lines(ok("ingest", "c.duckdb", "d.csv", *strict))
     assert (report["added"], report["failed"]) == (1, 1)
+    Path("x.parquet").write_bytes(b"PAR1")
     assert "--encoding" in error("ingest", "c.duckdb", "x.parquet", "--encoding", "latin-1")
 
 

@@ -275,12 +275,12 @@ def test_errors_name_options(command: Callable[..., None], said: str, expected: 
                 "for example --anchor 'a' and|--anchor 'a', --positive",
             ),
             (
-                ["ingest", "n.duckdb", "x.csv", "--text", "a", "--on-error", "skip"],
-                "--on-error 'skip'",
+                ["ingest", "n.duckdb", "x.csv", "--text", "a", "--date-format", "x"],
+                "--date-format 'x'",
             ),
             (
-                ["ingest", "n.duckdb", ".", "--on-error", "skip"],
-                "--on-error is for files with columns",
+                ["ingest", "n.duckdb", ".", "--group", "g"],
+                "--group is for files with columns",
             ),
             (
                 ["ingest", "n.duckdb", "x.csv", "--text", "a", "--positive", "b"],

@@ -212,9 +212,9 @@ def check_weight(weight: object) -> None:
 def _weight(value: str) -> float:
     try:
         number = float(value)
-    except ValueError:
+        check_weight(number)
+    except ValueError:  # a SourceError too
         raise SourceError(f"weight={value}: give a number of at least 0") from None
-    check_weight(number)
     return number
 
 
