@@ -3,6 +3,7 @@
 -- Rows: by name.
 SELECT
     sources.name, sources.kind, sources.uri, sources.trust, sources.defaults,
+    sources.weight,
     coalesce(source_counts.records, 0) AS records,
     coalesce(source_counts.sections, 0) AS sections,
     coalesce(source_counts.chunks, 0) AS chunks,

@@ -134,7 +134,9 @@ def _show_status(found: dict[str, Any]) -> None:
     if any(found["cleaned"].values()):
         tell(f"cleaned   {output.counts(found['cleaned'])}")
     tell(f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}")
-    counts = ("name", "kind", "trust", "records", "sections", "chunks", "tokens")
+    counts = ["name", "kind", "trust", "records", "sections", "chunks", "tokens"]
+    if any(source["weight"] is not None for source in found["sources"]):
+        counts.insert(3, "weight")  # of the mixture declared with the sources
     output.show_columns(counts, found["sources"], title="sources")
     if found["unfinished"]:
         kept = ("source", "uri", "rows", "saved_at")

@@ -28,6 +28,7 @@ from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.records import IngestReport, commit_version, current_version
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
+from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.base import UNREADABLE
 
@@ -201,6 +202,7 @@ class Storing:
             "uri": source.uri,
             "trust": self.request.trust,
             "defaults": self.rows.defaults,
+            "recipes": brought(source, self.request.name),
         }
 
     def _publish(self) -> None:

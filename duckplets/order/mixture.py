@@ -7,8 +7,8 @@ touches a database, and nothing is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -192,6 +192,25 @@ class Mixture:
             self.changed(sources, phase.weights, f"phase at step {phase.start_step}")
         if self.anneal is not None:
             self.changed(sources, self.anneal.weights, "anneal")
+
+    @property
+    def named(self) -> set[str]:
+        """Names of the sources that the weights, a phase or an anneal name."""
+        changes = [change.weights for change in self._changes()]
+        return {name for weights in (self.weights, *changes) for name in weights}
+
+    def without(self, names: Collection[str]) -> Mixture:
+        """Return the mixture in which some sources are never drawn."""
+
+        def never(weights: Mapping[str, float]) -> dict[str, float]:
+            return {name: 0.0 if name in names else w for name, w in weights.items()}
+
+        return replace(
+            self,
+            weights=never(self.weights) | dict.fromkeys(names, 0.0),
+            phases=[replace(phase, weights=never(phase.weights)) for phase in self.phases],
+            anneal=self.anneal and replace(self.anneal, weights=never(self.anneal.weights)),
+        )
 
     def declared(self, sources: Sequence[str]) -> dict[str, float]:
         """Return the weight of every source before any phase."""

@@ -48,6 +48,9 @@ _SETTINGS: dict[Any, Any] = {
     "columns?": [str],
     "log?": (str, None),
     "records?": [int],
+    "index?": {
+        str: {"size": (range((1 << 32) + 1), None), "size_mode": str, "weight": float, "seed": int}
+    },
     "candidates?": {str: {str: {"mining": range(1 << 31), "digest": str}}},
 }
 

@@ -64,27 +64,29 @@ WHERE is_live(added_version, removed_version, $version)
 
 -- name: add_source
 -- Add a source; returns its id and trust (0.5 where none was given).
--- Parameters: $name, $kind, $uri, $trust, $defaults, $version, $removed_version (NULL, or that
--- of a source not yet published).
+-- Parameters: $name, $kind, $uri, $trust, $defaults, $recipes (JSON; NULL or an empty list for
+-- none), $version, $removed_version (NULL, or that of a source not yet published).
 INSERT INTO sources (
-    source_id, name, kind, uri, trust, defaults, added_version, removed_version
+    source_id, name, kind, uri, trust, defaults, recipes, added_version, removed_version
 )
 SELECT
     coalesce(max(source_id), 0) + 1, $name, $kind, $uri, coalesce($trust, 0.5), $defaults,
-    $version, $removed_version
+    nullif($recipes, '[]')::JSON, $version, $removed_version
 FROM sources
 RETURNING source_id, trust
 
 -- name: update_source
 -- Note what a known source was read from this time; returns its id and trust. Text-only rows
 -- added to a source with anchors leave it its richer default recipes.
--- Parameters: $name, $kind, $uri, $trust (NULL keeps the old one), $defaults.
+-- Parameters: $name, $kind, $uri, $trust (NULL keeps the old one), $defaults, $recipes (JSON; NULL
+-- keeps the old ones, an empty list takes them away).
 UPDATE sources
 SET
     kind = $kind,
     uri = $uri,
     trust = coalesce($trust, trust),
-    defaults = CASE WHEN $defaults = 'text' THEN defaults ELSE $defaults END
+    defaults = CASE WHEN $defaults = 'text' THEN defaults ELSE $defaults END,
+    recipes = nullif(coalesce($recipes, recipes::VARCHAR), '[]')::JSON
 WHERE name = $name AND removed_version IS NULL
 RETURNING source_id, trust
 

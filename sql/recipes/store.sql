@@ -7,6 +7,15 @@ FROM sources
 WHERE is_live(added_version, removed_version, $version)
 ORDER BY name
 
+-- name: brought
+-- The same with the recipes that each brought (JSON, or NULL), and its declared weight (or NULL).
+-- Parameters: $version.
+-- Rows: by name.
+SELECT name, defaults, recipes, weight
+FROM sources
+WHERE is_live(added_version, removed_version, $version)
+ORDER BY name
+
 -- name: add
 -- Store a recipe.
 -- Parameters: $name, $kind (triplet or text), $definition (JSON).
