@@ -249,13 +249,8 @@ def _slot(selector: Selector) -> str:
 
 def facts_of(recipe: TripletRecipe | TextRecipe) -> dict[str, Fact]:
     """Return by name what the conditions of a recipe ask of texts."""
-    selectors = (
-        recipe.selectors
-        if isinstance(recipe, TextRecipe)
-        else (recipe.anchor, recipe.positive, recipe.negative)
-    )
     found: dict[str, Fact] = {}
-    for selector in selectors:
+    for selector in recipe.selectors:
         if selector.where is not None:
             found |= told(where_condition(selector.where), _slot(selector))[1]
     if isinstance(recipe, TripletRecipe) and isinstance(recipe.strategy, SqlStrategy):

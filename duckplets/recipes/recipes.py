@@ -203,6 +203,11 @@ class TripletRecipe:
             check_choice(f"{what}: share", self.share, get_args(Share))
 
     @property
+    def selectors(self) -> tuple[Selector, ...]:
+        """Those of anchor, positive and negative."""
+        return (self.anchor, self.positive, self.negative)
+
+    @property
     def mined(self) -> bool:
         """Whether negatives are drawn from those that were mined for it."""
         return self.by != "random"

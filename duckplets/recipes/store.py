@@ -54,11 +54,13 @@ class Brought:
         defaults: What its rows are like; see ``default_recipes``.
         own: Recipes that it brought, which take the place of defaults.
         weight: Its weight in the mixture that the corpus declares, or None.
+        controlled: Whether index controls were set for it.
     """
 
     defaults: str
     own: tuple[Recipe, ...] = ()
     weight: float | None = None
+    controlled: bool = False
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -85,12 +87,13 @@ def sources_of(database: Database, version: int) -> dict[str, Brought]:
     """
     found = {}
     rows = database.run("recipes/store/brought", {"version": version})
-    for name, defaults, recipes, weight in rows:
+    for name, defaults, recipes, weight, controlled in rows:
         way = "Read the source again, or put back an earlier copy of the file."
         place = Stored(database.path, "sources", f"source {name!r}", way)
         definitions = place.read("recipes", recipes or "[]", [{"kind": str, "name": str}])
         with place.making("recipes"):
-            found[name] = Brought(defaults, tuple(map(from_dict, definitions)), weight)
+            own = tuple(map(from_dict, definitions))
+            found[name] = Brought(defaults, own, weight, controlled)
     return found
 
 

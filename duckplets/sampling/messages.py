@@ -19,9 +19,9 @@ from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import TextRecipe, any_section
 from duckplets.recipes.store import SourceRecipes
+from duckplets.sampling.anchored import Anchored
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import OF_MESSAGES
-from duckplets.sampling.drawn import Anchored
 from duckplets.sampling.fetch import Facts, Fetcher, as_array
 from duckplets.sampling.stream import Stream
 

@@ -28,9 +28,9 @@ from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.sampling import candidates, messages, state
+from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
 from duckplets.sampling.columns import checked_columns
-from duckplets.sampling.drawn import empty_pools, read_streams, shares, unnamed, without_empty
 from duckplets.sampling.fetch import Fetcher, chunk_facts
 from duckplets.sampling.fingerprint import refuse_mismatch
 from duckplets.sampling.plan import Planner, samples_per_draw
@@ -46,6 +46,7 @@ from duckplets.sampling.settings import (
     saved_settings,
     skips,
 )
+from duckplets.sampling.shares import shares, unnamed
 from duckplets.sampling.stream import Stream
 
 Recipe = recipe_store.Recipe
@@ -97,11 +98,11 @@ def open_run(
             f"{database.path} FILE"
         )
     sources = sorted(of_source.source for of_source in resolved)
-    brought = recipe_store.sources_of(database, version)
-    declared = {name: brought[name].weight for name in sources}
+    found = recipe_store.sources_of(database, version)
+    brought = {name: found[name] for name in sources}
     if given is not None:
         given.check(sources)
-    drawn_by = shares(database, given, declared, split=split, version=version)
+    drawn_by = shares(database, given, brought, split=split, version=version)
     mixed = drawn_by.mixture
     mixed.check(sources)
     notes += drawn_by.notes + unnamed(mixed, sources)
