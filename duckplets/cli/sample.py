@@ -271,7 +271,7 @@ def _check(how: Opening, *, save: bool, metrics: Path | None, out: Path | None) 
 def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
     """Refuse a name or a tag that is taken now, not after hours of writing."""
     from duckplets.sampling import state
-    from duckplets.sampling.fingerprint import refuse_mismatch
+    from duckplets.sampling.fingerprint import differing, refuse_mismatch
 
     path, settings = how.state_path(corpus), sampler.settings
     tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]
@@ -286,7 +286,8 @@ def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
     saved, _ = state.load(path, settings.run, tags[0])
     edited = {} if sampler.changed_from is None else {"mixture": "mixture"}
     try:
-        refuse_mismatch(saved.fingerprint, settings.fingerprint(), edited=edited)
+        told = differing(saved.settings, vars(settings))
+        refuse_mismatch(saved.fingerprint, settings.fingerprint(), told=told, edited=edited)
         if sampler.changed_from is not None:
             state.refuse_tags(path, settings.run, sampler.changed_from)
     except StateMismatchError as error:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from duckplets.sampling.settings import RunSettings
 
 
+_SHOWN = 50  # pools without an anchor that a message names
+
+
 class Anchored:
     """The records of each source that a run may take anchors from.
 
@@ -132,14 +135,20 @@ def without_empty(
         mixture = mixture.without(missing)
         mixture.check(settings.sources)
     every = {name: sorted(d["name"] for d in of) for name, of in settings.recipes.items()}
-    told = [*notes, f"empty='skip' leaves out what has no anchor: {'; '.join(empty)}"]
+    told = [*notes, f"empty='skip' leaves out what has no anchor: {_told(empty)}"]
     return replace(settings, mixture=mixture.to_dict(), optional=every), told
 
 
 def empty_pools(found: Sequence[str]) -> EmptyPoolError:
     """Return the error for all that is empty."""
     return EmptyPoolError(
-        f"{'; '.join(found) or 'every recipe is empty'}. Limit a recipe with sources=(…), give a "
+        f"{_told(found)}. Limit a recipe with sources=(…), give a "
         f"source weight 0 in mixture=, change the recipe, or leave out what is empty with "
         f"empty='skip'"
     )
+
+
+def _told(found: Sequence[str]) -> str:
+    """Return all that is empty; of very many the first."""
+    more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    return "; ".join(found[:_SHOWN]) + more

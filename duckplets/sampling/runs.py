@@ -32,7 +32,7 @@ from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
-from duckplets.sampling.fingerprint import refuse_mismatch
+from duckplets.sampling.fingerprint import differing, refuse_mismatch
 from duckplets.sampling.plan import Planner, samples_per_draw
 from duckplets.sampling.prefixes.prefixing import Prefixes
 from duckplets.sampling.sampler import Sampler
@@ -169,7 +169,8 @@ def resume_run(
         was = _schedule(replace(now, mixture=before.mixture), saved.events)
         edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
     found = now.fingerprint()
-    refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, edited=edited)
+    told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
+    refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
     target, asked = (state_path, False) if save_to is None else (save_to, True)
     notes = _place(target, asked=asked)
     if before.log and "log" not in overrides:

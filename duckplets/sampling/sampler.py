@@ -327,7 +327,7 @@ class Sampler(Views):
 
         Args:
             tag: Name of a checkpoint to add; without one the run's latest save is replaced.
-            path: A new state file to write instead.
+            path: A new state file to write instead; its folders are made.
 
         Raises:
             SamplerError: The tag is no name.

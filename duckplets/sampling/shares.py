@@ -61,7 +61,7 @@ def shares(
     controls = {name: control for name, (_, control) in found.items() if control is not None}
     entries = {n: listing(n, count, **(c or {})).entries for n, (count, c) in found.items()}
     if given is None and not own and controls:
-        told = ", ".join(f"{n} {e:,}{'' if e else ' (never)'}" for n, e in entries.items())
+        told = listed(f"{n} {e:,}{'' if e else ' (never)'}" for n, e in entries.items())
         note = (
             f"no mixture= is given, so sources are drawn in the ratio of what their index controls "
             f"list, and anchors are of the listed records: {told}"
@@ -77,12 +77,12 @@ def shares(
                 f"{n} {len(listing(n, found[n][0], **c).rows):,} of {found[n][0]:,}"
                 for n, c in sizes.items()
             ]
-            note += f"; their sizes hold, so anchors are of the listed records: {', '.join(sized)}"
+            note += f"; their sizes hold, so anchors are of the listed records: {listed(sized)}"
         notes.append(note)
     if given is not None:
         return Shares(given, sizes, notes)
     if own:
-        told = ", ".join(f"{name} {weight:g}" for name, weight in own.items())
+        told = listed(f"{name} {weight:g}" for name, weight in own.items())
         notes.append(f"no mixture= is given, so the one declared with the sources holds: {told}")
     return Shares(Mixture(own), sizes, notes)
 

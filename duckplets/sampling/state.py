@@ -18,11 +18,11 @@ from typing import Any
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.plain import Stored
-from duckplets.base.shown import listed
+from duckplets.base.shown import listed, shown
 from duckplets.db import migrate, probe
 from duckplets.db.database import Database, for_a_moment
 from duckplets.errors import StateMismatchError, nearest
-from duckplets.sampling.fingerprint import Fingerprint, refuse_mismatch
+from duckplets.sampling.fingerprint import Fingerprint, differing, refuse_mismatch
 
 _TABLES = ("runs", "cursors", "weight_events", "schema_migrations")
 _PATIENCE = 60.0  # seconds for reading them all, which takes a tenth of one
@@ -132,12 +132,27 @@ def save(
             checkpoint needs weights that are no more those of this run.
     """
     if not path.exists():
+        _make_folders(path)
         migrate.create(path, "state")
         probe.trust(path)
     with _writing(path) as database:
         _write_run(database, path, run, drifted_from, changed_from)
         _write_events(database, run.name, run.events)
         _write_cursor(database, path, run.name, cursor)
+
+
+def _make_folders(path: Path) -> None:
+    """Make the folders that a new state file lies in.
+
+    Raises:
+        StateMismatchError: They cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateMismatchError(
+            f"{shown(path)} cannot be saved: its folder cannot be made: {error.strerror}"
+        ) from error
 
 
 def save_events(path: Path, run: str, fingerprint: Fingerprint, events: Events) -> None:
@@ -360,7 +375,8 @@ def _write_events(database: Database, run: str, events: Events) -> None:
 
 def _refuse_other(path: Path, known: Run, run: Run) -> None:
     try:
-        refuse_mismatch(known.fingerprint, run.fingerprint)
+        told = differing(known.settings, run.settings)
+        refuse_mismatch(known.fingerprint, run.fingerprint, told=told)
     except StateMismatchError as error:
         raise StateMismatchError(
             f"{path} has another run {run.name!r}: {error}. Save under another name (run=…) or "
