@@ -40,6 +40,7 @@ from duckplets.sampling.settings import (
     Empty,
     Kind,
     RunSettings,
+    SavingNote,
     check_overrides,
     checked_arguments,
     overridden,
@@ -48,6 +49,7 @@ from duckplets.sampling.settings import (
 )
 from duckplets.sampling.shares import shares, unnamed
 from duckplets.sampling.stream import Stream
+from duckplets.sampling.weight_events import written
 
 Recipe = recipe_store.Recipe
 Drawn = Mapping[str, Sequence[Recipe]]  # of every source the recipes that samples are drawn by
@@ -142,6 +144,7 @@ def resume_run(
 ) -> Sampler:
     """Open a saved run where it was saved; see ``duckplets.resume``."""
     check_overrides(overrides)
+    written(state_path)
     saved, cursor = state.load(state_path, run, tag)
     if saved.order_version != ORDER_VERSION:
         raise StateMismatchError(
@@ -175,8 +178,10 @@ def resume_run(
     notes = _place(target, asked=asked)
     if before.log and "log" not in overrides:
         notes.append(
-            f"run {run!r} kept a log in {shown(before.log)}, which is not continued; give log= "
-            f"with its folder when you resume it to go on"
+            SavingNote(
+                f"run {run!r} kept a log in {shown(before.log)}, which is not continued; give "
+                f"log= with its folder when you resume it to go on"
+            )
         )
     also = was.planned if was is not None and now.no_duplicates and now.epochs else set()
     schedule = _schedule(now, saved.events)
@@ -315,7 +320,7 @@ def _place(path: Path, *, asked: bool) -> list[str]:
         SamplerError: It was asked for.
     """
     why = migrate.unwritable(path)
-    told = [f"this run cannot be saved in {shown(path)}: {why}"] if why else []
+    told = [SavingNote(f"this run cannot be saved in {shown(path)}: {why}")] if why else []
     if told and asked:
         raise SamplerError(f"{told[0]}; name another file")
     return told

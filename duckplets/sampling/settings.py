@@ -42,6 +42,12 @@ _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is r
 )
 
 
+class SavingNote(str):
+    """A note on a run that matters only to who saves it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Everything a run's order and batches follow from, as plain values.

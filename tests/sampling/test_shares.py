@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -461,3 +462,86 @@ def test_too_many_negatives_are_told_with_how_many_there_are(
         with pytest.raises(dp.EmptyPoolError, match=told):
             corpus.sampler(recipes=[TITLE], negatives=negatives)
         assert corpus.sampler(recipes=[TITLE], negatives=11).epoch_length == 36
+
+
+# -- weights that are set at every step ------------------------------------------------------------
+
+
+def test_weights_of_every_step_are_in_the_file_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    save_events = state.save_events
+
+    def counted(path: Path, run: str, fingerprint: Any, events: Any) -> None:
+        written.append(len(events))
+        save_events(path, run, fingerprint, events)
+
+    monkeypatch.setattr(state, "save_events", counted)
+    steps = 30
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        sampler = corpus.sampler(batch_size=8, columns=["source", "anchor_record_id"])
+        sampler.save(tag="start")
+        batches = []
+        for step in range(steps):
+            assert sampler.set_weights({"a": step % 3, "b": step % 2}) == step
+            batches.append(next(sampler).to_pydict())
+        with corpus.resume(tag="start") as resumed:  # which waits for what is being written
+            assert written[-1] == steps
+            assert len(written) < steps
+            assert [next(resumed).to_pydict() for _ in range(steps)] == batches
+            assert resumed.state_dict()["events"] == sampler.state_dict()["events"]
+        sampler.save(tag="end")
+        sampler.load_state_dict({**sampler.state_dict(), "position": 0})
+        with pytest.raises(dp.StateMismatchError, match="checkpoint 'end' at step 30"):
+            sampler.set_weights({"a": 7})
+
+
+def test_setting_weights_waits_for_no_block(tmp_path: Path) -> None:
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        sampler = corpus.sampler(batch_size=8, columns=["source"], prefetch=2)
+        begun, go = threading.Event(), threading.Event()
+        fetch = sampler._reader.fetcher.fetch
+
+        def slow(plan: Any, tally: Any, *, start: int, stop: int) -> Any:
+            if threading.current_thread().name == "duckplets-prefetch" and start:
+                begun.set()
+                assert go.wait(60)
+            return fetch(plan, tally, start=start, stop=stop)
+
+        sampler._reader.fetcher.fetch = slow  # type: ignore[method-assign]
+        next(sampler)
+        assert begun.wait(60)
+        for step in range(1, 4):  # while the thread is still at the block after the first
+            assert sampler.set_weights({"a": step}) == step
+            assert len(next(sampler)) == 8
+        go.set()
+
+
+# -- drift -----------------------------------------------------------------------------------------
+
+
+def test_drift_shows_the_values_that_differ(tmp_path: Path) -> None:
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        corpus.sampler(recipes=[TITLE], mixture={"a": 2}).save()
+        other = replace(TITLE, weight=0.5, per="chunk")
+        with pytest.raises(dp.StateMismatchError) as error:
+            corpus.resume(recipes=[other], mixture={"a": 3})
+        told = str(error.value)
+        assert "source 'a', recipe 'title': weight (saved: 1.0, now: 0.5), per (saved:" in told
+        assert "weights (saved: {'a': 2.0}, now: {'a': 3.0})" in told
+        with pytest.raises(dp.StateMismatchError, match=r"recipe 'title': saved only.*'x': now"):
+            corpus.resume(recipes=[replace(TITLE, name="x")])
+        with pytest.raises(dp.StateMismatchError, match=r"mixture: weights \(saved: {'a': 2.0}, n"):
+            corpus.sampler(recipes=[TITLE], mixture={"a": 3}).save()
+
+
+def test_a_copy_of_the_state_gets_its_folders(tmp_path: Path) -> None:
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        sampler = corpus.sampler(columns=["source"])
+        path = tmp_path / "a" / "b" / "copy.duckdb"
+        assert sampler.save(path=path) == path
+        assert next(corpus.resume(state=path)).to_pydict() == next(sampler).to_pydict()
+        inside = path / "c.duckdb"
+        with pytest.raises(dp.DuckpletsError, match=re.escape(f"{inside}: its folder cannot be")):
+            sampler.save(path=inside)
