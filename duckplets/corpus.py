@@ -107,6 +107,14 @@ class Corpus(TextIn, HardNegatives):
         """Return the stored recipes, by name."""
         return recipe_store.stored(self._database)
 
+    def brought_recipes(self) -> dict[str, list[Recipe]]:
+        """Return by source the recipes that it brought, else its defaults, but for long sections.
+
+        Samplers draw by them where none are given or stored.
+        """
+        sources = recipe_store.sources_of(self._database, self.version)
+        return {name: list(brought.recipes) for name, brought in sources.items()}
+
     def recipe_sql(
         self, name: str, source: str | None = None, split: str = "train"
     ) -> tuple[str, dict[str, Any]]:

@@ -40,7 +40,7 @@ class Anchored:
 
     def __init__(self, database: Database, settings: RunSettings) -> None:
         self._database = database
-        self._where = {"split": settings.split, "version": settings.corpus_version}
+        self._split, self._version = settings.split, settings.corpus_version
         self._index = settings.index
         self._counts: dict[str, int] | None = None
         self._keys: dict[str, Integers] = {}
@@ -51,7 +51,7 @@ class Anchored:
         if keys is not None:
             return len(keys)
         if self._counts is None:
-            found = counted(self._database, **self._where)
+            found = counted(self._database, self._split, self._version)
             self._counts = {name: records for name, (records, _) in found.items()}
         return self._counts[source]
 
@@ -61,8 +61,9 @@ class Anchored:
         if control is None:
             return None
         if source not in self._keys:
-            where = {**self._where, "sources": [source], "by_source": False}
-            keys = self._database.table("records/read/keys", where)["record_key"].to_numpy()
+            where = {"split": self._split, "version": self._version, "sources": [source]}
+            rows = self._database.table("records/read/keys", where | {"by_source": False})
+            keys = rows["record_key"].to_numpy()
             self._keys[source] = np.asarray(keys[listing(source, len(keys), **control).rows])
         return self._keys[source]
 

@@ -320,7 +320,9 @@ def _place(path: Path, *, asked: bool) -> list[str]:
         SamplerError: It was asked for.
     """
     why = migrate.unwritable(path)
-    told = [SavingNote(f"this run cannot be saved in {shown(path)}: {why}")] if why else []
+    told: list[str] = (
+        [SavingNote(f"this run cannot be saved in {shown(path)}: {why}")] if why else []
+    )
     if told and asked:
         raise SamplerError(f"{told[0]}; name another file")
     return told

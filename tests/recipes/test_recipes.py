@@ -95,7 +95,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
     "strategy type": (lambda: triplet(strategy=None), "strategy must be one of"),
     "by": (lambda: triplet(by="bm52"), "by must be one of 'random', 'bm25'.*did you mean 'bm25'"),
-    "by type": (lambda: triplet(by=None), "by must be one of"),  # type: ignore[arg-type]
+    "by type": (lambda: triplet(by=None), "by must be one of"),
     "mined near": (
         lambda: triplet(negative=near_date(1), by="bm25"),
         "near_date negative is the one record",
@@ -107,7 +107,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "weight text": (lambda: TextRecipe("a", ANCHOR, weight="1"), "weight"),  # type: ignore[arg-type]
     "weight huge": (lambda: triplet(weight=10**400), "weight"),
     "instruction": (lambda: triplet(instruction=1), "instruction must be text"),
-    "share": (lambda: triplet(share="anchor"), "share must be one of 'anchors'.*did you mean"),  # type: ignore[arg-type]
+    "share": (lambda: triplet(share="anchor"), "share must be one of 'anchors'.*did you mean"),
     "no selectors": (lambda: TextRecipe("a", ()), "'a': selector must be one or several"),
     "odd selectors": (lambda: TextRecipe("a", (ANCHOR, "context")), "must be a selector"),  # type: ignore[arg-type]
     "per": (lambda: triplet(per="chunks"), "per must be.*did you mean 'chunk'"),
