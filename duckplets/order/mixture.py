@@ -126,12 +126,13 @@ class Mixture:
         """Read a mixture from the ``[data]`` table of a TOML file.
 
         ``mix_temperature`` is the temperature; ``anneal_start_step`` and ``anneal_weights``
-        stand for one phase (step 0 for none); other tables of a training configuration are left
-        alone. The
-        datasets that are listed are the mixture: other sources of the corpus weigh 0, unless a
-        phase names them; where none is listed, all weigh 1. A dataset without a name is called
-        by the last part of its ``path`` or ``hf_name``. ``limits`` says how large the file may
-        be, by default as large as such a file ever is.
+        stand for one phase (step 0 for none), with ``anneal_end_step`` and ``anneal_lr_scale``.
+        Keys about reading and tokens are let be, with a note; other tables of a training
+        configuration without one. The datasets that are listed are the mixture: other sources
+        of the corpus weigh 0, unless a phase names them; where none is listed, all weigh 1. A
+        dataset without a name is called by the last part of its ``path``, or as its ``hf_name``
+        is ingested. ``limits`` says how large the file may be, by default as large as such a
+        file ever is.
 
             [data]
             mix_temperature = 1.5
