@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from duckplets.records.elements import Order
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.sampler import Sampler
-    from duckplets.sampling.settings import Kind, Remainder
+    from duckplets.sampling.settings import Empty, Kind, Remainder
 
 Recipe = recipe_store.Recipe
 
@@ -107,6 +107,14 @@ class Corpus(TextIn, HardNegatives):
         """Return the stored recipes, by name."""
         return recipe_store.stored(self._database)
 
+    def brought_recipes(self) -> dict[str, list[Recipe]]:
+        """Return by source the recipes that it brought, else its defaults, but for long sections.
+
+        Samplers draw by them where none are given or stored.
+        """
+        sources = recipe_store.sources_of(self._database, self.version)
+        return {name: list(brought.recipes) for name, brought in sources.items()}
+
     def recipe_sql(
         self, name: str, source: str | None = None, split: str = "train"
     ) -> tuple[str, dict[str, Any]]:
@@ -158,6 +166,7 @@ class Corpus(TextIn, HardNegatives):
         log: str | Path | None = None,
         long_sections: bool = True,
         allow_stale: bool = False,
+        empty: Empty = "error",
     ) -> Sampler:
         """Open a run over this corpus, pinned to its newest version.
 
@@ -167,7 +176,9 @@ class Corpus(TextIn, HardNegatives):
             recipes: Recipes or names of stored ones; by default the stored ones, else the
                 defaults of each source.
             mixture: Weight of each source, an omitted one weighs 1 and 0 means never; or a
-                ``Mixture`` with temperature and phases, or the path of a TOML file with one.
+                ``Mixture`` with temperature and phases, or the path of a TOML file with one. By
+                default what was declared with the sources; else, where some have index controls,
+                what these list; else all alike.
             batch_size: Samples a batch, of each rank.
             seed: Another seed gives another order.
             steps: Stop after so many batches.
@@ -188,9 +199,11 @@ class Corpus(TextIn, HardNegatives):
             log: A folder in which every save adds the ids of what was served, as Parquet.
             long_sections: Whether the defaults include the long-section recipe where it applies.
             allow_stale: Draw mined negatives even if records or the recipe have changed since.
+            empty: Whether recipes and sources that find no anchor are an error or left out
+                (``skip``), which is noted.
 
         Raises:
-            EmptyPoolError: A recipe finds no anchor.
+            EmptyPoolError: Recipes find no anchor; it names all of them, or nothing is left.
             StateMismatchError: Negatives that a recipe draws were not mined yet, or are stale.
             SamplerError, RecipeError, MixtureError, SplitError: An argument is wrong.
         """
@@ -219,6 +232,7 @@ class Corpus(TextIn, HardNegatives):
             columns=columns,
             long_sections=long_sections,
             allow_stale=allow_stale,
+            empty=empty,
             state_path=self._state_path(state),
             beside=state is None,
             arguments=arguments,

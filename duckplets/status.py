@@ -46,14 +46,20 @@ def capacity(database: Database) -> pa.Table:
 
     With n records and R triplet recipes: R·n·(n-1) triplets, R·n·4 taking a record's positive
     once and four negatives, R·n·n pairs, and n texts a text recipe (the estimates of the triplets
-    crate).
+    crate). The recipe of long sections counts with the records that have one, and derived texts
+    are the chunks there are.
     """
     version = records.current_version(database)
     stored = recipe_store.stored(database)
     triplet = sum(recipe_store.is_triplet(recipe) for recipe in stored)
     return database.table(
         "status/capacity",
-        {"version": version, "triplet_recipes": triplet, "text_recipes": len(stored) - triplet},
+        {
+            "version": version,
+            "triplet_recipes": triplet,
+            "text_recipes": len(stored) - triplet,
+            "max_tokens": chunking_of(database)["max_tokens"],
+        },
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.store import OnConflict
-    from duckplets.records.copies import SizeMode
+    from duckplets.order.copies import SizeMode
     from duckplets.records.data_index import DataIndex
     from duckplets.sources.base import OnError
     from duckplets.sources.limits import Limits

@@ -20,19 +20,21 @@ FROM split_counts
 ORDER BY source, list_position(['train', 'validation', 'test'], split)
 
 -- name: capacity
--- Estimates of samples by source and split, from counts of records and recipes alone.
--- Parameters: $version, $triplet_recipes and $text_recipes (stored ones; 0 for the defaults).
+-- Estimates of samples by source and split, from counts of records, chunks and recipes alone.
+-- Parameters: $version, $triplet_recipes and $text_recipes (stored ones; 0 for those that sources
+-- bring or have by default), $max_tokens (of a window).
 -- Rows: by source, splits in their usual order.
 SELECT
     source,
     split,
     records::BIGINT AS records,
-    recipes AS triplet_recipes,
-    least(recipes * records * (records - 1), 9223372036854775807)::BIGINT AS triplets,
-    CASE WHEN records < 2 THEN 0 ELSE recipes * records * 4 END::BIGINT AS effective_triplets,
-    least(recipes * records * records, 9223372036854775807)::BIGINT AS pairs,
-    (CASE WHEN $text_recipes > 0 THEN $text_recipes ELSE 3 * recipes END * records)::BIGINT
-        AS texts
+    (recipes + (long_records > 0)::INTEGER)::BIGINT AS triplet_recipes,
+    least((recipes * records + long_records) * (records - 1), 9223372036854775807)::BIGINT
+        AS triplets,
+    CASE WHEN records < 2 THEN 0 ELSE (recipes * records + long_records) * 4 END::BIGINT
+        AS effective_triplets,
+    least((recipes * records + long_records) * records, 9223372036854775807)::BIGINT AS pairs,
+    CASE WHEN text_recipes > 0 THEN text_recipes * records ELSE chunks END::BIGINT AS texts
 FROM (
     SELECT
         sources.name AS source,
@@ -40,13 +42,44 @@ FROM (
         count(*)::HUGEINT AS records,
         CASE
             WHEN $triplet_recipes > 0 THEN $triplet_recipes
+            WHEN any_value(sources.recipes) IS NOT NULL THEN any_value(len(list_filter(
+                json_extract_string(sources.recipes, '$[*].kind'), lambda kind: kind = 'triplet'
+            )))
             WHEN any_value(sources.defaults) = 'dated' THEN 4
             WHEN any_value(sources.defaults) IN ('roles', 'pairs', 'documents', 'ready') THEN 2
             ELSE 1
-        END AS recipes
+        END AS recipes,
+        CASE
+            WHEN $triplet_recipes + $text_recipes > 0 THEN $text_recipes
+            WHEN any_value(sources.recipes) IS NOT NULL THEN any_value(len(list_filter(
+                json_extract_string(sources.recipes, '$[*].kind'), lambda kind: kind = 'text'
+            )))
+            ELSE 0
+        END AS text_recipes,
+        CASE
+            WHEN $triplet_recipes = 0 AND any_value(sources.recipes) IS NULL
+                THEN count(*) FILTER (cut.is_long)
+            ELSE 0
+        END AS long_records,
+        coalesce(sum(cut.chunks), 0) AS chunks
     FROM records
     JOIN sources ON sources.source_id = records.source_id
     LEFT JOIN splits ON splits.record_key = records.record_key
+    -- Of every record how many texts it has, and whether one of them is longer than a window.
+    LEFT JOIN (
+        SELECT
+            sections.record_key,
+            bool_or(sections.token_count > $max_tokens) AS is_long,
+            count(chunks.chunk_key) AS chunks
+        FROM sections
+        JOIN records ON records.record_key = sections.record_key
+        JOIN sources ON sources.source_id = records.source_id
+        LEFT JOIN chunks ON chunks.section_key = sections.section_key
+        WHERE
+            sections.role <> 'rejected'
+            AND NOT (sources.defaults = 'documents' AND sections.role = 'anchor')
+        GROUP BY sections.record_key
+    ) AS cut ON cut.record_key = records.record_key
     WHERE is_live(records.added_version, records.removed_version, $version)
     GROUP BY sources.name, splits.split
 )

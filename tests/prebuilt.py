@@ -73,8 +73,8 @@ empty_corpus = prebuilt(dp.Corpus)
 _SETTINGS = (
     *("kind", "split", "recipes", "optional", "sources", "seed", "negatives", "no_duplicates"),
 )
-_PINNED = ("corpus_version", "records", "splits", "chunking", "candidates")
-_streams: dict[str, list[Any]] = {}
+_PINNED = ("corpus_version", "records", "splits", "chunking", "candidates", "index")
+_streams: dict[str, Any] = {}
 
 
 def keep_pools(patch: pytest.MonkeyPatch) -> None:
@@ -86,13 +86,13 @@ def keep_pools(patch: pytest.MonkeyPatch) -> None:
 
 
 def _read_once(
-    read: Any, database: Any, settings: Any, drawn: Any, sources: Sequence[str]
-) -> list[Any]:
+    read: Any, database: Any, settings: Any, drawn: Any, sources: Sequence[str], **how: Any
+) -> Any:
     what = [getattr(settings, name) for name in (*_SETTINGS, *_PINNED)]
-    key = f"{_contents(Path(database.path))} {what} {list(sources)}"
+    key = f"{_contents(Path(database.path))} {what} {list(sources)} {how}"
     if key not in _streams:
-        _streams[key] = read(database, settings, drawn, sources)
-    return list(_streams[key])
+        _streams[key] = read(database, settings, drawn, sources, **how)
+    return _streams[key]
 
 
 def _contents(path: Path) -> str:

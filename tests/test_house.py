@@ -110,7 +110,7 @@ PURE = [
     *("duckplets.recipes.recipes", "duckplets.recipes.bm25", "duckplets.recipes.files"),
     *("duckplets.recipes.conditions", "duckplets.recipes.condition_rules"),
     *("duckplets.pools.compile", "duckplets.mining.kernel", "duckplets.mining.select"),
-    *("duckplets.records.copies", "duckplets.records.data_index", "duckplets.records.order"),
+    *("duckplets.records.data_index", "duckplets.records.order"),
     "duckplets.search.terms",
 ]
 

@@ -52,6 +52,10 @@ TEMPERATURE = Annotated[
     typer.Option(help="Of the weights of --mixture: more than 1 flattens, less sharpens; 1."),
 ]
 NEGATIVES = Annotated[int | None, typer.Option(help="Negatives a triplet; 1.")]
+EMPTY = Annotated[
+    Literal["error", "skip"] | None,
+    typer.Option(help="Refuse recipes and sources that find no anchor, or leave them out; error."),
+]
 NO_DUPLICATES = Annotated[bool, typer.Option("--no-duplicates", help="No text twice in a batch.")]
 NO_SWAP = Annotated[
     bool, typer.Option("--no-swap", help="Anchor and positive never change places.")
@@ -146,6 +150,8 @@ def opening(
     given = {name: value for name, value in arguments.items() if value is not None}
     if allow_drift and not resume:
         raise typer.BadParameter("--allow-drift is about a saved run: give --resume with it")
+    if "empty" in given and resume:
+        raise typer.BadParameter("--empty is about a new run: leave it out with --resume")
     if "remainder" in given and not (resume or "epochs" in given):
         raise typer.BadParameter("--remainder is about the end of a run: give --epochs with it")
     return Opening(

@@ -151,15 +151,17 @@ def pool(
 
 
 def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:
-    """Return the default recipes of the sources, once each, with where they come from."""
+    """Return what the sources bring or have by default, once each, with where it comes from."""
     from duckplets.db.queries import query
     from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
-    found: dict[str, tuple[Recipe, list[str]]] = {}
-    for source in corpus.sources().to_pylist():
-        for recipe in default_recipes(source["defaults"]):
-            found.setdefault(recipe.name, (recipe, []))[1].append(source["name"])
-    defaults = [(recipe, f"defaults of {listed(of)}") for recipe, of in found.values()]
+    found: dict[tuple[str, Recipe], list[str]] = {}
+    kinds = {source["name"]: source["defaults"] for source in corpus.sources().to_pylist()}
+    for source, recipes in corpus.brought_recipes().items():
+        whose = "defaults of" if tuple(recipes) == default_recipes(kinds[source]) else "of"
+        for recipe in recipes:
+            found.setdefault((whose, recipe), []).append(source)
+    defaults = [(recipe, f"{whose} {listed(of)}") for (whose, recipe), of in found.items()]
     if corpus.sql(query("recipes/store/long_sections"))["found"][0].as_py():
         long = long_section_recipe("context")
         defaults.append((long, "default where sections are longer than a window"))

@@ -17,6 +17,7 @@ from duckplets.cli.inputs import names
 from duckplets.cli.options import (
     ALLOW_DRIFT,
     BATCH_SIZE,
+    EMPTY,
     EPOCHS,
     KIND,
     MIXTURE,
@@ -67,6 +68,7 @@ def sample(
         list[str] | None, typer.Option(metavar="COLUMN,…", help="Columns of a sample.")
     ] = None,
     negatives: NEGATIVES = None,
+    empty: EMPTY = None,
     no_duplicates: NO_DUPLICATES = False,
     no_swap: NO_SWAP = False,
     no_prefixes: NO_PREFIXES = False,
@@ -111,6 +113,7 @@ def sample(
         duckplets sample faq.duckdb --rank 1 --world-size 4 --steps 100 --out rank1.jsonl
     """
     from duckplets.corpus import Corpus
+    from duckplets.sampling.settings import SavingNote
 
     how = opening(
         run=run,
@@ -129,6 +132,7 @@ def sample(
         seed=seed,
         columns=names(columns),
         negatives=negatives,
+        empty=empty,
         no_duplicates=no_duplicates or None,
         swap=False if no_swap else None,
         prefixes=False if no_prefixes else None,
@@ -142,7 +146,7 @@ def sample(
         if save:
             _refuse_clash(sampler, how, corpus)
         else:
-            sampler.notes.clear()  # they are about saving
+            sampler.notes[:] = [n for n in sampler.notes if not isinstance(n, SavingNote)]
         _write(sampler, steps, out)
         if metrics is not None:
             text = harmless_json(json.dumps(sampler.metrics(), ensure_ascii=False))
@@ -166,6 +170,7 @@ def plan(
     mixture: MIXTURE = None,
     temperature: TEMPERATURE = None,
     negatives: NEGATIVES = None,
+    empty: EMPTY = None,
     no_duplicates: NO_DUPLICATES = False,
     no_swap: NO_SWAP = False,
     world_size: WORLD_SIZE = None,
@@ -207,6 +212,7 @@ def plan(
         remainder=remainder,
         seed=seed,
         negatives=negatives,
+        empty=empty,
         no_duplicates=no_duplicates or None,
         swap=False if no_swap else None,
         world_size=world_size,
@@ -271,7 +277,7 @@ def _check(how: Opening, *, save: bool, metrics: Path | None, out: Path | None) 
 def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
     """Refuse a name or a tag that is taken now, not after hours of writing."""
     from duckplets.sampling import state
-    from duckplets.sampling.fingerprint import refuse_mismatch
+    from duckplets.sampling.fingerprint import differing, refuse_mismatch
 
     path, settings = how.state_path(corpus), sampler.settings
     tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]
@@ -286,7 +292,8 @@ def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
     saved, _ = state.load(path, settings.run, tags[0])
     edited = {} if sampler.changed_from is None else {"mixture": "mixture"}
     try:
-        refuse_mismatch(saved.fingerprint, settings.fingerprint(), edited=edited)
+        told = differing(saved.settings, vars(settings))
+        refuse_mismatch(saved.fingerprint, settings.fingerprint(), told=told, edited=edited)
         if sampler.changed_from is not None:
             state.refuse_tags(path, settings.run, sampler.changed_from)
     except StateMismatchError as error:

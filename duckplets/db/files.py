@@ -76,6 +76,20 @@ def check_place(path: Path, name: str, *, read_only: bool, is_open: bool) -> Non
         raise MigrationError(f"{name} is not a DuckDB file")
 
 
+def make_folder(path: Path) -> None:
+    """Make the folder that a new file is to lie in, with those above it.
+
+    Raises:
+        MigrationError: It cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MigrationError(
+            f"{shown(path)}: its folder cannot be made: {error.strerror or error}"
+        ) from error
+
+
 def _check_folder(path: Path, name: str) -> None:
     try:
         is_folder = stat.S_ISDIR(path.parent.stat().st_mode)

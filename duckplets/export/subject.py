@@ -145,7 +145,7 @@ def _suited(
             limits = ", ".join(recipe.sources)
             raise RecipeError(f"recipe {recipe.name!r} is limited to {limits}, not {source!r}")
         return [source]
-    every = dict(database.run("recipes/store/sources", {"version": version}))
+    every = recipe_store.sources_of(database, version)
     return sorted(name for name in every if recipe.sources is None or name in recipe.sources)
 
 

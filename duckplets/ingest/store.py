@@ -29,6 +29,7 @@ from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.records import IngestReport, commit_version, current_version
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
+from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.base import DROPPED
 from duckplets.sources.readings import described, told
@@ -235,6 +236,7 @@ class Storing:
             "defaults": self.rows.defaults,
             "mapping": None if reading is None else json.dumps(reading),
             "weight": getattr(source, "weight", None),
+            "recipes": brought(source, self.request.name),
         }
 
     def _publish(self) -> None:

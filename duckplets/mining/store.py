@@ -177,11 +177,11 @@ def named_pool(database: Database, name: str, source: str | None, split: str) ->
         RecipeError, SplitError: There is no such recipe, source or split.
     """
     version = records.current_version(database)
-    recipe = recipe_store.find(database, name, version)
+    if source is not None:
+        recipe_store.check_source(database, source, version)
+    recipe = recipe_store.find(database, name, version, source)
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
-    else:
-        recipe_store.check_source(database, source, version)
     mining = key_of(database, recipe, source=source, split=checked_split(split))
     return compile_pool(recipe, source=source, split=split, version=version, mining=mining)
 

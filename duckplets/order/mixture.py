@@ -7,8 +7,8 @@ touches a database, and nothing is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -126,12 +126,13 @@ class Mixture:
         """Read a mixture from the ``[data]`` table of a TOML file.
 
         ``mix_temperature`` is the temperature; ``anneal_start_step`` and ``anneal_weights``
-        stand for one phase (step 0 for none); other tables of a training configuration are left
-        alone. The
-        datasets that are listed are the mixture: other sources of the corpus weigh 0, unless a
-        phase names them; where none is listed, all weigh 1. A dataset without a name is called
-        by the last part of its ``path`` or ``hf_name``. ``limits`` says how large the file may
-        be, by default as large as such a file ever is.
+        stand for one phase (step 0 for none), with ``anneal_end_step`` and ``anneal_lr_scale``.
+        Keys about reading and tokens are let be, with a note; other tables of a training
+        configuration without one. The datasets that are listed are the mixture: other sources
+        of the corpus weigh 0, unless a phase names them; where none is listed, all weigh 1. A
+        dataset without a name is called by the last part of its ``path``, or as its ``hf_name``
+        is ingested. ``limits`` says how large the file may be, by default as large as such a
+        file ever is.
 
             [data]
             mix_temperature = 1.5
@@ -192,6 +193,25 @@ class Mixture:
             self.changed(sources, phase.weights, f"phase at step {phase.start_step}")
         if self.anneal is not None:
             self.changed(sources, self.anneal.weights, "anneal")
+
+    @property
+    def named(self) -> set[str]:
+        """Names of the sources that the weights, a phase or an anneal name."""
+        changes = [change.weights for change in self._changes()]
+        return {name for weights in (self.weights, *changes) for name in weights}
+
+    def without(self, names: Collection[str]) -> Mixture:
+        """Return the mixture in which some sources are never drawn."""
+
+        def never(weights: Mapping[str, float]) -> dict[str, float]:
+            return {name: 0.0 if name in names else w for name, w in weights.items()}
+
+        return replace(
+            self,
+            weights=never(self.weights) | dict.fromkeys(names, 0.0),
+            phases=[replace(phase, weights=never(phase.weights)) for phase in self.phases],
+            anneal=self.anneal and replace(self.anneal, weights=never(self.anneal.weights)),
+        )
 
     def declared(self, sources: Sequence[str]) -> dict[str, float]:
         """Return the weight of every source before any phase."""

@@ -10,19 +10,21 @@ A file reads::
     weight = 0.7                                 # 1 if left out, 0 is never
 
     [[data.datasets]]
-    hf_name = "bigcode/the-stack-dedup"          # no name: the last part of path or hf_name
+    hf_name = "bigcode/the-stack-dedup"          # no name: that of the source it is ingested as
     weight = 0.3
 
     [[data.phases]]
-    start_step = 10_000
+    start_step = 10_000                          # 0 if left out
     dataset_weights = { web = 0.3 }              # the others keep the weight above
     lr_scale = 0.5
 
 Instead of phases there may be ``anneal_start_step``, where 0 is none, and ``anneal_weights`` in
-``[data]``. The text is ingested already, so ``path``, ``hf_name`` and ``hf_config`` only serve to
-name a dataset that has no name; as there, a phase may then call it by the whole of ``path`` or
-``hf_name``. Tables besides ``[data]`` are none of ours. Everything wrong in a file is reported at
-once.
+``[data]``, with ``anneal_end_step`` and ``anneal_lr_scale``, which are ours. The text is ingested
+already, so ``path``, ``hf_name`` and ``hf_config`` only serve to name a dataset that has no name:
+``bigcode--the-stack-dedup`` above, as ``hf://bigcode/the-stack-dedup`` is ingested, and of a path
+its last part. As there, a phase may then call it by the whole of ``path`` or ``hf_name``. Keys
+about reading and tokens are let be, with a note; so are tables besides ``[data]``. Everything wrong
+in a file is reported at once.
 """
 
 from __future__ import annotations
@@ -45,11 +47,12 @@ __all__ = ["read_mixture"]
 
 log = logging.getLogger("duckplets")
 
-_DATA = ("mix_temperature", "datasets", "phases", "anneal_start_step", "anneal_weights")
+_ANNEAL = ("anneal_start_step", "anneal_weights", "anneal_end_step", "anneal_lr_scale")
+_DATA = ("mix_temperature", "datasets", "phases", *_ANNEAL)
 _DATASET = ("name", "path", "hf_name", "hf_config", "weight")
 _PHASE = ("start_step", "dataset_weights", "lr_scale")
 
-# What else that framework keeps in [data]; it would have no effect here, so it may not stand here.
+# What else that framework keeps in [data]: a single dataset, where none are listed, and reading.
 _ONE = ("dataset_path", "hf_dataset_name", "hf_dataset_config")
 _READING = (
     *("file_pattern", "tokenizer_path", "num_workers", "pin_memory", "prefetch_factor"),
@@ -102,6 +105,7 @@ class _Reader:
             self.problems.append(f"data={data!r}: write a table, [data]")
             data = {}
         self._check_keys("data", data, _DATA)
+        self._note_reading(data)
         temperature = data.get("mix_temperature", 1.0)
         temperature = self._try(checked_positive, "data", "mix_temperature", temperature)
         for i, table in enumerate(self._tables(data, "datasets")):
@@ -145,16 +149,17 @@ class _Reader:
         self._all_named &= bool(name)
 
     def _dataset_name(self, what: str, table: Mapping[str, Any]) -> str:
-        """Return the name, or one from ``path``, else ``hf_name``; empty if there is none."""
+        """Return the name, or one from ``path``, else from ``hf_name``; empty if there is none."""
         texts = {key: table.get(key, "") for key in ("name", "path", "hf_name", "hf_config")}
         wrong = {key: text for key, text in texts.items() if not isinstance(text, str)}
         self.problems += [f"{what}: {key}={text!r}; give text" for key, text in wrong.items()]
         if wrong or texts["name"]:
             return "" if "name" in wrong else texts["name"]
         whole = texts["path"] or texts["hf_name"]
-        name = re.split(r"[/\\]", whole.rstrip("/\\"))[-1]
         if texts["path"]:
-            name = _ENDING.sub("", name)
+            name = _ENDING.sub("", re.split(r"[/\\]", whole.rstrip("/\\"))[-1])
+        else:
+            name = _hub_name(whole, texts["hf_config"])
         if not name or re.search(r"[*?\[]", name):
             why = f"none can be made of {whole!r}" if whole else "no path or hf_name to make one of"
             self.problems.append(f"{what}: no name, and {why}; give the name of a source")
@@ -164,11 +169,7 @@ class _Reader:
 
     def _phase(self, what: str, table: Mapping[str, Any]) -> dict[str, Any]:
         self._check_keys(what, table, _PHASE)
-        start_step = None
-        if "start_step" in table:
-            start_step = self._try(checked_step, what, "start_step", table["start_step"])
-        else:
-            self.problems.append(f"{what}: start_step is missing")
+        start_step = self._try(checked_step, what, "start_step", table.get("start_step", 0))
         lr_scale = table.get("lr_scale", 1.0)
         weights = table.get("dataset_weights", {})
         return {
@@ -179,29 +180,40 @@ class _Reader:
 
     def _anneal(self, data: Mapping[str, Any], phases: bool) -> dict[str, Any] | None:
         """Read the shortcut. Step 0 is that framework's way to say that there is none."""
-        step, given = data.get("anneal_start_step"), data.get("anneal_weights")
+        step, given, end, lr_scale = (data.get(key) for key in _ANNEAL)
         off = type(step) is int and step == 0
-        if given is None or given == {}:
-            if step is None or off:
-                return None
-        elif off:
-            self._override("data: anneal_weights", given)  # checked all the same
-            self.notes.append(
-                "anneal_start_step = 0 means no annealing, so anneal_weights have no effect; for "
-                "other weights from the start on write a phase with start_step = 0"
-            )
+        anneal = {"weights": self._override("data: anneal_weights", {} if given is None else given)}
+        if end is not None:
+            anneal["end_step"] = self._try(checked_step, "data", "anneal_end_step", end)
+        if lr_scale is not None:
+            anneal["lr_scale"] = self._try(checked_positive, "data", "anneal_lr_scale", lr_scale)
+        told = [key for key in _ANNEAL[1:] if data.get(key) not in (None, {})]
+        if off or (step is None and not told and given in (None, {})):
+            if told:
+                self.notes.append(
+                    f"anneal_start_step = 0 means no annealing, so without effect: "
+                    f"{', '.join(told)}; for other weights from the start on write a phase with "
+                    f"start_step = 0"
+                )
             return None
         if phases:
             self.problems.append(
                 "data: phases and anneal_start_step or anneal_weights; give one of the two"
             )
         elif not given:
-            self.problems.append("data: anneal_start_step without anneal_weights; give both")
+            self.problems.append(
+                f"data: {told[0] if step is None else 'anneal_start_step'} without anneal_weights; "
+                f"give both"
+            )
         elif step is None:
-            self.problems.append("data: anneal_weights without anneal_start_step; give both")
-        weights = self._override("data: anneal_weights", {} if given is None else given)
+            self.problems.append(f"data: {told[0]} without anneal_start_step; give both")
         start = self._try(checked_step, "data", "anneal_start_step", 0 if step is None else step)
-        return {"start_step": start, "weights": weights}
+        if start is not None and anneal.get("end_step") is not None and anneal["end_step"] <= start:
+            self.problems.append(
+                f"data: anneal_end_step={anneal['end_step']} must be more than "
+                f"anneal_start_step={start}; leave it out to change the weights at once"
+            )
+        return {"start_step": start, **anneal}
 
     def _override(self, what: str, table: Any) -> dict[str, float]:
         """Read weights by the names of datasets; any will do where the file lists none."""
@@ -233,14 +245,23 @@ class _Reader:
         self.problems.append(f"data.{key}: a list of tables is wanted; write [[data.{key}]]")
         return []
 
+    def _note_reading(self, data: Mapping[str, Any]) -> None:
+        """Say once which keys of a training file have no effect here."""
+        ignored = [key for key in data if key in _READING or (key in _ONE and data.get("datasets"))]
+        if ignored:
+            self.notes.append(
+                f"of [data] these have no effect, for text is read when it is ingested and makes "
+                f"no tokens here: {', '.join(ignored)}"
+            )
+
     def _check_keys(self, what: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
         for key in table:
-            if key in known:
+            if key in known or (what == "data" and key in _READING):
                 continue
             if what == "data" and key in _ONE:
+                if table.get("datasets"):
+                    continue
                 told = "; give each dataset as [[data.datasets]], with the name of its source"
-            elif what == "data" and key in _READING:
-                told = "; leave it out: text is read when it is ingested, not by a mixture"
             else:
                 told = f"{nearest(key, known)}; keys: {', '.join(known)}"
             self.problems.append(f"{what}: unknown key {key!r}{told}")
@@ -262,3 +283,11 @@ class _Reader:
         except MixtureError as error:
             self.problems.append(str(error))
             return None
+
+
+def _hub_name(hf_name: str, hf_config: str) -> str:
+    """Return the name of the source that ``hf://hf_name`` with its configuration is ingested as."""
+    *org, name = hf_name.strip("/").split("/")
+    config = hf_config if org and hf_config != "default" else ""  # without an org it is no URI
+    kept = [part for part in (*org, name, config) if part]
+    return "--".join(re.sub(r"[^\w.-]", "_", part) for part in kept)[:200]

@@ -76,6 +76,7 @@ class Schedule:
         self.mixture = mixture
         self.sources = sorted(sources)
         self.events: dict[int, dict[str, float]] = {}
+        self._told: set[str] = set()  # what events give a weight
         self._seed = seed
         self._batch = batch
         self._per_draw = samples_per_draw
@@ -94,8 +95,7 @@ class Schedule:
     @property
     def drawn(self) -> set[str]:
         """Names of the sources drawn from at some step, with those that events brought in."""
-        told = {n for weights in self.events.values() for n, w in weights.items() if w > 0}
-        return self.planned | told
+        return self.planned | self._told
 
     def with_event(self, step: int, weights: Mapping[str, float]) -> Schedule:
         """Return the schedule with other weights from a step on, and without later events.
@@ -104,7 +104,12 @@ class Schedule:
             MixtureError: The weights do not fit the sources.
         """
         changed = copy(self)
-        changed.events = {at: given for at, given in self.events.items() if at < step}
+        # There may be one at every step of a long run, so nothing here goes through them all.
+        changed.events, changed._told = dict(self.events), set(self._told)
+        if self.events and next(reversed(self.events)) >= step:
+            changed.events = {at: given for at, given in self.events.items() if at < step}
+            given = (weights.items() for weights in changed.events.values())
+            changed._told = {name for of in given for name, weight in of if weight > 0}
         changed._segments = list(self._segments)
         changed._set(step, weights)
         return changed
@@ -229,12 +234,14 @@ class Schedule:
     def _set(self, step: int, weights: Mapping[str, float]) -> None:
         told = _Change(step, self.mixture.changed(self.sources, weights, "set_weights"))
         later = [change for change in self._planned if change.step > step]
-        kept = bisect_left([segment.step for segment in self._segments], step)
+        kept = bisect_left(self._segments, step, key=lambda segment: segment.step)
         self._segments[kept:] = [self._segment(change) for change in (told, *later)]
         # A copy, which is made at once: another thread may be adding to it.
-        known = self._bases.copy().items()
-        self._bases = {number: base for number, base in known if number < max(1, kept)}
+        self._bases = self._bases.copy()
+        while self._bases and (last := next(reversed(self._bases))) >= max(1, kept):
+            del self._bases[last]
         self.events[step] = dict(weights)
+        self._told |= {name for name, weight in weights.items() if weight > 0}
 
     def _segment(self, change: _Change) -> _Segment:
         step, start = change.step, self._first_draw(change.step)
@@ -271,7 +278,10 @@ class Schedule:
     def _base(self, number: int) -> list[int]:
         """Return what each source has got in all segments before one."""
         # Two threads may fill this at once: each writes the same.
-        for i in range(number):
+        known = number
+        while known not in self._bases:
+            known -= 1
+        for i in range(known, number):
             if i + 1 not in self._bases:
                 segment = self._segments[i]
                 length = self._segments[i + 1].start - segment.start

@@ -76,10 +76,7 @@ class CompiledPool:
     def described(self) -> str:
         """What it is, with the conditions that users wrote, for messages."""
         recipe = self.recipe
-        selectors = [
-            getattr(recipe, n, None) for n in ("selector", "anchor", "positive", "negative")
-        ]
-        found = [s.where for s in selectors if s is not None and s.where is not None]
+        found = [s.where for s in recipe.selectors if s.where is not None]
         strategy = getattr(recipe, "strategy", None)
         found += [strategy.condition] if isinstance(strategy, SqlStrategy) else []
         conditions = "".join(f", condition {shown(c, 80)!r}" for c in dict.fromkeys(found))

@@ -171,7 +171,10 @@ def own_positive(recipe: TripletRecipe) -> bool:
 
 def text_fills(recipe: TextRecipe, *, staged: bool = False) -> dict[str, str | Sequence[str]]:
     """Return what stands for each name in ``pools/texts``."""
-    return {"anchor_condition": selector_condition(recipe.selector, staged=staged)} | _unit(recipe)
+    conditions = [selector_condition(s, staged=staged) for s in recipe.selectors]
+    if len(conditions) > 1:
+        conditions = [f"({' OR '.join(f'({condition})' for condition in conditions)})"]
+    return {"anchor_condition": conditions[0]} | _unit(recipe)
 
 
 def triplet_fills(recipe: TripletRecipe, *, staged: bool = False) -> dict[str, str | Sequence[str]]:
@@ -192,6 +195,7 @@ def triplet_fills(recipe: TripletRecipe, *, staged: bool = False) -> dict[str, s
         "negative_order": ("bin, " if law.compares else "") + "record_key, chunk_key",
         "kin_key": "family" if recipe.mined else "record_key",
         "law_keys": _law_keys(recipe, law),
+        "same_text": _same_text(recipe),
         "scope_keys": "scope, question" if recipe.mined else "scope",
         "class_scopes": "[0::UBIGINT, class]" if _FORBIDDEN[1] in law.parts else "[class]",
     }
@@ -210,6 +214,13 @@ def _law_keys(recipe: TripletRecipe, law: Law) -> str:
     if not law.compares or recipe.strategy == "same_record":
         return "record_key"
     return "record_key, class, normalised_hash" if recipe.mined else "record_key, class"
+
+
+def _same_text(recipe: TripletRecipe) -> str:
+    """Return why an anchor is left out that has the text of each of its positives."""
+    if recipe.anchor == recipe.positive:  # the only one may be the anchor itself
+        return "if(positives = 1, 'has one window', 'same text')"
+    return "'same text'"
 
 
 def _unit(recipe: TripletRecipe | TextRecipe) -> dict[str, str | Sequence[str]]:
@@ -238,13 +249,8 @@ def _slot(selector: Selector) -> str:
 
 def facts_of(recipe: TripletRecipe | TextRecipe) -> dict[str, Fact]:
     """Return by name what the conditions of a recipe ask of texts."""
-    selectors = (
-        [recipe.selector]
-        if isinstance(recipe, TextRecipe)
-        else [recipe.anchor, recipe.positive, recipe.negative]
-    )
     found: dict[str, Fact] = {}
-    for selector in selectors:
+    for selector in recipe.selectors:
         if selector.where is not None:
             found |= told(where_condition(selector.where), _slot(selector))[1]
     if isinstance(recipe, TripletRecipe) and isinstance(recipe.strategy, SqlStrategy):

@@ -8,13 +8,14 @@ recipes share, such as the same negatives, are read once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Words
+from duckplets.base.arrays import Integers, Words
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, RecipeError
 from duckplets.pools.arrays import (
@@ -46,6 +47,10 @@ _VECTOR = 2048  # sections of a vector, as they are stored
 _AT_ONCE = 20_000_000  # characters that a statement reads and makes of texts, in a vector
 _MOST_COPIED = 60_000_000  # that it makes of one text
 _COMPARED = 50_000  # of a text that windows are compared by: it goes with each of them
+
+
+class NoAnchorError(EmptyPoolError):
+    """A pool has no anchor; the message says which, and why."""
 
 
 class PoolReader:
@@ -88,18 +93,29 @@ class PoolReader:
         wanted = {**where, "sources": sources}
         return _told_facts(self._database, statements, wanted, compared=compared)
 
-    def read(self, compiled: CompiledPool) -> Pool:
+    def read(self, compiled: CompiledPool, of: Integers | None = None) -> Pool:
         """Read a pool.
 
+        Args:
+            compiled: Which one.
+            of: Keys of the records that anchors may be of, ascending; None for all.
+
         Raises:
-            EmptyPoolError: It has no anchor.
+            NoAnchorError: It has no anchor.
             RecipeError: Its strategy compares too many values.
         """
         if compiled.unbounded:
             self._refuse_unbounded(compiled)
         rows = self.list(compiled, "anchors")
         if rows.num_rows == 0:
-            raise self._empty(compiled)
+            raise NoAnchorError(self._why_empty(compiled))
+        if of is not None:
+            rows = rows.filter(pa.array(np.isin(keys_of(rows, "record_key"), of)))
+            if rows.num_rows == 0:
+                raise NoAnchorError(
+                    f"{_what(compiled)}: index controls list {len(of)} of its records, and none of "
+                    f"them is an anchor"
+                )
         recipe = compiled.recipe
         if isinstance(recipe, TextRecipe):
             anchors = anchors_of(rows, np.zeros(rows.num_rows, np.int64), recipe.per)
@@ -165,15 +181,28 @@ class PoolReader:
                 f"round the values it compares"
             )
 
-    def _empty(self, compiled: CompiledPool) -> EmptyPoolError:
+    def _why_empty(self, compiled: CompiledPool) -> str:
+        """Return what is empty, with counts by reason, and how many negatives there would be."""
         reasons = {k or "": n for k, n in self.count(compiled).items()}
         counts = ", ".join(f"{n} {reason}" for reason, n in reasons.items() if reason)
-        source, split = compiled.parameters["source"], compiled.parameters["split"]
-        return EmptyPoolError(
-            f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split "
-            f"{split!r}: {counts or 'the split has no records'}. Limit the recipe with "
-            f"sources=(…), give the source weight 0, or change the recipe"
+        told = f"{_what(compiled)}: {counts or 'the split has no records'}"
+        most = compiled.parameters["negatives"]
+        if "no negative" not in reasons or most == 1:
+            return told
+        least = 0  # so many each of some anchor can have, and it cannot have ``most``
+        while most - least > 1:
+            half = (least + most) // 2
+            fewer = replace(compiled, parameters=compiled.parameters | {"negatives": half})
+            least, most = (half, most) if self.count(fewer).get(None) else (least, half)
+        asked = compiled.parameters["negatives"]
+        return (
+            f"{told} (negatives={asked} are asked for, and no anchor has more than {least} legal)"
         )
+
+
+def _what(compiled: CompiledPool) -> str:
+    source, split = compiled.parameters["source"], compiled.parameters["split"]
+    return f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split {split!r}"
 
 
 def _guarded(anchors: Anchors, rows: pa.Table, negatives: pa.Table) -> Guarded:

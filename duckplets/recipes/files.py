@@ -10,10 +10,11 @@ A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields o
     strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }  # or "other_record"
     by = { bm25 = { top_k = 16 } }               # or "bm25", or "random"
     weight = 0.7
+    share = "anchors"                            # or left out: its share is its weight
 
     [[text]]
     name = "bodies"
-    selector = { position = 1 }                  # role, position, any_section = true, near_date
+    selector = { position = 1 }                  # role, position, any_section = true; or a list
 
 JSON may also be a list of what ``to_dict`` makes, each with its ``kind``.
 """
@@ -84,6 +85,8 @@ def to_dict(recipe: TripletRecipe | TextRecipe) -> dict[str, Any]:
             plain[field.name] = {"sql": value.condition}
         elif isinstance(value, Bm25):
             plain[field.name] = {"bm25": value.to_dict()}
+        elif field.name == "selector":
+            plain[field.name] = [_selector_to_dict(selector) for selector in value]
         elif value is not None:
             plain[field.name] = list(value) if isinstance(value, tuple) else value
     return plain
@@ -116,6 +119,8 @@ def from_dict(d: Mapping[str, Any]) -> TripletRecipe | TextRecipe:
 
 
 def _from_plain(key: str, value: Any) -> Any:
+    if key == "selector" and isinstance(value, list):
+        return tuple(map(_selector_from, value))
     if key in ("anchor", "positive", "negative", "selector"):
         return _selector_from(value)
     if key == "strategy" and isinstance(value, Mapping):

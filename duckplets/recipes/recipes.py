@@ -10,6 +10,7 @@ checked as it is made, conditions included, and nothing here touches a database.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -27,6 +28,7 @@ __all__ = [
     "Role",
     "Selector",
     "SelectorKind",
+    "Share",
     "SqlStrategy",
     "Strategy",
     "StrategyName",
@@ -34,7 +36,7 @@ __all__ = [
     "TripletRecipe",
     "any_section",
     "default_recipes",
-    "derived_text_recipes",
+    "derived_text_recipe",
     "long_section_recipe",
     "near_date",
     "position",
@@ -47,10 +49,14 @@ SelectorKind = Literal["role", "position", "any_section", "near_date"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
 By: TypeAlias = Literal["random", "bm25"] | Bm25
+Share = Literal["anchors"]
 
 ARGUMENTS = {"role": "role", "position": "index", "near_date": "days"}
 _MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is still one to DuckDB
-_SUFFIXES = ("_anchor", "_positive", "_negative")  # of the text recipes derived from a triplet's
+_LONGEST_DERIVED = (
+    9  # signs that text recipes of saved runs may have behind a triplet recipe's name
+)
+TEXTS = "texts"  # the name of a source's derived text recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,9 @@ class TripletRecipe:
         by: How one of the legal ones is chosen: ``random``; ``bm25``, from those that were mined
             for this recipe, with whatever settings; or ``bm25(...)``, from those mined so.
         weight: Share among the recipes of a source, relative; 0 means never.
+        share: None: just so. ``anchors``: that share times its anchors over the records of the
+            source in the split, so that the few records a recipe can use come about as often as
+            others. In the weight of a sample ``weight`` counts as it is.
         instruction: Carried to each sample unchanged.
         allow_same_anchor_positive: Whether the positive may have the anchor's very text.
         per: The unit of an anchor, a ``record`` or a ``chunk``.
@@ -163,6 +172,7 @@ class TripletRecipe:
     strategy: Strategy = "other_record"
     by: By = "random"
     weight: float = 1.0
+    share: Share | None = None
     instruction: str | None = None
     allow_same_anchor_positive: bool = False
     per: Per = "record"
@@ -189,6 +199,13 @@ class TripletRecipe:
         same = self.allow_same_anchor_positive
         if not isinstance(same, bool):
             raise RecipeError(f"{what}: allow_same_anchor_positive must be a bool, not {same!r}")
+        if self.share is not None:
+            check_choice(f"{what}: share", self.share, get_args(Share))
+
+    @property
+    def selectors(self) -> tuple[Selector, ...]:
+        """Those of anchor, positive and negative."""
+        return (self.anchor, self.positive, self.negative)
 
     @property
     def mined(self) -> bool:
@@ -202,7 +219,8 @@ class TextRecipe:
 
     Attributes:
         name: What samples and tables call it: printable characters, no ``/``.
-        selector: Sections that may be drawn.
+        selector: Sections that may be drawn. Of several selectors, in a tuple, those that any of
+            them takes, each once.
         weight: Share among the recipes of a source, relative; 0 means never.
         instruction: Carried to each sample unchanged.
         per: The unit that is drawn, a ``record`` or a ``chunk``.
@@ -210,7 +228,7 @@ class TextRecipe:
     """
 
     name: str
-    selector: Selector
+    selector: Selector | tuple[Selector, ...]
     _: KW_ONLY
     weight: float = 1.0
     instruction: str | None = None
@@ -218,9 +236,18 @@ class TextRecipe:
     sources: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        # A derived name is a triplet recipe's and a suffix, and must fit whatever that one is.
-        what = _check_common(self, LONGEST_NAME + max(map(len, _SUFFIXES)))
-        _check_selector(f"{what}: selector", self.selector, near=False)
+        what = _check_common(self, LONGEST_NAME + _LONGEST_DERIVED)
+        if isinstance(self.selector, list | tuple):
+            object.__setattr__(self, "selector", tuple(self.selector))
+        if not self.selectors:
+            raise RecipeError(f"{what}: selector must be one or several, not {self.selector!r}")
+        for selector in self.selectors:
+            _check_selector(f"{what}: selector", selector, near=False)
+
+    @property
+    def selectors(self) -> tuple[Selector, ...]:
+        """The selectors, one or more."""
+        return self.selector if isinstance(self.selector, tuple) else (self.selector,)
 
 
 def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
@@ -258,26 +285,47 @@ def long_section_recipe(role: str) -> TripletRecipe:
     """Return the recipe of two different windows of one record, for sections of a role."""
     check_choice("role", role, get_args(Role))
     windows = Selector("role", role=cast("Role", role), where="kind = 'window'")
-    return TripletRecipe("long_section", windows, windows, windows)
+    return TripletRecipe("long_section", windows, windows, windows, share="anchors")
 
 
-def derived_text_recipes(recipe: TripletRecipe) -> tuple[TextRecipe, ...]:
-    """Return the text recipes ``NAME_anchor``, ``NAME_positive`` and ``NAME_negative``.
+def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True) -> TextRecipe:
+    """Return the text recipe of a source: every chunk that its triplet recipes take, each once.
 
-    Each keeps weight, instruction, unit and sources; a ``near_date`` slot becomes its context.
+    A ``near_date`` slot becomes its context; rejected texts are no negatives of texts. An
+    instruction goes with it where all recipes have the same.
+
+    Args:
+        recipes: One or more. Those of weight 0 take nothing, if there are others.
+        titles: Whether sections of the role ``anchor`` are texts of their own.
     """
-    slots = (recipe.anchor, recipe.positive, recipe.negative)
-    return tuple(
-        TextRecipe(
-            recipe.name + suffix,
-            role("context", where=slot.where) if slot.kind == "near_date" else slot,
-            weight=recipe.weight,
-            instruction=recipe.instruction,
-            per=recipe.per,
-            sources=recipe.sources,
+    drawn = [recipe for recipe in recipes if recipe.weight] or list(recipes)
+    found: dict[Selector, None] = {}
+    for recipe in drawn:
+        rejected = recipe.negative.role == "rejected"
+        slots = (recipe.anchor, recipe.positive, *(() if rejected else (recipe.negative,)))
+        found |= dict.fromkeys(
+            role("context", slot.where) if slot.kind == "near_date" else slot for slot in slots
         )
-        for suffix, slot in zip(_SUFFIXES, slots, strict=True)
+    selectors = [s for s in found if not any(_covers(other, s) for other in found)]
+    if not titles:
+        selectors = [s for s in selectors if s.role != "anchor"] or selectors
+    instructions = {recipe.instruction for recipe in drawn}
+    return TextRecipe(
+        TEXTS,
+        selectors[0] if len(selectors) == 1 else tuple(selectors),
+        weight=1.0 if drawn[0].weight else 0.0,
+        instruction=instructions.pop() if len(instructions) == 1 else None,
+        per="chunk",
     )
+
+
+def _covers(wider: Selector, selector: Selector) -> bool:
+    """Whether a selector without a condition takes all that another one does."""
+    if wider.where is not None or wider == selector:
+        return False
+    if wider.kind == "any_section":
+        return selector.kind == "any_section" or selector.role in ("anchor", "context")
+    return wider.kind == "role" == selector.kind and wider.role == selector.role
 
 
 def _check_common(recipe: TripletRecipe | TextRecipe, longest: int) -> str:

@@ -1,15 +1,15 @@
 """Store recipes with a corpus, and find those that a sampler draws by.
 
-Those given to the sampler; else those stored; else each source's defaults, with the long-section
-recipe where a source has sections longer than a window. Text samples take text recipes by the
-same rule, or three derived from each triplet recipe.
+Those given to the sampler; else those stored; else those that a source brought; else its defaults,
+with the long-section recipe where it has sections longer than a window. Text samples take text
+recipes by the same rule, or one that is derived from the triplet recipes of a source.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from duckplets.base.plain import Stored
@@ -18,10 +18,11 @@ from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import (
+    TEXTS,
     TextRecipe,
     TripletRecipe,
     default_recipes,
-    derived_text_recipes,
+    derived_text_recipe,
     long_section_recipe,
 )
 
@@ -43,6 +44,80 @@ class SourceRecipes:
     source: str
     recipes: tuple[Recipe, ...]
     optional: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What a source offers where nobody says what is drawn from it.
+
+    Attributes:
+        defaults: What its rows are like; see ``default_recipes``.
+        own: Recipes that it brought, which take the place of defaults.
+        weight: Its weight in the mixture that the corpus declares, or None.
+        controlled: Whether index controls were set for it.
+    """
+
+    defaults: str
+    own: tuple[Recipe, ...] = ()
+    weight: float | None = None
+    controlled: bool = False
+
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """Those that it brought, else the defaults, without the one of long sections."""
+        return self.own or default_recipes(self.defaults)
+
+    def of_kind(self, recipes: Iterable[Recipe], kind: str) -> tuple[Recipe, ...]:
+        """Return those that make a kind of sample: of texts, text recipes or else a derived one."""
+        recipes = list(recipes)
+        triplets = [r for r in recipes if isinstance(r, TripletRecipe)]
+        texts = [r for r in recipes if isinstance(r, TextRecipe)]
+        if kind != "texts":
+            return tuple(triplets)
+        if not texts and triplets:
+            texts = [derived_text_recipe(triplets, titles=self.defaults != "documents")]
+        return tuple(texts)
+
+
+def sources_of(database: Database, version: int) -> dict[str, Brought]:
+    """Return the sources of a version by name, with what each offers.
+
+    Raises:
+        DamagedFileError: A definition of a recipe is none.
+    """
+    found = {}
+    rows = database.run("recipes/store/brought", {"version": version})
+    for name, defaults, recipes, weight, controlled in rows:
+        way = "Read the source again, or put back an earlier copy of the file."
+        place = Stored(database.path, "sources", f"source {name!r}", way)
+        definitions = place.read("recipes", recipes or "[]", [{"kind": str, "name": str}])
+        with place.making("recipes"):
+            own = tuple(map(from_dict, definitions))
+            found[name] = Brought(defaults, own, weight, controlled)
+    return found
+
+
+def brought(source: object, name: str) -> str | None:
+    """Return the recipes of a user's source, its attribute ``recipes``, as JSON; None without it.
+
+    Raises:
+        RecipeError: They are no recipes, or two have one name.
+    """
+    inner = getattr(source, "source", source)  # a custom source holds the user's own
+    recipes = getattr(inner, "recipes", None)
+    if recipes is None:
+        return None
+    where = f"source {name!r}: recipes"
+    if not isinstance(recipes, list | tuple):
+        raise RecipeError(f"{where}={recipes!r}: give a list of recipes")
+    if wrong := [r for r in recipes if not isinstance(r, TripletRecipe | TextRecipe)]:
+        raise RecipeError(
+            f"{where}: {wrong[0]!r} is no recipe; give TripletRecipe(…) or TextRecipe(…)"
+        )
+    names = [recipe.name for recipe in recipes]
+    if twice := sorted({n for n in names if names.count(n) > 1}):
+        raise RecipeError(f"{where}: two are named {twice[0]!r}; rename one of them")
+    return json.dumps([to_dict(recipe) for recipe in recipes])
 
 
 def add(database: Database, recipe: Recipe) -> bool:
@@ -116,25 +191,21 @@ def resolve(
     Raises:
         RecipeError: An unknown or repeated name, or none of the needed kind.
     """
-    sources = dict(database.run("recipes/store/sources", {"version": version}))
-    known = [*also, *stored(database), *_all_defaults(sources)]
+    sources = sources_of(database, version)
+    known = [*also, *stored(database), *_all_brought(sources)]
     chosen = _named(given, known) if given else None
     chosen = chosen or [r for r in stored(database) if kind == "texts" or is_triplet(r)]
     resolved = []
-    for source, defaults in sources.items():
-        if chosen:
-            recipes = [r for r in chosen if r.sources is None or source in r.sources]
-            optional: frozenset[str] = frozenset()
-        else:
-            where = {"source": source, "split": split, "version": version}
-            extra = _long(database, where | {"max_tokens": max_tokens}) if long_sections else []
-            recipes = [*default_recipes(defaults), *extra]
-            optional = frozenset(r.name for r in extra)
-        found = _of_kind(recipes, kind)
-        optional = optional | {
-            f"{n}_{s}" for n in optional for s in ("anchor", "positive", "negative")
-        }
-        resolved.append(SourceRecipes(source, found, optional))
+    for source, brought in sources.items():
+        recipes: list[Recipe] = [r for r in chosen if r.sources is None or source in r.sources]
+        extra: list[Recipe] = []
+        if not chosen:
+            if long_sections and not brought.own and kind != "texts":
+                where = {"source": source, "split": split, "version": version}
+                extra = _long(database, where | {"max_tokens": max_tokens})
+            recipes = [*brought.recipes, *extra]
+        optional = frozenset(r.name for r in extra)
+        resolved.append(SourceRecipes(source, brought.of_kind(recipes, kind), optional))
     _check(resolved, chosen, kind, sources)
     return resolved
 
@@ -161,16 +232,6 @@ def _check(
         raise RecipeError(f"none of the given recipes makes {kind}; give a triplet recipe")
 
 
-def _of_kind(recipes: Iterable[Recipe], kind: str) -> tuple[Recipe, ...]:
-    """Return those that make a kind of sample: for texts, text recipes or else derived ones."""
-    recipes = list(recipes)
-    triplets = [r for r in recipes if isinstance(r, TripletRecipe)]
-    if kind != "texts":
-        return tuple(triplets)
-    texts: list[Recipe] = [r for r in recipes if isinstance(r, TextRecipe)]
-    return tuple(texts or [d for r in triplets for d in derived_text_recipes(r)])
-
-
 def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
     by_name = {recipe.name: recipe for recipe in known}
     found: list[Recipe] = []
@@ -186,26 +247,38 @@ def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
     return found
 
 
-def find(database: Database, name: str, version: int) -> Recipe:
-    """Return a recipe by name: a stored one, else a default of one of the sources."""
-    sources = dict(database.run("recipes/store/sources", {"version": version}))
-    known = [*_all_defaults(sources), *stored(database)]
-    texts = [d for r in known if isinstance(r, TripletRecipe) for d in derived_text_recipes(r)]
-    by_name = {recipe.name: recipe for recipe in [*texts, *known]}
+def find(database: Database, name: str, version: int, source: str | None = None) -> Recipe:
+    """Return a recipe by name: a stored one, else one that sources bring, else the derived texts.
+
+    Args:
+        database: The corpus.
+        name: Of the recipe.
+        version: Of the corpus.
+        source: Whose recipe is meant where sources differ; by default that of the first.
+    """
+    sources = sources_of(database, version)
+    of_corpus = stored(database)
+    brought = sources.get(source or "") or next(iter(sources.values()), None)
+    known = [*_all_brought(sources), *(brought.recipes if brought else ()), *of_corpus]
+    by_name = {recipe.name: recipe for recipe in known}
+    if name == TEXTS not in by_name and brought is not None:
+        told = [r for r in of_corpus if not source or r.sources is None or source in r.sources]
+        return brought.of_kind(told or brought.recipes, "texts")[0]
     if name not in by_name:
         if not sources:
             raise RecipeError(f"no recipe {name!r}: {_NO_SOURCES}")
         is_long = bool(database.run("recipes/store/long_sections")[0][0])
-        raise _unknown(name, [r.name for r in known if is_long or r.name != LONG_SECTION])
+        names = [r.name for r in known if is_long or r.name != LONG_SECTION]
+        raise _unknown(name, [*names, TEXTS])
     return by_name[name]
 
 
 def first_source(database: Database, recipe: Recipe, version: int) -> str:
     """Return the first source a recipe applies to: what is shown when none is named.
 
-    Sources whose defaults include the recipe come before others.
+    Sources that bring the recipe, or have it by default, come before others.
     """
-    sources: dict[str, str] = dict(database.run("recipes/store/sources", {"version": version}))
+    sources = sources_of(database, version)
     if not sources:
         raise RecipeError(_NO_SOURCES)
     fitting = [s for s in sources if recipe.sources is None or s in recipe.sources]
@@ -214,13 +287,13 @@ def first_source(database: Database, recipe: Recipe, version: int) -> str:
             f"recipe {recipe.name!r} is limited to {listed(recipe.sources or ())}, and the "
             f"corpus has only {listed(sources)}"
         )
-    own = [s for s in fitting if recipe in default_recipes(sources[s])]
+    own = [s for s in fitting if recipe in sources[s].recipes]
     return (own or fitting)[0]
 
 
 def check_source(database: Database, source: str, version: int) -> None:
     """Refuse a name that is no source of a version."""
-    sources = dict(database.run("recipes/store/sources", {"version": version}))
+    sources = sources_of(database, version)
     if source not in sources:
         raise RecipeError(
             f"no source {source!r}{nearest(source, sources)}; there are: "
@@ -228,12 +301,10 @@ def check_source(database: Database, source: str, version: int) -> None:
         )
 
 
-def _all_defaults(sources: dict[str, str]) -> list[Recipe]:
-    """Return the defaults of all sources, once each."""
-    kinds = dict.fromkeys(sources.values())
-    found: dict[str, Recipe] = {r.name: r for kind in kinds for r in default_recipes(kind)}
-    role = "context"
-    found[LONG_SECTION] = long_section_recipe(role)
+def _all_brought(sources: Mapping[str, Brought]) -> list[Recipe]:
+    """Return what all sources bring or have by default, of each name once."""
+    found = {r.name: r for brought in sources.values() for r in brought.recipes}
+    found.setdefault(LONG_SECTION, long_section_recipe("context"))
     return list(found.values())
 
 

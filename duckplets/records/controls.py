@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from duckplets.base.checks import integer
 from duckplets.db.database import Database
 from duckplets.ingest.splits import checked_split, need_splits
-from duckplets.records.copies import MOST, SizeMode, check_mode, check_weight
+from duckplets.order.copies import MOST, SizeMode, check_mode, check_weight
 from duckplets.records.data_index import DataIndex
 
 _SEEDS = (-(1 << 63), (1 << 63) - 1)

@@ -20,18 +20,17 @@ from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.base.shown import listed
 from duckplets.errors import SamplerError, nearest
-from duckplets.order.permute import key
-from duckplets.records.copies import (
+from duckplets.order.copies import (
     MOST,
     SAME,
     Copies,
     SizeMode,
     check_mode,
     check_weight,
-    of_size,
-    of_weight,
+    sized,
     stretches,
     taken,
+    weighed,
 )
 
 __all__ = ["DataIndex", "EntryError", "SizeMode"]
@@ -168,7 +167,7 @@ class DataIndex:
             if wanted and not entries:
                 whose = f"data set {names[0]!r}" if len(names) == 1 else "the index"
                 raise SamplerError(f"{what}={wanted}: {whose} has no rows to take; give 0")
-            return of_size(entries, wanted, mode, key(seed, "data index size", *names))
+            return sized(names, entries, wanted, mode, seed)
 
         return self._adjusted("size", size, copies)
 
@@ -195,7 +194,7 @@ class DataIndex:
             exact = check_weight(what, value)
             if exact * entries > MOST:
                 raise SamplerError(f"{what}={value!r} of {entries} entries: at most {MOST} fit")
-            return of_weight(entries, exact, key(seed, "data index weight", *names))
+            return weighed(names, entries, exact, seed)
 
         return self._adjusted("weight", weight, copies)
 

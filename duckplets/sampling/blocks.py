@@ -64,10 +64,10 @@ class Reader:
         self._prefetch = prefetch
         self._begin()
 
-    def _begin(self) -> None:
+    def _begin(self, *, alone: bool = False) -> None:
         self._block: Block | None = None
         prepare = self._preparation(self.end)
-        self._blocks = BlocksAhead(prepare, prepare.sizes.follow, self._prefetch)
+        self._blocks = BlocksAhead(prepare, prepare.sizes.follow, self._prefetch, alone=alone)
         # Dropping a reader ends its thread and its connection, as closing it does.
         self._dropped = weakref.finalize(self, _let_go, self._blocks, self.fetcher)
         self._dropped.atexit = False
@@ -155,9 +155,20 @@ class Reader:
         self._begin()
 
     def forget(self) -> None:
-        """Drop what is prepared: the position has jumped, or other weights are in force."""
+        """Drop what is prepared: the position has jumped."""
         self._blocks.close()
         self._block = None
+
+    def renew(self) -> None:
+        """Drop what is prepared, without waiting: other weights are in force.
+
+        Weights may change at every step, so blocks begin small again, and the next one alone:
+        whatever is prepared beside it would be dropped as well.
+        """
+        self.check_open()
+        self._blocks.stop()
+        self._dropped.detach()
+        self._begin(alone=True)
 
     def close(self) -> None:
         """Stop preparing and close the connection."""
@@ -254,15 +265,20 @@ class BlocksAhead:
         prepare: Makes the block of positions ``start … stop-1``.
         follow: Names the block that begins at a position, or None at the end of the run.
         most: How many blocks to prepare ahead; 0 prepares each when it is asked for.
+        alone: Whether the first one is made when it is asked for, and none ahead of that.
     """
 
-    def __init__(self, prepare: Prepare, follow: Follow, most: int) -> None:
+    def __init__(self, prepare: Prepare, follow: Follow, most: int, *, alone: bool = False) -> None:
         self._prepare, self._follow, self._most = prepare, follow, most
+        self._alone = alone
         self._coming: Lookahead[tuple[int, Block]] | None = None
         self._next: int | None = None  # the position at which the next of them begins
 
     def take(self, position: int) -> Block | None:
         """Return the block that begins at a position; None at the end of the run."""
+        if self._alone and (span := self._follow(position)):
+            self._alone = False
+            return self._prepare(*span)
         if self._coming is None or self._next != position:  # the cursor has jumped
             self.close()
             calls = _preparations(self._prepare, self._follow, position)
@@ -275,7 +291,7 @@ class BlocksAhead:
         return block
 
     def stop(self) -> None:
-        """Let the thread end after the block it is at."""
+        """Let the thread end after the block it is at, without waiting for it."""
         if self._coming is not None:
             self._coming.stop()
 

@@ -10,10 +10,14 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from duckplets.base.shown import shown
 from duckplets.errors import StateMismatchError, nearest
+from duckplets.order.mixture import Mixture, differences
 from duckplets.order.ranks import world_sizes
 
 Fingerprint = dict[str, Any]
+
+_SHOWN = 5  # recipes that differ
 
 
 def digest(value: Any) -> str:
@@ -51,6 +55,7 @@ def refuse_mismatch(
     now: Fingerprint,
     *,
     allow_drift: Collection[str] = (),
+    told: Mapping[str, str] = {},
     edited: Mapping[str, str] = {},
 ) -> None:
     """Refuse a fingerprint that differs.
@@ -59,6 +64,7 @@ def refuse_mismatch(
         saved: As it was.
         now: As it is.
         allow_drift: Names of fields that may differ.
+        told: What differs in fields that are digests; see ``differing``.
         edited: Fields that others judge, with what differs in them, which is shown where another
             field is refused.
 
@@ -77,8 +83,9 @@ def refuse_mismatch(
         if saved.get(name) != now.get(name) and name not in allow_drift
     ]
     if set(differing) - edited.keys():
-        told = [
-            edited.get(name, f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})")
+        said = {**told, **edited}
+        all_told = [
+            said.get(name, f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})")
             for name in differing
         ]
         hint = ""
@@ -88,6 +95,45 @@ def refuse_mismatch(
                 f"{world_sizes(int(saved.get('batch_size', 0)))})"
             )
         raise StateMismatchError(
-            f"the saved run does not fit: {'; '.join(told)}{hint}. Open it with what it was "
+            f"the saved run does not fit: {'; '.join(all_told)}{hint}. Open it with what it was "
             f"saved with, or accept another order with allow_drift=(…)"
         )
+
+
+def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """Return in words what differs in the recipes and the mixture of two runs' settings.
+
+    Args:
+        saved: Settings of a run, as they were.
+        now: Settings as they are.
+    """
+    mixtures = [Mixture.from_dict(settings.get("mixture", {})) for settings in (saved, now)]
+    told = {"mixture": differences(*mixtures)}
+    one, other = _recipes(saved), _recipes(now)
+    places = [place for place in {**one, **other} if one.get(place) != other.get(place)]
+    told["recipes"] = "; ".join(
+        f"source {source!r}, recipe {name!r}: {_fields(one.get(at, {}), other.get(at, {}))}"
+        for at in places[:_SHOWN]
+        for source, name in [at]
+    )
+    if len(places) > _SHOWN:
+        told["recipes"] += f"; and {len(places) - _SHOWN:,} recipes more"
+    return {field: f"{field}: {words}" for field, words in told.items() if words}
+
+
+def _recipes(settings: Mapping[str, Any]) -> dict[tuple[str, Any], dict[str, Any]]:
+    """Return the definitions of recipes by source and name."""
+    found = settings.get("recipes", {}).items()
+    return {(source, d.get("name")): d for source, definitions in found for d in definitions}
+
+
+def _fields(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return which fields of a recipe differ, with both values."""
+    if not (saved and now):
+        return "saved only" if saved else "now only"
+    fields = [field for field in {**saved, **now} if saved.get(field) != now.get(field)]
+    return ", ".join(
+        f"{field} (saved: {shown(repr(saved.get(field)), 80)}, now: "
+        f"{shown(repr(now.get(field)), 80)})"
+        for field in fields
+    )

@@ -19,6 +19,7 @@ from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import TextRecipe, any_section
 from duckplets.recipes.store import SourceRecipes
+from duckplets.sampling.anchored import Anchored
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import OF_MESSAGES
 from duckplets.sampling.fetch import Facts, Fetcher, as_array
@@ -56,8 +57,9 @@ def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRe
             f"no source has conversations to draw messages from; there are {names}. Ingest "
             f"instruction data with a converter, as in converter='alpaca'"
         )
-    named = _named(mixture)
-    return [SourceRecipes(name, (_RECIPE,)) for name, held, _ in rows if held or name in named]
+    return [
+        SourceRecipes(name, (_RECIPE,)) for name, held, _ in rows if held or name in mixture.named
+    ]
 
 
 def has_pairs(database: Database, sources: Collection[str], version: int) -> bool:
@@ -66,16 +68,22 @@ def has_pairs(database: Database, sources: Collection[str], version: int) -> boo
     return any(pairs for name, _, pairs in rows if name in sources)
 
 
-def open_streams(database: Database, settings: RunSettings, sources: Sequence[str]) -> list[Stream]:
-    """Read which conversations can be drawn of some sources.
-
-    Raises:
-        EmptyPoolError: A source has none in the split of the run.
-    """
-    return [
-        Stream(source, _pool(database, settings, source), settings.seed, settings.negatives)
-        for source in sources
-    ]
+def open_streams(
+    database: Database, settings: RunSettings, sources: Sequence[str]
+) -> tuple[list[Stream], list[str]]:
+    """Read which conversations can be drawn of some sources; return also which have none."""
+    anchored = Anchored(database, settings)
+    streams, empty = [], []
+    for source in sources:
+        pool = _pool(database, settings, source, anchored.keys(source))
+        if len(pool.anchors):
+            streams.append(Stream(source, pool, settings.seed, settings.negatives))
+        else:
+            empty.append(
+                f"source {source!r} has no conversation in split {settings.split!r}"
+                + (" that its index controls list" if source in settings.index else "")
+            )
+    return streams, empty
 
 
 def conversation_facts(database: Database, chunking: Mapping[str, Any]) -> Facts:
@@ -135,25 +143,16 @@ class MessageFetcher(Fetcher):
             return self._database.table(f"sampling/messages/{name}", wanted)
 
 
-def _pool(database: Database, settings: RunSettings, source: str) -> Pool:
+def _pool(database: Database, settings: RunSettings, source: str, of: Integers | None) -> Pool:
+    """Return the conversations of a source; ``of``: keys of the records they may be of."""
     split, version = settings.split, settings.corpus_version
     where = {"source": source, "split": split, "version": version}
     rows = database.table("sampling/messages/pool", where | {"hashed": settings.no_duplicates})
-    if rows.num_rows == 0:
-        raise EmptyPoolError(
-            f"source {source!r} has no conversation in split {settings.split!r}; ingest "
-            f"instruction data with a converter, or give the source weight 0 in mixture="
-        )
+    if of is not None:
+        rows = rows.filter(pa.array(np.isin(rows["record_key"].to_numpy(), of)))
     keys, count = rows["record_key"].to_numpy(), rows.num_rows
     zeros, starts = np.zeros(count, np.int64), np.arange(count + 1)
     anchors = Anchors(keys, rows["text_hash"].to_numpy(), zeros, keys, starts)
     return Pool(
         compile_pool(_RECIPE, source=source, split=split, version=version), anchors, None, None
     )
-
-
-def _named(mixture: Mixture) -> set[str]:
-    """Return the sources that a mixture gives a weight above 0 at some time."""
-    changes = [phase.weights for phase in mixture.phases]
-    changes += [] if mixture.anneal is None else [mixture.anneal.weights]
-    return {name for weights in (mixture.weights, *changes) for name in weights}

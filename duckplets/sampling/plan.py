@@ -120,7 +120,7 @@ class Planner:
         for i, stream in enumerate(streams, start=first):
             by_source.setdefault(stream.source, []).append(i)
         for source, indexes in by_source.items():
-            weights = exact_weights([self.streams[i].recipe.weight for i in indexes])
+            weights = exact_weights([self.streams[i].share for i in indexes])
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
             self._recipes[self.schedule.sources.index(source)] = indexes, recipes
 

@@ -22,32 +22,34 @@ from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
-from duckplets.mining import store as mining_store
 from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.schedule import Events, Schedule
-from duckplets.pools.compile import CompiledPool, compile_pool
-from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sampling import candidates, messages, state
+from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.columns import checked_columns, needs_scores
+from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
-from duckplets.sampling.fingerprint import refuse_mismatch
+from duckplets.sampling.fingerprint import differing, refuse_mismatch
 from duckplets.sampling.plan import Planner, samples_per_draw
 from duckplets.sampling.prefixes.prefixing import Prefixes
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import (
+    Empty,
     Kind,
     RunSettings,
+    SavingNote,
     check_overrides,
     checked_arguments,
     overridden,
     saved_settings,
+    skips,
 )
+from duckplets.sampling.shares import shares, unnamed
 from duckplets.sampling.stream import Stream
+from duckplets.sampling.weight_events import written
 
 Recipe = recipe_store.Recipe
 Drawn = Mapping[str, Sequence[Recipe]]  # of every source the recipes that samples are drawn by
@@ -65,22 +67,23 @@ def open_run(
     beside: bool,
     arguments: Mapping[str, Any],
     allow_stale: bool = False,
+    empty: Empty = "error",
 ) -> Sampler:
     """Open a new run at its first position; see ``Corpus.sampler``.
 
     ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
     """
-    arguments = checked_arguments(kind, arguments)
+    arguments, skip = checked_arguments(kind, arguments), skips(empty)
     notes = _place(state_path, asked=not beside)
     split = splits.checked_split(arguments["split"])
     split_settings = splits.need_splits(database)
     version = records.current_version(database)
     chunking = chunking_of(database)
-    mixed = mixture_of(mixture)
+    given = None if mixture is None else mixture_of(mixture)
     if kind == "messages":
         if recipes is not None:
             raise SamplerError("recipes: messages have none; leave it out")
-        resolved = messages.resolve(database, mixed, version)
+        resolved = messages.resolve(database, given or Mixture(), version)
     else:
         resolved = recipe_store.resolve(
             database,
@@ -97,7 +100,14 @@ def open_run(
             f"{database.path} FILE"
         )
     sources = sorted(of_source.source for of_source in resolved)
+    found = recipe_store.sources_of(database, version)
+    brought = {name: found[name] for name in sources}
+    if given is not None:
+        given.check(sources)
+    drawn_by = shares(database, given, brought, split=split, version=version)
+    mixed = drawn_by.mixture
     mixed.check(sources)
+    notes += drawn_by.notes + unnamed(mixed, sources)
     negatives, padded = arguments["negatives"], arguments["remainder"] == "pad"
     rejected = kind == "messages" and messages.has_pairs(database, sources, version)
     settings = RunSettings(
@@ -113,12 +123,13 @@ def open_run(
         splits=asdict(split_settings),
         chunking=chunking,
         declared_prefixes=prefix_store.digest(database, version),
+        index=drawn_by.index,
     )
     schedule = _schedule(settings, None)
     drawn = {s.source: [r for r in s.recipes if r.weight] for s in resolved}
     pins = candidates.pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
     settings = replace(settings, candidates=pins)
-    return _opened(database, settings, drawn, schedule, state_path, notes)
+    return _opened(database, settings, drawn, schedule, state_path, notes, skip=skip)
 
 
 def resume_run(
@@ -133,6 +144,7 @@ def resume_run(
 ) -> Sampler:
     """Open a saved run where it was saved; see ``duckplets.resume``."""
     check_overrides(overrides)
+    written(state_path)
     saved, cursor = state.load(state_path, run, tag)
     if saved.order_version != ORDER_VERSION:
         raise StateMismatchError(
@@ -160,13 +172,16 @@ def resume_run(
         was = _schedule(replace(now, mixture=before.mixture), saved.events)
         edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
     found = now.fingerprint()
-    refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, edited=edited)
+    told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
+    refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
     target, asked = (state_path, False) if save_to is None else (save_to, True)
     notes = _place(target, asked=asked)
     if before.log and "log" not in overrides:
         notes.append(
-            f"run {run!r} kept a log in {shown(before.log)}, which is not continued; give log= "
-            f"with its folder when you resume it to go on"
+            SavingNote(
+                f"run {run!r} kept a log in {shown(before.log)}, which is not continued; give "
+                f"log= with its folder when you resume it to go on"
+            )
         )
     also = was.planned if was is not None and now.no_duplicates and now.epochs else set()
     schedule = _schedule(now, saved.events)
@@ -241,16 +256,29 @@ def _opened(
     notes: Sequence[str],
     *,
     also: Collection[str] = (),
+    skip: bool = False,
 ) -> Sampler:
     """Open a run of given settings at its first position, to be saved at ``state_path``.
 
-    ``also`` names sources whose pools are needed although the schedule does not draw from them.
+    Args:
+        database: The corpus.
+        settings: Of the run.
+        drawn: Its recipes.
+        schedule: Of its mixture.
+        state_path: Where it is saved.
+        notes: What a user should know of it.
+        also: Sources whose pools are needed although the schedule does not draw from them.
+        skip: Whether what has no anchor is left out of a new run, and noted.
     """
     is_messages = settings.kind == "messages"
     read_facts = messages.conversation_facts if is_messages else chunk_facts
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         facts = beside.submit(read_facts, reading, settings.chunking)
-        streams = open_streams(database, settings, drawn, sorted(schedule.drawn | {*also}))
+        needed = sorted(schedule.drawn | {*also})
+        streams, empty = open_streams(database, settings, drawn, needed, skip=skip)
+    if skip and empty:
+        settings, notes = without_empty(settings, streams, needed, notes, empty)
+        schedule = _schedule(settings, None)
     planner = Planner(
         streams,
         schedule,
@@ -278,7 +306,7 @@ def _opened(
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
-        return open_streams(database, settings, drawn, [name])
+        return open_streams(database, settings, drawn, [name])[0]
 
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.notes += [] if settings.rank else notes
@@ -292,48 +320,51 @@ def _place(path: Path, *, asked: bool) -> list[str]:
         SamplerError: It was asked for.
     """
     why = migrate.unwritable(path)
-    told = [f"this run cannot be saved in {shown(path)}: {why}"] if why else []
+    told: list[str] = (
+        [SavingNote(f"this run cannot be saved in {shown(path)}: {why}")] if why else []
+    )
     if told and asked:
         raise SamplerError(f"{told[0]}; name another file")
     return told
 
 
 def open_streams(
-    database: Database, settings: RunSettings, drawn: Drawn, sources: Sequence[str]
-) -> list[Stream]:
+    database: Database,
+    settings: RunSettings,
+    drawn: Drawn,
+    sources: Sequence[str],
+    *,
+    skip: bool = False,
+) -> tuple[list[Stream], list[str]]:
     """Read the pools of all recipes that can be drawn of some sources.
 
+    Args:
+        database: The corpus.
+        settings: Of the run.
+        drawn: Its recipes.
+        sources: Names of the sources.
+        skip: Whether to leave out what is empty.
+
+    Returns:
+        The streams, and which recipes and sources were left out that somebody asked for, and why.
+
     Raises:
-        EmptyPoolError: A source has no recipe, or a recipe no anchor.
+        EmptyPoolError: Sources have no recipe, or recipes no anchor: it names them all.
         StateMismatchError: Mined negatives are not there, or others than the run is pinned to.
     """
     if settings.kind == "messages":
-        return messages.open_streams(database, settings, sources)
-    compiled = []
-    for source in sources:
-        recipes = drawn[source]
-        if not recipes:
-            raise EmptyPoolError(
-                f"source {source!r} has no recipe to draw by; give one for it, or give the "
-                f"source weight 0 in mixture="
-            )
-        compiled += [_compiled(database, settings, source, recipe) for recipe in recipes]
-    streams = []
-    scores = needs_scores(settings.columns)
-    with PoolReader(database, [pool for pool, _ in compiled]) as reader:
-        for pool, mining in compiled:
-            source = pool.parameters["source"]
-            try:
-                read = reader.read(pool)
-            except EmptyPoolError:
-                if pool.recipe.name in settings.optional.get(source, []):
-                    continue
-                raise
-            mined = None
-            if mining is not None:
-                mined = candidates.read(database, read, mining, scores=scores)
-            streams.append(Stream(source, read, settings.seed, settings.negatives, mined))
-    return streams
+        streams, empty = messages.open_streams(database, settings, sources)
+    else:
+        empty = [f"source {s!r} has no recipe to draw by" for s in sources if not drawn[s]]
+        named = [(source, recipe) for source in sources for recipe in drawn[source]]
+        streams = read_streams(database, settings, named, empty) if named else []
+    there = {stream.source for stream in streams}
+    if not skip and (empty or there != {*sources}):
+        none = [
+            f"no recipe of source {name!r} finds an anchor" for name in sources if name not in there
+        ]
+        raise empty_pools(empty or none)
+    return streams, empty
 
 
 def _drawn(settings: RunSettings) -> Drawn:
@@ -342,22 +373,6 @@ def _drawn(settings: RunSettings) -> Drawn:
         source: [recipe for recipe in map(from_dict, definitions) if recipe.weight]
         for source, definitions in settings.recipes.items()
     }
-
-
-def _compiled(
-    database: Database, settings: RunSettings, source: str, recipe: Recipe
-) -> tuple[CompiledPool, mining_store.Mining | None]:
-    mined = isinstance(recipe, TripletRecipe) and recipe.mined
-    mining = candidates.pinned(database, settings, source, recipe.name) if mined else None
-    pool = compile_pool(
-        recipe,
-        source=source,
-        split=settings.split,
-        version=settings.corpus_version,
-        negatives=settings.negatives,
-        mining=mining.key if mining else 0,
-    )
-    return pool, mining
 
 
 def _schedule(settings: RunSettings, events: Events | None) -> Schedule:

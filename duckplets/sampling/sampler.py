@@ -24,6 +24,7 @@ from duckplets.sampling.fingerprint import Fingerprint, digest, plain_state, ref
 from duckplets.sampling.metrics import PhaseLog
 from duckplets.sampling.served import ServedLog, Views
 from duckplets.sampling.settings import RunSettings
+from duckplets.sampling.weight_events import EventWriter
 
 if TYPE_CHECKING:
     from duckplets.order.schedule import Schedule
@@ -62,6 +63,7 @@ class Sampler(Views):
         super().__init__(settings, reader)
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
+        self._events = EventWriter(state_path, settings)
         self._open_source = open_source
         self._owned: Any = None
         self.notes: list[str] = []
@@ -227,7 +229,7 @@ class Sampler(Views):
 
         As a phase does, they override the declared weights for the names given. Every rank has
         to set the same at the same step. Kept with the run, so that a resumed one does the same;
-        in the state file at once if the run is saved there already.
+        within a second in the state file if the run is saved there already.
 
         Returns:
             The step from which on they are in force. With ``no_duplicates``, where samples change
@@ -240,12 +242,11 @@ class Sampler(Views):
         schedule = self._planner.schedule.with_event(step, weights)
         self._open_sources(schedule)
         if self._settings.rank == 0:
-            name, fingerprint = self._settings.run, self._settings.fingerprint()
-            state.save_events(self._state_path, name, fingerprint, schedule.events)
+            self._events.put(schedule.events, step)
             if self._log is not None:
                 self._log.forget_from(step * self._batch)
         self._planner.schedule = schedule
-        self._reader.forget()
+        self._reader.renew()
         return step
 
     def _next_change(self) -> int:
@@ -321,7 +322,7 @@ class Sampler(Views):
 
         Args:
             tag: Name of a checkpoint to add; without one the run's latest save is replaced.
-            path: A new state file to write instead.
+            path: A new state file to write instead; its folders are made.
             step: The step to go on with, if that is an earlier one than the sampler's: a trainer
                 takes batches before it uses them.
 
@@ -351,6 +352,7 @@ class Sampler(Views):
             epoch=position // self.epoch_length,
             counts=self._reader.counts_before(position, self._position),
         )
+        self._events.flush()
         if self._log is not None and self._settings.rank == 0:
             self._log.bring_up_to_date(self._identities)
         state.save(
@@ -380,6 +382,7 @@ class Sampler(Views):
         owned, self._owned = self._owned, None
         if owned is not None:
             owned.close()
+        self._events.flush()
 
     def __enter__(self) -> Sampler:
         return self

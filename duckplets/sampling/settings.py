@@ -23,6 +23,7 @@ from duckplets.sampling.plan import SINGLE
 
 Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
+Empty = Literal["error", "skip"]
 
 _MOST_SAMPLES = 1 << 22  # in a batch of all ranks: what a ramp of weights deals exactly in one step
 _MOST_RANKS = 1 << 20
@@ -41,6 +42,12 @@ _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is r
 )
 
 
+class SavingNote(str):
+    """A note on a run that matters only to who saves it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Everything a run's order and batches follow from, as plain values.
@@ -50,6 +57,8 @@ class RunSettings:
         split: Every text of the run is of this split.
         recipes: Definitions of the recipes of every source.
         optional: Names of those of them, by source, that are left out if they find no anchor.
+        index: By source what limits the records that anchors may be of: ``size``, ``size_mode``,
+            ``weight`` and ``seed`` of its index controls.
         sources: Names of all sources of the pinned version.
         mixture: Weights of the sources and how they change; see ``Mixture.to_dict``.
         batch_size: Samples a batch of each rank.
@@ -104,6 +113,7 @@ class RunSettings:
     candidates: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     prefixes: bool = True
     declared_prefixes: dict[str, Any] = field(default_factory=dict)
+    index: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def fingerprint(self) -> Fingerprint:
         """Return what must agree for a position to mean the same sample.
@@ -128,6 +138,8 @@ class RunSettings:
             )
         if self.prefixed:
             found["prefixes"] = digest(self.declared_prefixes)
+        if self.index:
+            found["index"] = digest(self.index)
         return found
 
     @property
@@ -205,6 +217,17 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
     if log is not None and not (isinstance(log, str | Path) and str(log)):
         raise SamplerError(f"log={log!r}: give the path of a folder")
     return dict(arguments) | plain | {"log": None if log is None else str(log)}
+
+
+def skips(empty: str) -> bool:
+    """Return whether what has no anchor is left out, as ``empty=`` says.
+
+    Raises:
+        SamplerError: It says neither.
+    """
+    if empty not in get_args(Empty):
+        raise SamplerError(f"empty={empty!r}: give 'error' or 'skip'")
+    return empty == "skip"
 
 
 def saved_settings(saved: state.Run) -> RunSettings:

@@ -19,10 +19,10 @@ from typing import Any
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.plain import Stored
 from duckplets.base.shown import listed
-from duckplets.db import migrate, probe
+from duckplets.db import files, migrate, probe
 from duckplets.db.database import Database, for_a_moment
 from duckplets.errors import StateMismatchError, nearest
-from duckplets.sampling.fingerprint import Fingerprint, refuse_mismatch
+from duckplets.sampling.fingerprint import Fingerprint, differing, refuse_mismatch
 
 _TABLES = ("runs", "cursors", "weight_events", "schema_migrations")
 _PATIENCE = 60.0  # seconds for reading them all, which takes a tenth of one
@@ -48,6 +48,9 @@ _SETTINGS: dict[Any, Any] = {
     "columns?": [str],
     "log?": (str, None),
     "records?": [int],
+    "index?": {
+        str: {"size": (range((1 << 32) + 1), None), "size_mode": str, "weight": float, "seed": int}
+    },
     "candidates?": {str: {str: {"mining": range(1 << 31), "digest": str}}},
 }
 
@@ -61,8 +64,7 @@ class Cursor:
         position: First position not yet taken.
         step: First step not yet taken.
         epoch: Nominal epoch of the position.
-        counts: [samples, tokens] taken of each source since the start of the run, and fallbacks
-            if there were any.
+        counts: [samples, tokens] taken of each source since the start, and fallbacks if any.
     """
 
     tag: str | None
@@ -129,6 +131,7 @@ def save(
             checkpoint needs weights that are no more those of this run.
     """
     if not path.exists():
+        files.make_folder(path)
         migrate.create(path, "state")
         probe.trust(path)
     with _writing(path) as database:
@@ -139,13 +142,29 @@ def save(
 
 def save_events(path: Path, run: str, fingerprint: Fingerprint, events: Events) -> None:
     """Write the weights set during a run, if the file knows this run; a save does it else."""
-    if not path.exists():
-        return
     with _reading(path) as database:
         known = _find_run(database, run)
     if known is not None and known.fingerprint == fingerprint:
         with _writing(path) as database:
             _write_events(database, run, events)
+
+
+def farthest_tag(path: Path, run: str, fingerprint: Fingerprint) -> tuple[str, int] | None:
+    """Return the checkpoint of a run that is farthest, with its step, if the file has one."""
+    with _reading(path) as database:
+        known = _find_run(database, run)
+        rows = database.run("sampling/state/latest_tag", {"run": run, "step": -1})
+    same = known is not None and known.fingerprint == fingerprint
+    return (rows[0][0], rows[0][1]) if rows and same else None
+
+
+def refuse_farther(run: str, tag: str, step: int, changed: int) -> None:
+    """Refuse other weights from a step on where a checkpoint lies beyond it."""
+    if step > changed:
+        raise StateMismatchError(
+            f"run {run!r} has a checkpoint {tag!r} at step {step}, and the weights before it "
+            f"would be others now, from step {changed} on; {_ELSEWHERE}: {_forget(run, changed)}"
+        )
 
 
 def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
@@ -343,21 +362,18 @@ def _write_events(database: Database, run: str, events: Events) -> None:
     differing = [step for step, _ in (*now[same:], *known[same:])]
     if not differing:
         return
-    if farther := database.run("sampling/state/latest_tag", {"run": run, "step": min(differing)}):
-        tag, step = farther[0]
-        raise StateMismatchError(
-            f"run {run!r} has a checkpoint {tag!r} at step {step}, and the weights before it "
-            f"would be others now, from step {min(differing)} on; {_ELSEWHERE}: "
-            f"{_forget(run, min(differing))}"
-        )
-    database.run("sampling/state/delete_events", {"run": run, "step": min(differing)})
+    first = {"run": run, "step": min(differing)}
+    for tag, step in database.run("sampling/state/latest_tag", first):
+        refuse_farther(run, tag, step, min(differing))
+    database.run("sampling/state/delete_events", first)
     for step, weights in now[same:]:
         database.run("sampling/state/add_event", {"run": run, "step": step, "weights": weights})
 
 
 def _refuse_other(path: Path, known: Run, run: Run) -> None:
     try:
-        refuse_mismatch(known.fingerprint, run.fingerprint)
+        told = differing(known.settings, run.settings)
+        refuse_mismatch(known.fingerprint, run.fingerprint, told=told)
     except StateMismatchError as error:
         raise StateMismatchError(
             f"{path} has another run {run.name!r}: {error}. Save under another name (run=…) or "
@@ -372,13 +388,12 @@ def _tags(database: Database, run: str) -> list[str]:
 
 
 def _write_cursor(database: Database, path: Path, run: str, cursor: Cursor) -> None:
-    which = {"run": run, "tag": cursor.tag}
+    which: dict[str, Any] = {"run": run, "tag": cursor.tag}
     if cursor.tag is None:
         database.run("sampling/state/delete_latest", {"run": run})
     elif database.run("sampling/state/cursor", which):
         raise StateMismatchError(
             f"{path} has a save tagged {cursor.tag!r} of run {run!r} already; give another tag"
         )
-    where = {"position": cursor.position, "step": cursor.step, "epoch": cursor.epoch}
-    counts = json.dumps(dict(cursor.counts))
-    database.run("sampling/state/add_cursor", which | where | {"counts": counts})
+    which |= {"position": cursor.position, "step": cursor.step, "epoch": cursor.epoch}
+    database.run("sampling/state/add_cursor", which | {"counts": json.dumps(dict(cursor.counts))})

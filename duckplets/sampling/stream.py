@@ -10,6 +10,7 @@ vectorised, nothing is remembered.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -64,6 +65,7 @@ class Stream:
         seed: Of the run.
         negatives: How many a sample has.
         candidates: The mined ones, of a mined recipe.
+        of_records: Records of its source that anchors may be of, where its share goes by anchors.
     """
 
     source: str
@@ -71,11 +73,19 @@ class Stream:
     seed: int
     negatives: int = 1
     candidates: Candidates | None = None
+    of_records: int | None = None
 
     @property
     def recipe(self) -> TripletRecipe | TextRecipe:
         """The recipe."""
         return self.pool.compiled.recipe
+
+    @property
+    def share(self) -> Fraction | float:
+        """Its share among the streams of its source, relative."""
+        if self.of_records is None:
+            return self.recipe.weight
+        return Fraction(repr(self.recipe.weight)) * Fraction(len(self), self.of_records)
 
     def __len__(self) -> int:
         return len(self.pool.anchors)

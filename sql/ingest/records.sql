@@ -64,14 +64,16 @@ WHERE is_live(added_version, removed_version, $version)
 
 -- name: add_source
 -- Add a source; returns its id and trust (0.5 where none was given).
--- Parameters: $name, $kind, $uri, $trust, $defaults, $mapping (JSON), $weight, $version,
--- $removed_version (NULL, or that of a source not yet published).
+-- Parameters: $name, $kind, $uri, $trust, $defaults, $mapping (JSON), $recipes (JSON; NULL or an
+-- empty list for none), $weight, $version, $removed_version (NULL, or that of a source not yet
+-- published).
 INSERT INTO sources (
-    source_id, name, kind, uri, trust, defaults, added_version, removed_version, mapping, weight
+    source_id, name, kind, uri, trust, defaults, added_version, removed_version, mapping, recipes,
+    weight
 )
 SELECT
     coalesce(max(source_id), 0) + 1, $name, $kind, $uri, coalesce($trust, 0.5), $defaults,
-    $version, $removed_version, $mapping, $weight
+    $version, $removed_version, $mapping, nullif($recipes, '[]')::JSON, $weight
 FROM sources
 RETURNING source_id, trust
 
@@ -80,7 +82,7 @@ RETURNING source_id, trust
 -- added to a source with anchors leave it its richer default recipes, and a folder of documents of
 -- an earlier version keeps those that it had, unless it is mapped anew.
 -- Parameters: $name, $kind, $uri, $trust, $weight (NULL keeps the old one), $defaults, $mapping
--- (JSON), $remap.
+-- (JSON), $recipes (JSON; NULL keeps the old ones, an empty list takes them away), $remap.
 UPDATE sources
 SET
     kind = $kind,
@@ -93,7 +95,8 @@ SET
         WHEN $defaults = 'text' THEN defaults
         WHEN $defaults = 'documents' AND defaults = 'roles' THEN defaults
         ELSE $defaults
-    END
+    END,
+    recipes = nullif(coalesce($recipes, recipes::VARCHAR), '[]')::JSON
 WHERE name = $name AND removed_version IS NULL
 RETURNING source_id, trust
 

@@ -1,8 +1,9 @@
 -- The pool of a triplet recipe: its anchors, each with a usable positive and legal negatives. The
 -- law (files of pools/parts) comes before the verdicts and says in `legal` how many different
 -- texts a negative can have; who is not listed there can have them all.
--- What the recipe fills in: names ending in _condition or _columns, and law_keys. Lines that end
--- with `-- if mined`, or `-- if distinct` (anchor and positive must differ), stay only there.
+-- What the recipe fills in: names ending in _condition or _columns, law_keys and same_text. Lines
+-- that end with `-- if mined`, or `-- if distinct` (anchor and positive must differ), stay only
+-- there.
 -- Parameters: $split, $version, $source, $negatives (how many a sample has).
 -- Rows: one an anchor, by record_key and chunk_key.
 
@@ -28,7 +29,7 @@ positive_texts AS (
 verdicts AS (
     SELECT anchors.*, positives, CASE
         WHEN positives IS NULL THEN 'no positive'
-        WHEN least = text_hash AND greatest = text_hash THEN 'same text' -- if distinct
+        WHEN least = text_hash AND greatest = text_hash THEN same_text -- if distinct
         WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
         WHEN section_key IN (FROM dropped) THEN 'too few candidates' -- if mined
     END AS reason

@@ -7,6 +7,18 @@ FROM sources
 WHERE is_live(added_version, removed_version, $version)
 ORDER BY name
 
+-- name: brought
+-- The same with the recipes that each brought (JSON, or NULL), its declared weight (or NULL), and
+-- whether something was said about its index.
+-- Parameters: $version.
+-- Rows: by name.
+SELECT
+    name, defaults, recipes, weight,
+    source_id IN (SELECT source_id FROM index_controls) AS controlled
+FROM sources
+WHERE is_live(added_version, removed_version, $version)
+ORDER BY name
+
 -- name: add
 -- Store a recipe.
 -- Parameters: $name, $kind (triplet or text), $definition (JSON).

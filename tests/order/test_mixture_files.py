@@ -10,6 +10,7 @@ import pytest
 
 from duckplets.errors import MixtureError
 from duckplets.order.mixture import Anneal, Mixture, Phase
+from duckplets.sources.hub import HubSource
 
 Load = Callable[[str], Mixture]
 
@@ -188,14 +189,16 @@ def test_a_mark_in_front_and_other_line_ends_do_no_harm(tmp_path: Path) -> None:
         ('path = "/data/web-v1.5"', "web-v1.5"),
         ("path = 'C:\\data\\web'", "web"),
         ('path = "s3://bucket/data/web"', "web"),
-        ('hf_name = "bigcode/the-stack-dedup"', "the-stack-dedup"),
+        ('hf_name = "bigcode/the-stack-dedup"', "bigcode--the-stack-dedup"),
         ('hf_name = "wikitext"\nhf_config = "wikitext-103-raw-v1"', "wikitext"),
-        ('hf_name = "org/corpus.csv"', "corpus.csv"),
+        ('hf_name = "org/corpus.csv"', "org--corpus.csv"),
         ('name = ""\npath = "/data/web"\nhf_name = ""', "web"),
         ('path = "/data/web"\nhf_name = "org/other"', "web"),
     ],
 )
-def test_a_dataset_without_a_name_takes_the_last_part(load: Load, keys: str, name: str) -> None:
+def test_a_dataset_without_a_name_takes_one_from_where_it_lies(
+    load: Load, keys: str, name: str
+) -> None:
     assert load(f"[[data.datasets]]\n{keys}\nweight = 2") == listed({name: 2.0})
 
 
@@ -213,8 +216,70 @@ def test_a_phase_may_call_a_nameless_dataset_by_the_whole_of_its_path(load: Load
         path = "/data/wiki"
         """
     )
-    assert found.anneal == Anneal(3, {"web": 0.5, "the-stack-dedup": 2, "wiki": 3})
-    assert set(found.weights) == {"web", "the-stack-dedup", "wiki"}
+    assert found.anneal == Anneal(3, {"web": 0.5, "bigcode--the-stack-dedup": 2, "wiki": 3})
+    assert set(found.weights) == {"web", "bigcode--the-stack-dedup", "wiki"}
+
+
+@pytest.mark.parametrize("config", ["", "default", "en", "20231101.en"])
+@pytest.mark.parametrize("name", ["org/name", "o.r-g/na_me"])
+def test_a_hub_name_is_that_of_the_source_it_is_ingested_as(
+    load: Load, name: str, config: str
+) -> None:
+    uri = f"hf://{name}/{config}" if config else f"hf://{name}"
+    text = f"[[data.datasets]]\nhf_name = '{name}'\nhf_config = '{config}'"
+    assert list(load(text).weights) == [HubSource(uri, text="text").default_name()]
+
+
+# As the training files of that framework are.
+WHOLE = """
+[model]
+dim = 4096
+[data]
+dataset_path = "/data/one"
+file_pattern = "*.npy"
+tokenizer_path = "meta-llama/Llama-2-7b-hf"
+num_workers = 8
+pin_memory = true
+prefetch_factor = 4
+pack_sequences = true
+hf_dataset_name = "org/one"
+hf_dataset_config = "en"
+hf_dataset_split = "train"
+hf_dataset_text_field = "text"
+hf_dataset_image_field = "image"
+hf_dataset_prompt_field = ""
+hf_image_size = 224
+hf_streaming = false
+mix_temperature = 2.0
+anneal_start_step = 0
+anneal_weights = {}
+"""
+
+
+def test_the_data_table_of_a_training_file_is_taken_with_one_note(
+    load: Load, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert load(WHOLE + TWO) == listed(DECLARED, temperature=2.0)
+    (record,) = caplog.records
+    keys = WHOLE.partition("[data]")[2].split("\n")[1:16]
+    told = record.getMessage().partition("tokens here: ")[2].split(", ")
+    assert told == [key.partition(" ")[0] for key in keys]
+    caplog.clear()
+    assert load(TWO) == listed(DECLARED)
+    assert not caplog.records
+
+
+def test_a_phase_without_a_step_begins_at_0(load: Load) -> None:
+    text = "[[data.phases]]\ndataset_weights = {web = 0}\n[[data.phases]]\nstart_step = 5\n"
+    assert load(TWO + text).phases == (Phase(0, {"web": 0}), Phase(5, {}))
+
+
+def test_the_shortcut_may_go_step_by_step_and_scale_the_rate(load: Load) -> None:
+    text = "[data]\nanneal_start_step = 4\nanneal_weights = { web = 0 }\n"
+    found = load(f"{text}anneal_end_step = 9\nanneal_lr_scale = 0.5\n{TWO}")
+    assert found == listed(DECLARED, anneal=Anneal(4, {"web": 0}, 9, 0.5))
+    found = load(f"{text}anneal_lr_scale = 0.5\n{TWO}")
+    assert found == listed(DECLARED, anneal=Anneal(4, {"web": 0}, lr_scale=0.5))
 
 
 # ---- one mistake, by its place
@@ -226,7 +291,7 @@ WRONG = [
     ("[data]\nweb = 2", "data: unknown key 'web'; keys: mix_temperature, datasets, phases, anneal"),
     ("[data]\ndataset_path = 'x'", "data: unknown key 'dataset_path'; give each dataset as [[data"),
     ("[data]\nhf_dataset_name = 'x'", "'hf_dataset_name'; give each dataset as [[data.datasets]]"),
-    ("[data]\nnum_workers = 4", "data: unknown key 'num_workers'; leave it out: text is read when"),
+    ("[data]\nnum_worker = 4", "data: unknown key 'num_worker'; keys: mix_temperature, datasets,"),
     ("[[data.datasets]]\nname='a'\nwieght=1", "data.datasets[0]: unknown key 'wieght' (did you me"),
     ("[[data.datasets]]\nname='a'\nnum_workers=1", "[0]: unknown key 'num_workers'; keys: name, p"),
     (PHASE + "weights = {}", "data.phases[0]: unknown key 'weights' (did you mean 'dataset_weight"),
@@ -257,7 +322,7 @@ WRONG = [
     (TWO + "[[data.datasets]]\nname='web'", "data.datasets[2]: a second dataset 'web'; give each"),
     (TWO + "[[data.datasets]]\npath='/x/web'", "data.datasets[2]: a second dataset 'web'; give e"),
     # phases
-    ("[[data.phases]]\nlr_scale = 1.0", "data.phases[0]: start_step is missing"),
+    ("[[data.phases]]\n[[data.phases]]", "data.phases[1]: start_step=0 after one of 0; start_st"),
     ("[[data.phases]]\nstart_step = -1", "data.phases[0]: start_step=-1; give an integer from 0"),
     ("[[data.phases]]\nstart_step = 5.0", "data.phases[0]: start_step=5.0; give an integer from"),
     (PHASE + PHASE, "data.phases[1]: start_step=5 after one of 5; start_step must rise from phase"),
@@ -292,6 +357,15 @@ WRONG = [
     (
         "[data]\nanneal_start_step = 4\nanneal_weights = {wbe = 1}\n" + TWO,
         "data: anneal_weights: no dataset 'wbe' (did you mean 'web'?); there are: web, code",
+    ),
+    (
+        "[data]\nanneal_start_step = 4\nanneal_weights = {a = 1}\nanneal_end_step = 4",
+        "data: anneal_end_step=4 must be more than anneal_start_step=4; leave it out to change",
+    ),
+    ("[data]\nanneal_end_step = 4", "data: anneal_end_step without anneal_weights; give both"),
+    (
+        "[data]\nanneal_start_step = 4\nanneal_weights = {a = 1}\nanneal_lr_scale = 0",
+        "data: anneal_lr_scale=0; give a finite number above 0",
     ),
     (
         "[data]\nanneal_start_step = 4\nanneal_weights = {a = 1}\n" + PHASE,
@@ -329,7 +403,7 @@ def test_all_mistakes_are_reported_at_once(load: Load, tmp_path: Path) -> None:
     text = """
     [data]
     mix_temperature = -1
-    num_workers = 4
+    num_worker = 4
     anneal_start_step = 9
     [[data.datasets]]
     name = "web"
@@ -343,14 +417,13 @@ def test_all_mistakes_are_reported_at_once(load: Load, tmp_path: Path) -> None:
     with pytest.raises(MixtureError) as caught:
         load(text)
     first, *lines = str(caught.value).splitlines()
-    assert first == f"{tmp_path / 'mix.toml'}: 10 mistakes"
+    assert first == f"{tmp_path / 'mix.toml'}: 9 mistakes"
     starts = [
-        "data: unknown key 'num_workers'",
+        "data: unknown key 'num_worker'",
         "data: mix_temperature=-1",
         "data.datasets[0]: source 'web' has weight -1",
         "data.datasets[1]: unknown key 'nme' (did you mean 'name'?)",
         "data.datasets[1]: no name",
-        "data.phases[0]: start_step is missing",
         "data.phases[0]: dataset_weights: source 'web' has weight nan",
         "data.phases[0]: dataset_weights: source 'wiki' has weight inf",
         "data.phases[0]: lr_scale=0",

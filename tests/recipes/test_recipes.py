@@ -22,7 +22,7 @@ from duckplets.recipes.recipes import (
     TripletRecipe,
     any_section,
     default_recipes,
-    derived_text_recipes,
+    derived_text_recipe,
     long_section_recipe,
     near_date,
     position,
@@ -95,7 +95,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
     "strategy type": (lambda: triplet(strategy=None), "strategy must be one of"),
     "by": (lambda: triplet(by="bm52"), "by must be one of 'random', 'bm25'.*did you mean 'bm25'"),
-    "by type": (lambda: triplet(by=None), "by must be one of"),  # type: ignore[arg-type]
+    "by type": (lambda: triplet(by=None), "by must be one of"),
     "mined near": (
         lambda: triplet(negative=near_date(1), by="bm25"),
         "near_date negative is the one record",
@@ -107,6 +107,9 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "weight text": (lambda: TextRecipe("a", ANCHOR, weight="1"), "weight"),  # type: ignore[arg-type]
     "weight huge": (lambda: triplet(weight=10**400), "weight"),
     "instruction": (lambda: triplet(instruction=1), "instruction must be text"),
+    "share": (lambda: triplet(share="anchor"), "share must be one of 'anchors'.*did you mean"),
+    "no selectors": (lambda: TextRecipe("a", ()), "'a': selector must be one or several"),
+    "odd selectors": (lambda: TextRecipe("a", (ANCHOR, "context")), "must be a selector"),  # type: ignore[arg-type]
     "per": (lambda: triplet(per="chunks"), "per must be.*did you mean 'chunk'"),
     "same": (lambda: triplet(allow_same_anchor_positive=1), "must be a bool, not 1"),
     "sources text": (lambda: triplet(sources="faq"), "sources must be a tuple"),
@@ -158,26 +161,64 @@ def test_default_recipes_are_those_of_the_specification() -> None:
 
 def test_the_long_section_recipe_takes_windows_of_one_role() -> None:
     windows = role("context", where="kind = 'window'")
-    expected = TripletRecipe("long_section", windows, windows, windows, weight=1.0)
+    expected = TripletRecipe("long_section", windows, windows, windows, weight=1.0, share="anchors")
     assert long_section_recipe("context") == expected
 
 
-def test_three_text_recipes_come_from_a_triplet_recipe() -> None:
-    recipe = triplet(
-        positive=near_date(3, where="trust > 0"), weight=0.5, instruction=" i\n", per="chunk",
-        sources=("a",),
-    )  # fmt: skip
-    same: dict[str, Any] = {"weight": 0.5, "instruction": " i\n", "per": "chunk", "sources": ("a",)}
-    assert derived_text_recipes(recipe) == (
-        TextRecipe("pairs_anchor", ANCHOR, **same),
-        TextRecipe("pairs_positive", role("context", where="trust > 0"), **same),
-        TextRecipe("pairs_negative", CONTEXT, **same),
-    )
+LONG = role("context", where="kind = 'window'")
+REJECTED = triplet(strategy="same_record", negative=role("rejected"))
+# The triplet recipes of a source, and the selectors of its texts.
+DERIVED: dict[str, tuple[list[TripletRecipe], Any]] = {
+    "roles": (list(default_recipes("roles")), (ANCHOR, CONTEXT)),
+    "documents": (list(default_recipes("documents")), (ANCHOR, CONTEXT)),
+    "text": (list(default_recipes("text")), any_section()),
+    "pairs": (list(default_recipes("pairs")), (ANCHOR, CONTEXT)),
+    "a rejected negative": ([REJECTED], (ANCHOR, CONTEXT)),
+    "long sections within others": ([triplet(), long_section_recipe("context")], (ANCHOR, CONTEXT)),
+    "long sections alone": ([long_section_recipe("context")], LONG),
+    "a wider one": ([triplet(negative=any_section()), triplet("b", anchor=LONG)], any_section()),
+    "a rejected one stays beside any": (
+        [triplet(negative=any_section(), positive=role("rejected"))],
+        (role("rejected"), any_section()),
+    ),
+    "near dates": (
+        [triplet(positive=near_date(3, where="trust > 0"))],
+        (ANCHOR, CONTEXT),
+    ),
+    "near dates with a condition": (
+        [triplet(positive=near_date(3, where="trust > 0"), negative=ANCHOR)],
+        (ANCHOR, role("context", where="trust > 0")),
+    ),
+    "one that is never drawn": (
+        [triplet(negative=position(4), weight=0), triplet("b")],
+        (ANCHOR, CONTEXT),
+    ),
+}  # fmt: skip
 
 
-def test_the_longest_name_can_be_derived_from() -> None:
-    names = [recipe.name for recipe in derived_text_recipes(triplet("n" * 200))]
-    assert names[1] == "n" * 200 + "_positive"
+@pytest.mark.parametrize("case", DERIVED)
+def test_one_text_recipe_comes_from_the_triplet_recipes_of_a_source(case: str) -> None:
+    recipes, selector = DERIVED[case]
+    made = derived_text_recipe(recipes)
+    assert made == TextRecipe("texts", selector, per="chunk")
+    assert from_dict(json.loads(json.dumps(to_dict(made)))) == made
+
+
+def test_an_instruction_goes_with_texts_where_all_recipes_have_it() -> None:
+    one, same, other = (triplet(n, instruction=i) for n, i in (("a", "x"), ("b", "x"), ("c", "y")))
+    found = [derived_text_recipe(r).instruction for r in ([one], [one, same], [one, other])]
+    assert found == ["x", "x", None]
+    never = dataclasses.replace(other, weight=0)
+    assert derived_text_recipe([one, never]).instruction == "x"
+    assert (derived_text_recipe([never]).weight, derived_text_recipe([one]).weight) == (0, 1)
+
+
+def test_texts_of_documents_are_not_their_titles() -> None:
+    recipes = default_recipes("documents")
+    assert recipes == default_recipes("roles")
+    assert derived_text_recipe(recipes, titles=False).selector == CONTEXT
+    titles = triplet(positive=ANCHOR, negative=ANCHOR, allow_same_anchor_positive=True)
+    assert derived_text_recipe([titles], titles=False).selector == ANCHOR
 
 
 WHERE = st.sampled_from([None, "position > 0", "meta['lang'] = 'en' and text like '%ü;--%'"])
@@ -199,10 +240,11 @@ COMMON: dict[str, Any] = {
 STRATEGIES = ["other_record", "other_date", "question_answer_mismatch", sql("anchor.date is null")]
 BY = st.sampled_from(["bm25", Bm25(), Bm25(top_k=3, min_score=0.25, rotation=2, when_short="keep")])
 TRIPLET: dict[str, Any] = {
-    "strategy": st.sampled_from(STRATEGIES), "allow_same_anchor_positive": st.booleans(), **COMMON
+    "strategy": st.sampled_from(STRATEGIES), "allow_same_anchor_positive": st.booleans(), **COMMON,
+    "share": st.sampled_from([None, "anchors"]),
 }  # fmt: skip
 RECIPE = st.one_of(
-    st.builds(TextRecipe, NAME, SECTION, **COMMON),
+    st.builds(TextRecipe, NAME, SECTION | st.lists(SECTION, min_size=1).map(tuple), **COMMON),
     st.builds(TripletRecipe, NAME, SECTION, SLOT, SLOT, **TRIPLET),
     st.builds(TripletRecipe, NAME, SECTION, SLOT, SECTION, by=BY, **TRIPLET),
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.errors import SamplerError
-from duckplets.records.copies import MOST
+from duckplets.order.copies import MOST
 from duckplets.records.data_index import DataIndex, EntryError
 
 SEEDS = st.integers(-(10**20), 10**20)

@@ -16,6 +16,7 @@ import pytest
 from effort import often, some
 
 import duckplets as dp
+from duckplets.sampling import weight_events
 from duckplets.testing import assert_resumes_everywhere, toy_records
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -210,7 +211,7 @@ def test_a_run_of_phases_resumes_everywhere(
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [record.getMessage() for record in caplog.records if record.name == "duckplets"]
+    found = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
     caplog.clear()
     return found
 
@@ -522,6 +523,7 @@ def test_the_state_file_lists_the_weights(own: dp.Corpus) -> None:
     first = ("default", 2, '{"a": 0}')
     assert rows() == [first]
     sampler.set_weights({"b": 2, "c": 1.5})
+    weight_events.written(path)
     assert rows() == [first, ("default", 3, '{"b": 2, "c": 1.5}')]
     own.sampler(**TEXTS, run="other").save()
     assert len(rows()) == 2

@@ -351,7 +351,7 @@ def test_closing_leaves_no_thread(tmp_path: Path) -> None:
         gc.collect()
         forgotten = corpus.sampler()
         next(forgotten)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     assert not list(tmp_path.glob("*.wal"))
 
 

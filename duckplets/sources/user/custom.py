@@ -24,8 +24,9 @@ class PagedSource(Protocol):
 
     It may have, besides: ``trust`` (a number from 0 to 1), ``kind`` (what sort of source it is,
     ``custom`` if not said), ``uri`` (where it reads from, without secrets), ``mapping`` (as the
-    arguments of ``CustomSource``) and ``settings()`` (plain JSON values that must be the same for
-    a cursor to mean the same place, such as a filter).
+    arguments of ``CustomSource``), ``settings()`` (plain JSON values that must be the same for a
+    cursor to mean the same place, such as a filter) and ``recipes`` (a list, in place of the
+    default ones; None leaves those of before, an empty list takes them away).
 
     Attributes:
         name: The source's name in the corpus, unless ``ingest`` is given another.

@@ -8,7 +8,7 @@ seed, in ascending order: so a larger one holds all that a smaller one holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational, Real
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.errors import SamplerError, nearest
-from duckplets.order.permute import hashed
+from duckplets.order.permute import hashed, key
 
 SizeMode = Literal["first", "sample"]
 
@@ -90,6 +90,55 @@ def check_weight(what: str, weight: Any) -> Fraction:
 
 
 SAME = Copies(1, slice(0, 0), 0)
+
+
+def sized(names: Sequence[str], entries: int, size: int, mode: SizeMode, seed: int) -> Copies:
+    """Return the copies that make so many entries out of a list of these data sets."""
+    return of_size(entries, size, mode, key(seed, "data index size", *names))
+
+
+def weighed(names: Sequence[str], entries: int, weight: Fraction, seed: int) -> Copies:
+    """Return the copies that list each entry of these data sets so many times."""
+    return of_weight(entries, weight, key(seed, "data index weight", *names))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listing:
+    """What an index lists of a data set.
+
+    Attributes:
+        entries: How many entries, with those that repeat a row.
+        rows: The rows that are listed at all, ascending.
+    """
+
+    entries: int
+    rows: Integers
+
+
+def listing(
+    name: str,
+    records: int,
+    *,
+    size: int | None = None,
+    size_mode: SizeMode = "first",
+    weight: float = 1.0,
+    seed: int = 42,
+) -> Listing:
+    """Return what an index lists of a data set of so many records, after its size and weight."""
+    by_size = SAME
+    if size is not None and records:
+        by_size = sized((name,), records, size, size_mode, seed)
+    entries = by_size.count(records)
+    by_weight = weighed((name,), entries, check_weight("weight", weight), seed)
+    every = np.arange(records, dtype=np.int64)
+    rows = every if by_size.whole else every[by_size.rest]
+    if not by_weight.whole:
+        # Of a list of whole copies and a rest, those entries whose places are in the sample.
+        places = np.arange(entries, dtype=np.int64)[by_weight.rest]
+        copied, rest = by_size.whole * records, every[by_size.rest]
+        low, high = places[places < copied], places[places >= copied]
+        rows = np.unique(np.concatenate([low % max(1, records), rest[high - copied]]))
+    return Listing(by_weight.count(entries), rows)
 
 
 def of_size(entries: int, size: int, mode: SizeMode, purpose: int) -> Copies:
