@@ -108,7 +108,8 @@ class HardNegatives:
 
         Args:
             recipe: A recipe or several, or names of them; by default all those of the corpus
-                whose negatives are chosen ``by="bm25"`` or ``by=dp.bm25(...)``.
+                whose negatives are chosen ``by="bm25"`` or ``by=dp.bm25(...)``. What is mined for
+                one that leaves open how they are chosen is used by ``sampler(by="bm25")``.
             source: For this source only; by default for all.
             split: For this split only.
             progress: Called with anchors done and their number; True or False for a bar on
@@ -117,7 +118,8 @@ class HardNegatives:
 
         Raises:
             ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
-            RecipeError, SplitError: An argument is wrong, or there are no splits yet.
+            RecipeError, SplitError: An argument is wrong, there are no splits yet, or no recipe
+                asks for mined negatives and none is named.
         """
         from duckplets.mining import mine as mining
 

@@ -142,7 +142,10 @@ def mine(
     ] = None,
     when_short: Annotated[
         Literal["backfill", "random", "drop", "keep"] | None,
-        typer.Option(help="What to do about anchors with too few; backfill."),
+        typer.Option(
+            help="What to do about anchors with too few: take from beyond --range-max (nothing "
+            "without it), fill up at random, drop or keep them; backfill."
+        ),
     ] = None,
     scope: Annotated[
         Literal["pool", "shard"] | None,
@@ -286,10 +289,7 @@ def _stop_words(given: str | None) -> str | list[str]:
 
 def _tell_mining(report: MiningReport) -> None:
     if not report.pairs:
-        say(
-            "nothing to mine: what recipes ask for is there and current. A recipe asks with "
-            'by = "bm25"; or name one'
-        )
+        say("nothing to mine: what recipes ask for is there and current")
         return
     columns = (
         "recipe",

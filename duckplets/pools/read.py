@@ -8,6 +8,7 @@ recipes share, such as the same negatives, are read once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from duckplets.pools.arrays import (
     Guarded,
     Negatives,
     Pool,
+    Positives,
     anchors_of,
     classes_of,
     keys_of,
@@ -59,6 +61,7 @@ class PoolReader:
     def __init__(self, database: Database, pools: Sequence[CompiledPool]) -> None:
         self._database = database.cursor()
         self._lists: dict[tuple[str, str], pa.Table] = {}
+        self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
         facts = self._facts(pools, where)
         found = {} if facts is None else {"section_facts": facts}
@@ -82,9 +85,10 @@ class PoolReader:
                 statements[sql] = (sql, copies, pool.described)
             if compares_texts(pool.recipe):
                 compared = pool.described
-        # Only the nearest by date can be of another source.
+        # Only the nearest by date and negatives of a split can be of another source.
         nearest = any("nearest" in pool.sql(staged=True) for pool in pools)
-        sources = None if nearest else sorted({pool.parameters["source"] for pool in pools})
+        beyond = nearest or any(pool.of_split for pool in pools)
+        sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
         wanted = {**where, "sources": sources}
         return _told_facts(self._database, statements, wanted, compared=compared)
 
@@ -109,7 +113,12 @@ class PoolReader:
         listed = self.list(compiled, "positives")
         distinct = not recipe.allow_same_anchor_positive
         positives = positives_of(anchors, listed, distinct=distinct)
+        if compiled.of_split:
+            return self._of_split(compiled, classes, rows, listed, anchors, positives)
         negatives = self._negatives(compiled, classes, rows, listed)
+        if compiled.own_negatives:
+            beyond = self._of_others(compiled, negatives, rows, listed)
+            return Pool(compiled, anchors, positives, negatives, beyond=beyond)
         if not recipe.mined:
             return Pool(compiled, anchors, positives, negatives)
         guarded = _guarded(anchors, rows, self.list(compiled, "negatives"))
@@ -150,6 +159,41 @@ class PoolReader:
         illegal = _pairs(texts.filter(pc.invert(texts["known"])))
         known = _pairs(texts.filter(texts["known"]))
         return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
+
+    def _of_split(
+        self,
+        compiled: CompiledPool,
+        classes: Words,
+        rows: pa.Table,
+        listed: pa.Table,
+        anchors: Anchors,
+        positives: Positives,
+    ) -> Pool:
+        """Return a pool whose anchors draw from their source, those with too few from all."""
+        inner = compiled.of_source()
+        enough = keys_of(self.list(inner, "anchors"), "chunk_key")
+        short = ~np.isin(anchors.chunks, enough)
+        negatives = self._negatives(inner, classes, rows, listed)
+        if not short.any():
+            return Pool(compiled, anchors, positives, negatives)
+        beyond = self._negatives(compiled, classes, rows, listed)
+        # Many small sources may need it: what is the same for all of them is kept once.
+        which = id(self.list(compiled, "negatives")), compiled.recipe.per
+        first = self._of_all.setdefault(which, beyond)
+        shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
+        beyond = replace(beyond, **shared)
+        return Pool(compiled, anchors, positives, negatives, beyond=beyond, short=short)
+
+    def _of_others(
+        self, compiled: CompiledPool, own: Negatives, rows: pa.Table, positives: pa.Table
+    ) -> Negatives | None:
+        """Return what fills up records with too few negatives of their own, where some have."""
+        if not compiled.fills_up or int(own.counts().min()) >= compiled.parameters["negatives"]:
+            return None
+        listed, none = self.list(compiled, "negatives"), self.list(compiled, "pairs").slice(0, 0)
+        every, one = replace(compiled, forbids=True), np.zeros(1, np.uint64)
+        illegal = several_texts(rows, positives)
+        return negatives_of(every, one, listed, none, illegal=illegal)
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
         sql, parameters = (

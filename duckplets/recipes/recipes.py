@@ -23,6 +23,7 @@ from duckplets.recipes.conditions import pair_condition, where_condition
 
 __all__ = [
     "By",
+    "NegativesFrom",
     "Per",
     "Role",
     "Selector",
@@ -32,6 +33,7 @@ __all__ = [
     "StrategyName",
     "TextRecipe",
     "TripletRecipe",
+    "WhenShort",
     "any_section",
     "default_recipes",
     "derived_text_recipes",
@@ -47,6 +49,8 @@ SelectorKind = Literal["role", "position", "any_section", "near_date"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
 By: TypeAlias = Literal["random", "bm25"] | Bm25
+NegativesFrom = Literal["source", "split"]
+WhenShort = Literal["drop", "random"]
 
 ARGUMENTS = {"role": "role", "position": "index", "near_date": "days"}
 _MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is still one to DuckDB
@@ -147,7 +151,12 @@ class TripletRecipe:
             ``question_answer_mismatch``, or ``sql(condition)``; or those of the anchor's own
             record, ``same_record``, which successive visits go through in turn.
         by: How one of the legal ones is chosen: ``random``; ``bm25``, from those that were mined
-            for this recipe, with whatever settings; or ``bm25(...)``, from those mined so.
+            for this recipe, with whatever settings; or ``bm25(...)``, from those mined so. None
+            leaves it to the sampler's ``by=``; without one it is ``random``.
+        negatives_from: Where they come from: the anchor's ``source``; or ``split``, which lets an
+            anchor with too few legal ones in its source draw from all sources of the split.
+        when_short: Of ``same_record``: ``drop`` an anchor whose record has fewer than were asked
+            for, or fill up at ``random`` with those of other records.
         weight: Share among the recipes of a source, relative; 0 means never.
         instruction: Carried to each sample unchanged.
         allow_same_anchor_positive: Whether the positive may have the anchor's very text.
@@ -161,7 +170,9 @@ class TripletRecipe:
     negative: Selector
     _: KW_ONLY
     strategy: Strategy = "other_record"
-    by: By = "random"
+    by: By | None = None
+    negatives_from: NegativesFrom = "source"
+    when_short: WhenShort = "drop"
     weight: float = 1.0
     instruction: str | None = None
     allow_same_anchor_positive: bool = False
@@ -174,26 +185,55 @@ class TripletRecipe:
             _check_selector(f"{what}: {slot}", getattr(self, slot), near=slot != "anchor")
         if not isinstance(self.strategy, SqlStrategy):
             check_choice(f"{what}: strategy", self.strategy, get_args(StrategyName))
-        if not isinstance(self.by, Bm25):
+        if not (self.by is None or isinstance(self.by, Bm25)):
             check_choice(f"{what}: by", self.by, ("random", "bm25"))
-        if self.strategy == "same_record" and self.by != "random":
-            raise RecipeError(
-                f"{what}: by={self.by!r} ranks sections of other records, and strategy "
-                f"'same_record' takes the anchor's own; leave by at 'random'"
-            )
-        if self.mined and self.negative.kind == "near_date":
-            raise RecipeError(
-                f"{what}: a near_date negative is the one record its date names, so there is "
-                f"nothing to rank; leave by at 'random'"
-            )
+        self._check_together(what)
         same = self.allow_same_anchor_positive
         if not isinstance(same, bool):
             raise RecipeError(f"{what}: allow_same_anchor_positive must be a bool, not {same!r}")
 
+    def _check_together(self, what: str) -> None:
+        check_choice(f"{what}: negatives_from", self.negatives_from, get_args(NegativesFrom))
+        check_choice(f"{what}: when_short", self.when_short, get_args(WhenShort))
+        own, near = self.strategy == "same_record", self.negative.kind == "near_date"
+        if own and self.mined:
+            raise RecipeError(
+                f"{what}: by={self.by!r} ranks sections of other records, and strategy "
+                f"'same_record' takes the anchor's own; leave by at 'random'"
+            )
+        if self.mined and near:
+            raise RecipeError(
+                f"{what}: a near_date negative is the one record its date names, so there is "
+                f"nothing to rank; leave by at 'random'"
+            )
+        if self.negatives_from == "split" and (own or near or self.mined):
+            reason = (
+                "strategy 'same_record' takes those of the anchor's own record"
+                if own
+                else "a near_date negative is of the anchor's source"
+                if near
+                else f"by={self.by!r} ranks those of the anchor's source"
+            )
+            raise RecipeError(
+                f"{what}: negatives_from='split' draws at random from all sources, but {reason}; "
+                f"leave negatives_from at 'source'"
+            )
+        if self.when_short != "drop" and not own:
+            raise RecipeError(
+                f"{what}: when_short={self.when_short!r} is for strategy='same_record', whose "
+                f"records may have too few negatives of their own; leave it out"
+            )
+
     @property
     def mined(self) -> bool:
         """Whether negatives are drawn from those that were mined for it."""
-        return self.by != "random"
+        return self.by is not None and self.by != "random"
+
+    @property
+    def minable(self) -> bool:
+        """Whether negatives can be mined for it."""
+        own = self.strategy == "same_record" or self.negative.kind == "near_date"
+        return self.negatives_from == "source" and not own
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +267,8 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
     """Return the recipes of a source that was given none.
 
     Args:
-        defaults: What its rows are like: ``roles``, ``text``, ``dated``, or ``pairs`` of a chosen
-            and a rejected reply.
+        defaults: What its rows are like: ``roles``, ``text``, ``dated``, ``pairs`` of a chosen
+            and a rejected reply, or ``ready``, with negatives of their own.
     """
     anchor, context, whole = role("anchor"), role("context"), any_section()
     to_context = TripletRecipe("anchor_context", anchor, context, context, weight=0.75)
@@ -237,15 +277,21 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
         return (to_context, to_anchor)
     if defaults == "text":
         return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
+    rejected = role("rejected")
+    if defaults == "ready":
+        ready = TripletRecipe(
+            "ready_negative", anchor, context, rejected,
+            strategy="same_record", when_short="random", weight=0.75,
+        )  # fmt: skip
+        return (ready, replace(to_context, weight=0.25))
     if defaults == "pairs":
-        rejected = role("rejected")
         return (
             TripletRecipe(
                 "chosen_rejected", anchor, context, rejected, strategy="same_record", weight=0.75
             ),
             replace(to_context, weight=0.25),
         )
-    check_choice("defaults", defaults, ("roles", "text", "dated", "pairs"))
+    check_choice("defaults", defaults, ("roles", "text", "dated", "pairs", "ready"))
     return (
         replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
         replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),

@@ -31,12 +31,13 @@ from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import TripletRecipe
-from duckplets.sampling import candidates, messages, state
+from duckplets.sampling import candidates, choosing, messages, state
 from duckplets.sampling.blocks import Reader
+from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns, needs_scores
 from duckplets.sampling.fetch import Fetcher, chunk_facts
 from duckplets.sampling.fingerprint import refuse_mismatch
-from duckplets.sampling.plan import Planner, samples_per_draw
+from duckplets.sampling.plan import SINGLE, Planner, samples_per_draw
 from duckplets.sampling.prefixes.prefixing import Prefixes
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import (
@@ -50,7 +51,6 @@ from duckplets.sampling.settings import (
 from duckplets.sampling.stream import Stream
 
 Recipe = recipe_store.Recipe
-Drawn = Mapping[str, Sequence[Recipe]]  # of every source the recipes that samples are drawn by
 
 
 def open_run(
@@ -115,10 +115,16 @@ def open_run(
         declared_prefixes=prefix_store.digest(database, version),
     )
     schedule = _schedule(settings, None)
-    drawn = {s.source: [r for r in s.recipes if r.weight] for s in resolved}
+    drawn = choosing.with_mined(
+        database, settings, {s.source: [r for r in s.recipes if r.weight] for s in resolved}
+    )
     pins = candidates.pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
     settings = replace(settings, candidates=pins)
-    return _opened(database, settings, drawn, schedule, state_path, notes)
+    told = [] if kind in SINGLE else choosing.notes(database, settings, schedule.drawn)
+    drawn = choosing.drawn_by(settings)
+    sampler = _opened(database, settings, drawn, schedule, state_path, notes)
+    sampler.notes += [] if settings.rank else told
+    return sampler
 
 
 def resume_run(
@@ -170,7 +176,8 @@ def resume_run(
         )
     also = was.planned if was is not None and now.no_duplicates and now.epochs else set()
     schedule = _schedule(now, saved.events)
-    sampler = _opened(database, now, _drawn(now), schedule, target, notes, also=also)
+    drawn = choosing.drawn_by(now)
+    sampler = _opened(database, now, drawn, schedule, target, notes, also=also)
     try:
         if was is not None:
             _accept_edited(sampler, was, cursor.position, edited["mixture"])
@@ -205,7 +212,10 @@ def _plain(
             max_tokens=settings.chunking["max_tokens"],
             also=[from_dict(d) for of_source in settings.recipes.values() for d in of_source],
         )
-        given["recipes"] = {s.source: [to_dict(r) for r in s.recipes] for s in resolved}
+        given["recipes"] = {
+            s.source: [choosing.as_saved(to_dict(r), settings, s.source) for r in s.recipes]
+            for s in resolved
+        }
     return given
 
 
@@ -257,7 +267,8 @@ def _opened(
         kind=settings.kind,
         seed=settings.seed,
         swap=settings.swap,
-        distinct_batch=settings.global_batch if settings.no_duplicates else 0,
+        distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
+        apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
     )
     prefixes = None
     if settings.prefixed:
@@ -281,7 +292,7 @@ def _opened(
         return open_streams(database, settings, drawn, [name])
 
     sampler = Sampler(settings, reader, state_path, open_source)
-    sampler.notes += [] if settings.rank else notes
+    sampler.saving_notes += [] if settings.rank else notes
     return sampler
 
 
@@ -332,16 +343,9 @@ def open_streams(
             mined = None
             if mining is not None:
                 mined = candidates.read(database, read, mining, scores=scores)
-            streams.append(Stream(source, read, settings.seed, settings.negatives, mined))
+            shares = choosing.shares_of(settings, source, pool.recipe.name)
+            streams.append(Stream(source, read, settings.seed, settings.negatives, mined, shares))
     return streams
-
-
-def _drawn(settings: RunSettings) -> Drawn:
-    """Return the recipes of a saved run."""
-    return {
-        source: [recipe for recipe in map(from_dict, definitions) if recipe.weight]
-        for source, definitions in settings.recipes.items()
-    }
 
 
 def _compiled(

@@ -48,6 +48,7 @@ class Sampler(Views):
     Attributes:
         alone: Lets one thread in, of this process.
         notes: What is logged as warnings when the first batch is taken.
+        saving_notes: What is logged before them: how far this run can be saved.
         changed_from: Where the mixture was given anew when the run was resumed, the first
             position whose sample is another now, or a later one than there is; else None.
     """
@@ -65,6 +66,7 @@ class Sampler(Views):
         self._open_source = open_source
         self._owned: Any = None
         self.notes: list[str] = []
+        self.saving_notes: list[str] = []
         # The fingerprint it was resumed from, which may differ where drift was allowed, and the
         # first position whose sample a new mixture has changed since.
         self._drifted_from: Fingerprint | None = None
@@ -89,8 +91,9 @@ class Sampler(Views):
         start, stop = self._position, self._reader.stop_of(self._position)
         if stop <= start:
             raise StopIteration
-        while self.notes:
-            log.warning("%s", self.notes.pop(0))
+        for notes in (self.saving_notes, self.notes):
+            while notes:
+                log.warning("%s", notes.pop(0))
         batch = self._reader.take(start)
         self._position = self._reader.bounded(start + self._reader.part.stride)
         self._taken = batch.step

@@ -232,4 +232,5 @@ def put(
     if own is None:
         sampler.stride(worker, workers)
     if worker:
-        sampler.notes.clear()  # the first one says them
+        sampler.saving_notes.clear()  # the first one says them
+        sampler.notes.clear()
