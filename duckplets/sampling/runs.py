@@ -291,6 +291,8 @@ def _opened(
     def open_source(name: str) -> list[Stream]:
         return open_streams(database, settings, drawn, [name])
 
+    if settings.no_duplicates == "negatives":
+        planner.plan(0, settings.global_batch if end is None else min(end, settings.global_batch))
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.saving_notes += [] if settings.rank else notes
     return sampler
