@@ -70,7 +70,17 @@ toy_corpus = prebuilt(testing.toy_corpus)
 # ---- pools
 
 _SETTINGS = (
-    *("kind", "split", "recipes", "optional", "sources", "seed", "negatives", "no_duplicates", "by"),
+    *(
+        "kind",
+        "split",
+        "recipes",
+        "optional",
+        "sources",
+        "seed",
+        "negatives",
+        "no_duplicates",
+        "by",
+    ),
 )
 _PINNED = ("corpus_version", "records", "splits", "chunking", "candidates")
 _streams: dict[str, list[Any]] = {}

@@ -68,6 +68,11 @@ class CompiledPool:
     unbounded: bool
 
     @property
+    def negatives(self) -> int:
+        """How many a sample needs."""
+        return int(self.parameters["negatives"])
+
+    @property
     def own_negatives(self) -> bool:
         """Whether negatives are of the anchor's own record."""
         return isinstance(self.recipe, TripletRecipe) and self.recipe.strategy == "same_record"

@@ -23,7 +23,6 @@ from duckplets.pools.arrays import (
     Guarded,
     Negatives,
     Pool,
-    Positives,
     anchors_of,
     classes_of,
     keys_of,
@@ -92,8 +91,8 @@ class PoolReader:
         wanted = {**where, "sources": sources}
         return _told_facts(self._database, statements, wanted, compared=compared)
 
-    def read(self, compiled: CompiledPool) -> Pool:
-        """Read a pool.
+    def read(self, compiled: CompiledPool, *, spare: bool = False) -> Pool:
+        """Read a pool; ``spare``: also what lies beyond where no anchor has too few.
 
         Raises:
             EmptyPoolError: It has no anchor.
@@ -114,10 +113,13 @@ class PoolReader:
         distinct = not recipe.allow_same_anchor_positive
         positives = positives_of(anchors, listed, distinct=distinct)
         if compiled.of_split:
-            return self._of_split(compiled, classes, rows, listed, anchors, positives)
+            pool = Pool(compiled, anchors, positives, None)
+            return self._of_split(pool, classes, rows, listed, spare=spare)
         negatives = self._negatives(compiled, classes, rows, listed)
         if compiled.own_negatives:
-            beyond = self._of_others(compiled, negatives, rows, listed)
+            beyond = None
+            if compiled.fills_up and (spare or negatives.counts().min() < compiled.negatives):
+                beyond = self._of_others(compiled, rows, listed)
             return Pool(compiled, anchors, positives, negatives, beyond=beyond)
         if not recipe.mined:
             return Pool(compiled, anchors, positives, negatives)
@@ -161,35 +163,24 @@ class PoolReader:
         return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
 
     def _of_split(
-        self,
-        compiled: CompiledPool,
-        classes: Words,
-        rows: pa.Table,
-        listed: pa.Table,
-        anchors: Anchors,
-        positives: Positives,
+        self, pool: Pool, classes: Words, rows: pa.Table, listed: pa.Table, *, spare: bool
     ) -> Pool:
         """Return a pool whose anchors draw from their source, those with too few from all."""
-        inner = compiled.of_source()
+        inner = pool.compiled.of_source()
         enough = keys_of(self.list(inner, "anchors"), "chunk_key")
-        short = ~np.isin(anchors.chunks, enough)
-        negatives = self._negatives(inner, classes, rows, listed)
-        if not short.any():
-            return Pool(compiled, anchors, positives, negatives)
-        beyond = self._negatives(compiled, classes, rows, listed)
+        short = ~np.isin(pool.anchors.chunks, enough)
+        pool = replace(pool, negatives=self._negatives(inner, classes, rows, listed))
+        if not (spare or short.any()):
+            return pool
+        beyond = self._negatives(pool.compiled, classes, rows, listed)
         # Many small sources may need it: what is the same for all of them is kept once.
-        which = id(self.list(compiled, "negatives")), compiled.recipe.per
+        which = id(self.list(pool.compiled, "negatives")), pool.compiled.recipe.per
         first = self._of_all.setdefault(which, beyond)
         shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
-        beyond = replace(beyond, **shared)
-        return Pool(compiled, anchors, positives, negatives, beyond=beyond, short=short)
+        return replace(pool, beyond=replace(beyond, **shared), short=short)
 
-    def _of_others(
-        self, compiled: CompiledPool, own: Negatives, rows: pa.Table, positives: pa.Table
-    ) -> Negatives | None:
-        """Return what fills up records with too few negatives of their own, where some have."""
-        if not compiled.fills_up or int(own.counts().min()) >= compiled.parameters["negatives"]:
-            return None
+    def _of_others(self, compiled: CompiledPool, rows: pa.Table, positives: pa.Table) -> Negatives:
+        """Return what fills up records with too few negatives of their own: those of all."""
         listed, none = self.list(compiled, "negatives"), self.list(compiled, "pairs").slice(0, 0)
         every, one = replace(compiled, forbids=True), np.zeros(1, np.uint64)
         illegal = several_texts(rows, positives)

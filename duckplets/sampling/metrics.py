@@ -47,7 +47,7 @@ class Counters:
     def counts(self) -> dict[str, list[int]]:
         """Return [samples, tokens] of every source of which something was taken.
 
-        Where negatives had to be drawn at random for want of mined ones, their number follows.
+        Where negatives lacked and others stood in, their number follows.
         """
         self._add_up()
         rows = zip(self._sources, self._counts.tolist(), strict=True)

@@ -270,6 +270,11 @@ def _opened(
         distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
         apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
     )
+    # Ignore steps here: rearranging may use samples past them, so other steps alter no batch.
+    planner.end = replace(settings, steps=None).end(planner.epoch_length)
+    if settings.no_duplicates == "negatives":  # refuse now what cannot be served at all
+        most = settings.global_batch
+        planner.plan(0, most if planner.end is None else min(planner.end, most))
     prefixes = None
     if settings.prefixed:
         prefixes = Prefixes(database, settings.corpus_version, settings.seed)
@@ -282,8 +287,6 @@ def _opened(
         facts=facts.result(),
         prefixes=prefixes,
     )
-    # Ignore steps here: rearranging may use samples past them, so other steps alter no batch.
-    planner.end = replace(settings, steps=None).end(planner.epoch_length)
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
     end, prefetch = settings.end(planner.epoch_length), settings.prefetch
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
@@ -291,8 +294,6 @@ def _opened(
     def open_source(name: str) -> list[Stream]:
         return open_streams(database, settings, drawn, [name])
 
-    if settings.no_duplicates == "negatives":
-        planner.plan(0, settings.global_batch if end is None else min(end, settings.global_batch))
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.saving_notes += [] if settings.rank else notes
     return sampler
@@ -337,7 +338,7 @@ def open_streams(
         for pool, mining in compiled:
             source = pool.parameters["source"]
             try:
-                read = reader.read(pool)
+                read = reader.read(pool, spare=settings.no_duplicates == "negatives")
             except EmptyPoolError:
                 if pool.recipe.name in settings.optional.get(source, []):
                     continue

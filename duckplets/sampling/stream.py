@@ -10,7 +10,7 @@ vectorised, nothing is remembered.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -33,6 +33,9 @@ from duckplets.sampling.wanting import (
     Wanting,
     blank,
 )
+
+
+_OF_SOURCE = 12  # attempts to draw again within the source, before those in all sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,12 @@ class Stream:
         return columns
 
     def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
-        """Return another negative for a slot of every sample, and whether it is legal."""
+        """Return another negative for a slot of every sample, and whether it is legal.
+
+        Where negatives may be of all sources, later attempts look there.
+        """
+        if self.pool.short is not None and attempt >= _OF_SOURCE:
+            wanting = replace(wanting, supply=np.ones_like(wanting.supply))
         size = len(wanting.supply)
         column, legal = blank(size), np.zeros(size, dtype=bool)
         for supply, rows in self._by_supply(wanting):
@@ -201,7 +209,8 @@ class Stream:
 
     def options(self, wanting: Wanting) -> Found:
         """Return every negative that one sample could have, each text once."""
-        return self._supplies[int(wanting.supply[0])].options(wanting)
+        widest = -1 if self.pool.short is not None else int(wanting.supply[0])
+        return self._supplies[widest].options(wanting)
 
     def _by_supply(self, wanting: Wanting) -> Iterator[tuple[Supply, Integers]]:
         for number, supply in enumerate(self._supplies):

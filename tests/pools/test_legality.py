@@ -122,6 +122,9 @@ class Rule:
         return STRATEGIES[self.strategy][1](a, n, self.asked)
 
     def legal(self, a: Chunk) -> list[Chunk]:
+        return self.legal_anywhere(a)
+
+    def legal_anywhere(self, a: Chunk) -> list[Chunk]:
         return [n for n in self.negatives if self.is_legal(a, n)]
 
     def pool(self, negatives: int) -> dict[int, list[int]]:
@@ -258,7 +261,9 @@ def check_drawn(stream: Stream, rule: Rule, chunks: dict[int, Chunk]) -> None:
         sample = {chunks[int(columns[slot][row])].text for slot in (0, 1)}
         texts = [chunks[n].text for n in options.chunks.tolist()]
         assert len(set(texts)) == len(texts)
-        assert set(texts) == {chunks[n].text for n in legal[first[row]]} - sample
+        found = rule.legal if stream.pool.short is None else rule.legal_anywhere
+        every = found(chunks[first[row]])
+        assert set(texts) == {n.text for n in every} - sample
 
 
 def mined_stream(corpus: dp.Corpus, rule: Rule, stream: Stream, careless: Iterable[int]) -> Stream:
