@@ -34,7 +34,6 @@ from duckplets.sampling.wanting import (
     blank,
 )
 
-
 _OF_SOURCE = 12  # attempts to draw again within the source, before those in all sources
 
 
