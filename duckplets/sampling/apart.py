@@ -112,17 +112,19 @@ class _Batches:
         spread.append((first, draws.hashes[1]))
         self._fixed_batch = np.concatenate([positions // batch for positions, _ in spread])
         self._fixed_text = np.concatenate([texts for _, texts in spread])
-        self._taken = np.zeros(0, np.uint64)
+        # What batches have, as hashes of both: from the start, and what was drawn again.
+        self._taken = self._seated = np.zeros(0, np.uint64)
         self._options: dict[int, Found] = {}
 
     def conflicts(self) -> Integers:
         """Return the negatives that repeat a text of their batch, in order."""
-        words = pair_hashes(self.batch, self._hashes)
-        fixed = np.unique(pair_hashes(self._fixed_batch, self._fixed_text))
         (inside,) = np.nonzero(self._inside)
-        repeated = _among(fixed, words[inside])
-        repeated |= firsts(words[inside]) < np.arange(len(inside))
-        self._taken = np.union1d(fixed, words[inside[~repeated]])
+        fixed = pair_hashes(self._fixed_batch, self._fixed_text)
+        words = pair_hashes(self.batch[inside], self._hashes[inside])
+        every = np.concatenate([fixed, words])
+        repeated = firsts(every)[len(fixed) :] < np.arange(len(fixed), len(every))
+        if repeated.any():
+            self._taken = np.sort(np.concatenate([fixed, words[~repeated]]))
         return np.asarray(inside[repeated], np.int64)
 
     def again(self, todo: Integers, attempt: int) -> Integers:
@@ -138,11 +140,11 @@ class _Batches:
                     drawn, seated[mine] = part.stream.again(wanting, slot, attempt)
                     found.put(mine, drawn)
         words = pair_hashes(self.batch[todo], found.hashes)
-        seated &= ~_among(self._taken, words)
+        seated &= ~(_among(self._taken, words) | _among(self._seated, words))
         (at,) = np.nonzero(seated)
         at = at[firsts(words[at]) == np.arange(len(at))]
         self._put(todo[at], Found(found.chunks[at], found.hashes[at], found.told[at]))
-        self._taken = np.union1d(self._taken, words[at])
+        self._seated = np.sort(np.concatenate([self._seated, words[at]]))
         left = np.ones(len(todo), dtype=bool)
         left[at] = False
         return todo[left]
