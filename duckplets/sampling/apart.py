@@ -97,9 +97,8 @@ class _Batches:
         position = (first[:, None] + of_slot).reshape(-1)
         self.batch = position // batch
         self._inside = (position >= span[0]) & (position < span[1])
-        self._chunks, self._hashes = (
-            np.stack(columns[2:], axis=1).reshape(-1) for columns in (draws.chunks, draws.hashes)
-        )
+        self._chunks = np.stack(draws.chunks[2:], axis=1).reshape(-1)
+        self._hashes = np.stack(draws.hashes[2:], axis=1).reshape(-1)
         told = draws.candidates
         self._told = None if told is None else np.stack(told, axis=1).reshape(-1)
         self._part = np.zeros(len(draws), np.int64)

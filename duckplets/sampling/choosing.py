@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from duckplets.base.shown import listed, shown
 from duckplets.db.database import Database
@@ -41,12 +41,12 @@ def checked_by(by: Any) -> By | None:
         SamplerError: It is something else.
     """
     if by is None or (isinstance(by, str) and by in KINDS):
-        return by
+        return cast("By | None", by)
     if isinstance(by, Mapping):
         shares = {kind: _share(by, kind) for kind in by}
         kinds = [kind for kind in KINDS if shares.get(kind)]
         if len(kinds) == 1:
-            return kinds[0]  # type: ignore[return-value]  # it is one of the two
+            return cast("By", kinds[0])
         if kinds:
             return {kind: shares[kind] for kind in kinds}
         raise SamplerError(f"by={by!r}: give at least one of {', '.join(KINDS)} more than 0")
@@ -64,7 +64,7 @@ def _share(by: Mapping[Any, Any], kind: Any) -> float:
             f"by: no kind of negatives {shown(repr(kind))}{hint}: {', '.join(KINDS)}"
         )
     share = by[kind]
-    if isinstance(share, Real) and not isinstance(share, bool) and 0 <= share < math.inf:
+    if isinstance(share, Real) and not isinstance(share, bool) and 0 <= float(share) < math.inf:
         return float(share)
     raise SamplerError(f"by: the share of {kind} must be a finite number of at least 0: {share!r}")
 
@@ -76,8 +76,9 @@ def wants_mined(by: By | None) -> bool:
 
 def is_open(recipe: Recipe) -> bool:
     """Whether a recipe leaves open how its negatives are chosen, and there is a choice."""
-    is_triplet = isinstance(recipe, TripletRecipe) and recipe.strategy != "same_record"
-    return is_triplet and recipe.by is None  # type: ignore[union-attr]  # a triplet recipe
+    if not isinstance(recipe, TripletRecipe):
+        return False
+    return recipe.by is None and recipe.strategy != "same_record"
 
 
 def with_mined(database: Database, settings: RunSettings, drawn: Drawn) -> Drawn:
@@ -102,7 +103,9 @@ def drawn_by(settings: RunSettings) -> Drawn:
         taken = settings.candidates.get(source, {})
         recipes = [recipe for recipe in map(from_dict, definitions) if recipe.weight]
         found[source] = [
-            replace(recipe, by="bm25") if is_open(recipe) and recipe.name in taken else recipe
+            replace(recipe, by="bm25")
+            if isinstance(recipe, TripletRecipe) and is_open(recipe) and recipe.name in taken
+            else recipe
             for recipe in recipes
         ]
     return found

@@ -261,8 +261,8 @@ def check_drawn(stream: Stream, rule: Rule, chunks: dict[int, Chunk]) -> None:
         sample = {chunks[int(columns[slot][row])].text for slot in (0, 1)}
         texts = [chunks[n].text for n in options.chunks.tolist()]
         assert len(set(texts)) == len(texts)
-        found = rule.legal if stream.pool.short is None else rule.legal_anywhere
-        every = found(chunks[first[row]])
+        choose = rule.legal if stream.pool.short is None else rule.legal_anywhere
+        every = choose(chunks[first[row]])
         assert set(texts) == {n.text for n in every} - sample
 
 

@@ -95,7 +95,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
     "strategy type": (lambda: triplet(strategy=None), "strategy must be one of"),
     "by": (lambda: triplet(by="bm52"), "by must be one of 'random', 'bm25'.*did you mean 'bm25'"),
-    "by type": (lambda: triplet(by=3), "by must be one of"),  # type: ignore[arg-type]
+    "by type": (lambda: triplet(by=3), "by must be one of"),
     "the crate's strategy": (
         lambda: triplet(strategy="wrong_article"),
         "not 'wrong_article' .did you mean 'other_record', as the crate's wrong_article",

@@ -49,7 +49,7 @@ def texts_of(batch: dp.Batch, negatives: int, kind: str) -> tuple[list[str], lis
     )
 
 
-CASES_OF = [
+CASES_OF: list[tuple[str, dict[str, Any]]] = [
     ("odd", {"recipes": [PLAIN, DATED], "batch_size": 12}),
     ("odd", {"recipes": [PLAIN, DATED], "batch_size": 9, "negatives": 3, "swap": False}),
     ("odd", {"recipes": [PLAIN], "batch_size": 10, "negatives": 2, "kind": "pairs"}),
