@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
     from duckplets.order.mixture import Mixture
     from duckplets.records.elements import Order
+    from duckplets.sampling.apart import NoDuplicates
     from duckplets.sampling.batch import Batch
+    from duckplets.sampling.choosing import By
     from duckplets.sampling.sampler import Sampler
     from duckplets.sampling.settings import Empty, Kind, Remainder
 
@@ -155,8 +157,9 @@ class Corpus(TextIn, HardNegatives):
         rank: int = 0,
         world_size: int = 1,
         remainder: Remainder = "keep",
-        no_duplicates: bool = False,
+        no_duplicates: NoDuplicates = False,
         negatives: int = 1,
+        by: By | None = None,
         swap: bool = True,
         prefixes: bool = True,
         prefetch: int = 2,
@@ -188,8 +191,13 @@ class Corpus(TextIn, HardNegatives):
             remainder: Serve a last batch that is not full (``keep``), leave it out (``drop``) or
                 fill it with the samples that come next (``pad``).
             no_duplicates: Let no text come twice in a batch of all ranks. Samples change places
-                within 64 batches for that, so leave about as many between two phases.
+                within 64 batches for that, so leave about as many between two phases. With
+                ``negatives`` only these differ among themselves and from the batch's anchors and
+                positives: where they do not, they are drawn again, and anchors keep their order.
             negatives: Distinct negatives a triplet.
+            by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
+                what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.
+                A recipe without mined negatives draws at random, which ``notes`` say.
             swap: Let anchor and positive change places half of the time.
             prefixes: Show metadata before texts, where records or sources have prefixes.
             prefetch: Blocks to prepare ahead in the background.
@@ -216,8 +224,9 @@ class Corpus(TextIn, HardNegatives):
             "rank": rank,
             "world_size": world_size,
             "remainder": remainder,
-            "no_duplicates": bool(no_duplicates),
+            "no_duplicates": no_duplicates,
             "negatives": negatives,
+            "by": by,
             "swap": bool(swap),
             "prefixes": bool(prefixes),
             "prefetch": prefetch,

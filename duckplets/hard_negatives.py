@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.db.database import Database
-    from duckplets.export import ExportReport, Format, Shape
+    from duckplets.export import Documents, ExportReport, Format, Shape, WhenShort
     from duckplets.mining.external import GivenReport
     from duckplets.mining.report import MiningReport
     from duckplets.search.index import IndexReport
@@ -108,7 +108,8 @@ class HardNegatives:
 
         Args:
             recipe: A recipe or several, or names of them; by default all those of the corpus
-                whose negatives are chosen ``by="bm25"`` or ``by=dp.bm25(...)``.
+                whose negatives are chosen ``by="bm25"`` or ``by=dp.bm25(...)``. What is mined for
+                one that leaves open how they are chosen is used by ``sampler(by="bm25")``.
             source: For this source only; by default for all.
             split: For this split only.
             progress: Called with anchors done and their number; True or False for a bar on
@@ -117,7 +118,8 @@ class HardNegatives:
 
         Raises:
             ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
-            RecipeError, SplitError: An argument is wrong, or there are no splits yet.
+            RecipeError, SplitError: An argument is wrong, there are no splits yet, or no recipe
+                asks for mined negatives and none is named.
         """
         from duckplets.mining import mine as mining
 
@@ -179,6 +181,8 @@ class HardNegatives:
         split: str | None = None,
         shape: Shape | None = None,
         negatives: int | None = None,
+        when_short: WhenShort | None = None,
+        corpus: Documents | None = None,
         scores: bool = False,
         overwrite: bool = False,
         allow_stale: bool = False,
@@ -203,6 +207,12 @@ class HardNegatives:
                 or ``passages`` (texts in every row).
             negatives: So many of each anchor at most, the hardest; by default all. Every row of
                 an ``n-tuple`` has exactly so many, and anchors with fewer are left out.
+            when_short: What becomes of anchors with fewer negatives than ``negatives`` (without
+                it: than the fullest anchor): ``keep`` them with what they have, ``drop`` them, or
+                fill them up at ``random``, under the same guards; counted, and marked where the
+                format has room (``neg_by`` of flagembedding, ``negative_by`` of tevatron). By
+                default ``drop`` for an ``n-tuple``, else ``keep``.
+            corpus: Of ``beir``: documents of the ``split`` alone, or of ``all`` splits.
             scores: Write scores. That of every positive is the lowest of its anchor's.
             overwrite: Replace what an earlier export wrote there.
             allow_stale: Export what was mined although records or recipe have changed since.
@@ -225,6 +235,8 @@ class HardNegatives:
                 split=split,
                 shape=shape,
                 negatives=negatives,
+                when_short=when_short,
+                corpus=corpus,
                 scores=scores,
                 overwrite=overwrite,
                 allow_stale=allow_stale,

@@ -71,7 +71,17 @@ empty_corpus = prebuilt(dp.Corpus)
 # ---- pools
 
 _SETTINGS = (
-    *("kind", "split", "recipes", "optional", "sources", "seed", "negatives", "no_duplicates"),
+    *(
+        "kind",
+        "split",
+        "recipes",
+        "optional",
+        "sources",
+        "seed",
+        "negatives",
+        "no_duplicates",
+        "by",
+    ),
 )
 _PINNED = ("corpus_version", "records", "splits", "chunking", "candidates", "index")
 _streams: dict[str, Any] = {}

@@ -142,7 +142,10 @@ def mine(
     ] = None,
     when_short: Annotated[
         Literal["backfill", "random", "drop", "keep"] | None,
-        typer.Option(help="What to do about anchors with too few; backfill."),
+        typer.Option(
+            help="What to do about anchors with too few: take from beyond --range-max (nothing "
+            "without it), fill up at random, drop or keep them; backfill."
+        ),
     ] = None,
     scope: Annotated[
         Literal["pool", "shard"] | None,
@@ -218,6 +221,17 @@ def export(
     negatives: Annotated[
         int | None, typer.Option(help="Of an anchor at most; in an n-tuple exactly. All.")
     ] = None,
+    when_short: Annotated[
+        Literal["keep", "drop", "random"] | None,
+        typer.Option(
+            help="What to do about anchors with fewer than --negatives: keep or drop them, or "
+            "fill them up at random, marked. An n-tuple drops, all else keeps them."
+        ),
+    ] = None,
+    documents: Annotated[
+        Literal["split", "all"] | None,
+        typer.Option(help="Of beir: documents of the split alone, or of all splits; split."),
+    ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write scores as well.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what an earlier export wrote there.")
@@ -234,7 +248,9 @@ def export(
     Example:
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
         duckplets export faq.duckdb train.jsonl --format flagembedding --scores
-        duckplets export faq.duckdb evaluation --format beir --split test
+        duckplets export faq.duckdb train.jsonl --format flagembedding --negatives 8 \
+            --when-short random
+        duckplets export faq.duckdb evaluation --format beir --split test --documents all
     """
     from duckplets.corpus import Corpus
 
@@ -247,6 +263,8 @@ def export(
             split=split,
             shape=shape,
             negatives=negatives,
+            when_short=when_short,
+            corpus=documents,
             scores=scores,
             overwrite=overwrite,
             allow_stale=allow_stale,
@@ -286,10 +304,7 @@ def _stop_words(given: str | None) -> str | list[str]:
 
 def _tell_mining(report: MiningReport) -> None:
     if not report.pairs:
-        say(
-            "nothing to mine: what recipes ask for is there and current. A recipe asks with "
-            'by = "bm25"; or name one'
-        )
+        say("nothing to mine: what recipes ask for is there and current")
         return
     columns = (
         "recipe",
@@ -315,5 +330,6 @@ def _tell_export(report: ExportReport) -> None:
     say(f"wrote {report.rows:,} rows to {report.path}, from {listed(report.sources)}")
     what = "queries" if report.format == "beir" else "anchors"
     counts = {what: report.anchors, "negatives": report.negatives}
+    counts["of them drawn at random to fill up"] = report.filled
     counts |= {f"left out: {reason}": n for reason, n in report.left_out.items()}
     output.show_table(("what", "count"), ((name, n) for name, n in counts.items() if n))

@@ -57,6 +57,20 @@ EMPTY = Annotated[
     typer.Option(help="Refuse recipes and sources that find no anchor, or leave them out; error."),
 ]
 NO_DUPLICATES = Annotated[bool, typer.Option("--no-duplicates", help="No text twice in a batch.")]
+NO_DUPLICATE_NEGATIVES = Annotated[
+    bool,
+    typer.Option(
+        "--no-duplicate-negatives",
+        help="Negatives of a batch differ, also from its anchors and positives.",
+    ),
+]
+BY = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="bm25|random|bm25=SHARE,random=SHARE",
+        help="Where negatives come from in recipes that leave it open; random.",
+    ),
+]
 NO_SWAP = Annotated[
     bool, typer.Option("--no-swap", help="Anchor and positive never change places.")
 ]
@@ -148,6 +162,8 @@ def opening(
         RecipeError, MixtureError: A file is wrong.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
+    if "by" in given:
+        given["by"] = _by(names(given["by"]) or [])
     if allow_drift and not resume:
         raise typer.BadParameter("--allow-drift is about a saved run: give --resume with it")
     if "empty" in given and resume:
@@ -205,7 +221,26 @@ def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture
         return Mixture.from_toml(parts[0])
 
 
-def _weights(parts: Sequence[str]) -> dict[str, float]:
+def apart(*, texts: bool, negatives: bool) -> bool | str | None:
+    """Return what two options mean together; None where neither was given."""
+    if texts and negatives:
+        raise typer.BadParameter(
+            "--no-duplicates asks for more: leave --no-duplicate-negatives out"
+        )
+    return "negatives" if negatives else texts or None
+
+
+def _by(parts: Sequence[str]) -> str | dict[str, float]:
+    if len(parts) == 1 and "=" not in parts[0]:
+        return parts[0]
+    return _weights(parts, "--by", "KIND=SHARE, each kind once, or one of bm25 and random")
+
+
+def _weights(
+    parts: Sequence[str],
+    name: str = "--mixture",
+    form: str = "SOURCE=WEIGHT, each source once, or FILE.toml",
+) -> dict[str, float]:
     weights: dict[str, float] = {}
     for part in parts:
         source, equals, weight = part.rpartition("=")
@@ -214,8 +249,6 @@ def _weights(parts: Sequence[str]) -> dict[str, float]:
         except ValueError:
             equals = ""
         if not equals or source in weights:
-            raise typer.BadParameter(
-                f"--mixture {part}: give SOURCE=WEIGHT, each source once, or FILE.toml"
-            )
+            raise typer.BadParameter(f"{name} {part}: give {form}")
         weights[source] = number
     return weights

@@ -81,7 +81,7 @@ def show(corpus: CORPUS, name: RECIPE) -> None:
         duckplets recipe show faq.duckdb anchor_context > recipes.toml
     """
     from duckplets.corpus import Corpus
-    from duckplets.recipes.files import to_dict
+    from duckplets.recipes.files import to_table
 
     with Corpus(corpus, read_only=True) as opened:
         known = {r.name: r for r, _ in _defaults(opened)} | {r.name: r for r in opened.recipes()}
@@ -89,7 +89,7 @@ def show(corpus: CORPUS, name: RECIPE) -> None:
         raise RecipeError(
             f"no recipe {name!r}{nearest(name, known)}; there are: {listed(known) or 'none'}"
         )
-    parts = to_dict(known[name])
+    parts = to_table(known[name])
     print(f"[[{parts.pop('kind')}]]")
     for key, value in parts.items():
         print(f"{key} = {_toml(value)}")  # whole, for it is read again

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,16 +12,18 @@ import typer
 
 from duckplets.base.shown import harmless_json, listed
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, say
+from duckplets.cli.app import CORPUS, in_options, say
 from duckplets.cli.inputs import names
 from duckplets.cli.options import (
     ALLOW_DRIFT,
     BATCH_SIZE,
+    BY,
     EMPTY,
     EPOCHS,
     KIND,
     MIXTURE,
     NEGATIVES,
+    NO_DUPLICATE_NEGATIVES,
     NO_DUPLICATES,
     NO_PREFIXES,
     NO_SWAP,
@@ -36,6 +38,7 @@ from duckplets.cli.options import (
     TEMPERATURE,
     WORLD_SIZE,
     Opening,
+    apart,
     command,
     opening,
 )
@@ -69,7 +72,9 @@ def sample(
     ] = None,
     negatives: NEGATIVES = None,
     empty: EMPTY = None,
+    by: BY = None,
     no_duplicates: NO_DUPLICATES = False,
+    no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
     no_swap: NO_SWAP = False,
     no_prefixes: NO_PREFIXES = False,
     rank: Annotated[
@@ -133,7 +138,8 @@ def sample(
         columns=names(columns),
         negatives=negatives,
         empty=empty,
-        no_duplicates=no_duplicates or None,
+        by=by,
+        no_duplicates=apart(texts=no_duplicates, negatives=no_duplicate_negatives),
         swap=False if no_swap else None,
         prefixes=False if no_prefixes else None,
         rank=rank,
@@ -147,6 +153,7 @@ def sample(
             _refuse_clash(sampler, how, corpus)
         else:
             sampler.notes[:] = [n for n in sampler.notes if not isinstance(n, SavingNote)]
+        _tell_notes(sampler, sample)
         _write(sampler, steps, out)
         if metrics is not None:
             text = harmless_json(json.dumps(sampler.metrics(), ensure_ascii=False))
@@ -171,7 +178,9 @@ def plan(
     temperature: TEMPERATURE = None,
     negatives: NEGATIVES = None,
     empty: EMPTY = None,
+    by: BY = None,
     no_duplicates: NO_DUPLICATES = False,
+    no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
     no_swap: NO_SWAP = False,
     world_size: WORLD_SIZE = None,
     run: RUN = "default",
@@ -213,12 +222,14 @@ def plan(
         seed=seed,
         negatives=negatives,
         empty=empty,
-        no_duplicates=no_duplicates or None,
+        by=by,
+        no_duplicates=apart(texts=no_duplicates, negatives=no_duplicate_negatives),
         swap=False if no_swap else None,
         world_size=world_size,
     )
     with Corpus(corpus, read_only=True) as opened:
         sampler = how.open(opened)
+        _tell_notes(sampler, plan)
         bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
         _put_ids(_planned(sampler, 1 if steps is None and not bounded else steps), out)
 
@@ -303,6 +314,12 @@ def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
             f"{'Leave out --save' if how.resume else 'Give another --run'}, or forget that one: "
             + command("cursor", "reset", corpus, run=settings.run, state=how.state)
         ) from None
+
+
+def _tell_notes(sampler: Sampler, command: Callable[..., None]) -> None:
+    """Say what is to be known of a run before its first sample, in the options of a command."""
+    while sampler.notes:
+        say(in_options(sampler.notes.pop(0), command))
 
 
 def _write(sampler: Sampler, steps: int | None, out: Path | None) -> None:

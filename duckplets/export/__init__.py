@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from duckplets.base.checks import integer
 from duckplets.db.database import Database
@@ -21,9 +21,11 @@ from duckplets.export.formats import FORMS, Form, Progress
 from duckplets.export.subject import mined, pooled
 from duckplets.recipes.recipes import TripletRecipe
 
-__all__ = ["ExportReport", "Format", "Shape", "export"]
+__all__ = ["Documents", "ExportReport", "Format", "Shape", "WhenShort", "export"]
 
 Format = Literal["sentence-transformers", "flagembedding", "tevatron", "beir"]
+WhenShort = Literal["keep", "drop", "random"]
+Documents = Literal["split", "all"]
 Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "documents", "passages"]
 
 
@@ -37,6 +39,7 @@ class ExportReport:
         rows: Rows of the main file; of ``beir`` its judgements.
         anchors: Anchors in it; of ``beir`` its queries.
         negatives: Negatives of these anchors, each counted once an anchor; of ``beir`` 0.
+        filled: How many of the negatives were drawn at random to make up the number.
         left_out: How many anchors are not in it, by reason. ``negatives without a score`` counts
             negatives instead, and the positives of a ``repeated question`` (of ``beir``) are
             with the first anchor of its text.
@@ -49,6 +52,7 @@ class ExportReport:
     rows: int
     anchors: int
     negatives: int
+    filled: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -64,6 +68,8 @@ def export(
     split: str | None = None,
     shape: Shape | None = None,
     negatives: int | None = None,
+    when_short: WhenShort | None = None,
+    corpus: Documents | None = None,
     scores: bool = False,
     overwrite: bool = False,
     allow_stale: bool = False,
@@ -90,6 +96,12 @@ def export(
         negatives: So many of each anchor at most, the hardest; by default all. Every row of an
             ``n-tuple`` has exactly so many, by default as many as the fullest anchor (of the
             source where that has fewest), and anchors with fewer are left out.
+        when_short: What becomes of anchors with fewer negatives than ``negatives`` (without it:
+            than the fullest anchor): ``keep`` them with what they have, ``drop`` them, or fill
+            them up at ``random``, under the same guards; counted, and marked where the format has
+            room (``neg_by`` of flagembedding, ``negative_by`` of tevatron). By default ``drop``
+            for an ``n-tuple``, else ``keep``.
+        corpus: Of ``beir``: documents of the ``split`` alone, or of ``all`` splits.
         scores: Write scores. That of every positive is the anchor's ``positive_score``, the
             lowest of them. Negatives that were drawn at random have no score and are left out,
             as are anchors whose positive has none.
@@ -104,7 +116,11 @@ def export(
         EmptyPoolError: No anchor is left.
     """
     form = _form(format)
-    wanted = _wanted(format, form, shape=shape, negatives=negatives, scores=scores)
+    wanted = _wanted(
+        format, form, shape=shape, negatives=negatives, when_short=when_short, scores=scores
+    )
+    if corpus is not None:
+        _check_documents(corpus, format, form)
     place, path = form.places[wanted.shape], Path(path)
     check(path, place, overwrite=overwrite)
     if form.mined:
@@ -113,7 +129,8 @@ def export(
     elif allow_stale:
         raise SamplerError(f"allow_stale: format={format!r} is of records, not of what was mined")
     else:
-        subject = pooled(database, recipe, source=source, split=split or "test")
+        split, every = split or "test", corpus == "all"
+        subject = pooled(database, recipe, source=source, split=split, every=every)
     wanted = replace(wanted, instruction=subject.recipe.instruction)
     with appearing(path, place, overwrite=overwrite) as aside:
         with Reader(database, subject) as reader:
@@ -132,6 +149,7 @@ def export(
         rows=tally.rows,
         anchors=tally.anchors,
         negatives=tally.negatives,
+        filled=tally.filled,
         left_out=left_out,
         sources=subject.sources,
         files=files,
@@ -146,7 +164,13 @@ def _form(name: str) -> Form:
 
 
 def _wanted(
-    name: str, form: Form, *, shape: str | None, negatives: int | None, scores: bool
+    name: str,
+    form: Form,
+    *,
+    shape: str | None,
+    negatives: int | None,
+    when_short: str | None,
+    scores: bool,
 ) -> Wanted:
     """Return what the arguments ask of a format, if it can be had."""
     shapes = list(form.places)
@@ -164,7 +188,36 @@ def _wanted(
         others = f"; shape={form.scored[0]!r} has" if form.scored else ""
         shaped = f", shape={chosen!r}" if chosen else ""
         raise SamplerError(f"scores: format={name!r}{shaped} has no place for them{others}")
-    return Wanted(shape=chosen, negatives=negatives, scores=bool(scores))
+    if when_short is not None:
+        _check_short(when_short, name, form, chosen, scores=scores)
+    return Wanted(
+        shape=chosen, negatives=negatives, when_short=when_short or "", scores=bool(scores)
+    )
+
+
+def _check_short(when_short: str, name: str, form: Form, shape: str, *, scores: bool) -> None:
+    if when_short not in get_args(WhenShort):
+        hint = nearest(str(when_short), get_args(WhenShort))
+        raise SamplerError(f"when_short={when_short!r}{hint}: give keep, drop or random")
+    if not form.mined:
+        raise SamplerError(f"when_short={when_short!r}: format={name!r} has no negatives")
+    if when_short == "keep" and shape == "n-tuple":
+        raise SamplerError(
+            "when_short='keep': every row of shape='n-tuple' has the same number of negatives; "
+            "give drop or random"
+        )
+    if when_short == "random" and scores:
+        raise SamplerError(
+            "when_short='random': what is drawn at random has no score; leave scores out"
+        )
+
+
+def _check_documents(corpus: str, name: str, form: Form) -> None:
+    if corpus not in get_args(Documents):
+        hint = nearest(str(corpus), get_args(Documents))
+        raise SamplerError(f"corpus={corpus!r}{hint}: give split or all")
+    if form.mined:
+        raise SamplerError(f"corpus={corpus!r}: format={name!r} has no documents of its own choice")
 
 
 def _names(folder: Path) -> list[str]:

@@ -24,8 +24,9 @@ from duckplets.base.arrays import Integers
 from duckplets.base.pace import Pace
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
+from duckplets.export.fill import Fill
 from duckplets.export.subject import Subject
-from duckplets.pools.compile import Part
+from duckplets.pools.compile import CompiledPool, Part
 from duckplets.pools.read import PoolReader
 
 _LARGEST_BLOCK = 16_384
@@ -57,6 +58,7 @@ class Example:
         negatives: By rank, the hardest first.
         positive_score: The lowest score of its positives, or None.
         scores: Of the negatives; None for one that was drawn at random.
+        filled: How many of the negatives, the last ones, were drawn at random for this export.
     """
 
     id: str
@@ -66,6 +68,7 @@ class Example:
     negatives: list[Document]
     positive_score: float | None
     scores: Sequence[float | None]
+    filled: int = 0
 
 
 # -- reading them -------------------------------------------------------------------------------
@@ -80,6 +83,7 @@ class Reader:
 
     Attributes:
         anchors: Keys of the anchors of all minings, in order, and how many negatives each has.
+        fill: Fills up anchors with too few negatives, where that is wanted.
     """
 
     anchors: pa.Table
@@ -88,14 +92,16 @@ class Reader:
         self.database = database.cursor()
         self.subject = subject
         self._open = ExitStack()
+        self.fill: Fill | None = None
 
     def __enter__(self) -> Reader:
         minings = {"minings": self.subject.minings}
         with self._open:  # closed here unless all goes well
             self._open.callback(self.database.close)
             self._open.enter_context(self.database.transaction())
-            self.run_with("export/positives", "positives", ["record_key", "chunk_key"])
-            self.run_with("export/documents", "negatives", ["chunk_key"], minings)
+            every = [*self.subject.pools, *self.subject.further]
+            self.run_with("export/positives", "positives", ["record_key", "chunk_key"], of=every)
+            self.run_with("export/documents", "negatives", ["chunk_key"], minings, of=every)
             self.anchors = self.database.table("export/anchors", minings)
             self._open = self._open.pop_all()
         return self
@@ -109,10 +115,11 @@ class Reader:
         part: Part,
         columns: list[str],
         parameters: dict[str, Any] | None = None,
+        of: Sequence[CompiledPool] | None = None,
     ) -> None:
-        """Run a statement that sees columns of a part of all pools, as ``pool_PART``."""
+        """Run a statement that sees columns of a part of some pools as ``pool_PART``."""
         found = []
-        for pool in self.subject.pools:
+        for pool in of or self.subject.pools:
             with PoolReader(self.database, [pool]) as reader:
                 found.append(reader.list(pool, part).select(columns))
         with self.database.registered(**{f"pool_{part}": pa.concat_tables(found)}):
@@ -139,6 +146,9 @@ class Reader:
             mined = self.database.table("export/negatives_of", {"negatives": negatives})
         if anchors.num_rows != keys.num_rows:
             raise self._damaged()
+        filled = [0] * keys.num_rows
+        if self.fill is not None:
+            mined, filled = self.fill.filled(keys, mined)
         wanted = [rows["section_key"].to_numpy() for rows in (positives, mined)]
         documents = self._documents(np.union1d(*wanted))
         pace.learn(keys.num_rows, documents.nbytes + anchors.nbytes)
@@ -157,6 +167,7 @@ class Reader:
                 negatives=[by_key[key] for key in of_negatives[place]],
                 positive_score=row["positive_score"],
                 scores=scores[place],
+                filled=filled[place],
             )
 
     def _usable(self, own: int, text: str, found: list[tuple[int, Document]]) -> list[Document]:
@@ -218,6 +229,8 @@ class Wanted:
         shape: Of its rows, where the format has several.
         negatives: How many an anchor has at most; None for all.
         exactly: Whether it must have so many.
+        when_short: What becomes of an anchor with fewer, if something is said: ``keep``, ``drop``
+            or ``random``.
         scores: Whether scores are written.
         instruction: That of the recipe.
     """
@@ -225,6 +238,7 @@ class Wanted:
     shape: str = ""
     negatives: int | None = None
     exactly: bool = False
+    when_short: str = ""
     scores: bool = False
     instruction: str | None = None
 
@@ -233,12 +247,14 @@ class Wanted:
 class Tally:
     """Counts of what was written: rows of the main file, anchors, and negatives of these.
 
+    Of the negatives also those that were drawn at random for it.
     Anchors that were left out are counted by reason.
     """
 
     rows: int = 0
     anchors: int = 0
     negatives: int = 0
+    filled: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 
 
@@ -255,6 +271,7 @@ def fit(example: Example, wanted: Wanted, tally: Tally) -> Example | None:
         return None
     tally.anchors += 1
     tally.negatives += len(example.negatives)
+    tally.filled += example.filled
     return example
 
 

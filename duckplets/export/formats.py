@@ -30,6 +30,7 @@ from duckplets.db.queries import query
 from duckplets.errors import SamplerError
 from duckplets.export.examples import Document, Example, Reader, Tally, Wanted, fit
 from duckplets.export.files import Place, Row, json_lines, parquet
+from duckplets.export.fill import Fill
 
 Progress = Callable[[int, int | None], None]
 Rows = Iterator[Row]
@@ -64,7 +65,7 @@ def _write_rows(
     progress: Progress | None,
 ) -> Tally:
     """Write the rows of every example; returns what was written and what was not."""
-    tally, anchors = Tally(), reader.anchors.num_rows
+    wanted, tally, anchors = _complete(reader, wanted), Tally(), reader.anchors.num_rows
     is_parquet = path.suffix.lower() == ".parquet"
     with parquet(path, _schema(wanted)) if is_parquet else json_lines(path) as write:
         for done, example in enumerate(reader.examples(wanted.negatives), 1):
@@ -75,6 +76,21 @@ def _write_rows(
             if progress and (done % _TOLD == 0 or done == anchors):
                 progress(done, anchors)
     return tally
+
+
+def _complete(reader: Reader, wanted: Wanted) -> Wanted:
+    """Return what is wanted with how many negatives, where anchors with fewer are not kept."""
+    if wanted.when_short not in ("drop", "random"):
+        return wanted
+    negatives = wanted.negatives or reader.most_negatives()
+    if wanted.when_short == "random":
+        reader.fill = Fill(reader.database, reader.subject, negatives)
+    return replace(wanted, negatives=negatives, exactly=True)
+
+
+def _ways(example: Example) -> list[str]:
+    """Return where each negative is from."""
+    return ["random" if score is None else "mined" for score in example.scores]
 
 
 # -- sentence-transformers ----------------------------------------------------------------------
@@ -164,6 +180,8 @@ def _query_lines(example: Example, wanted: Wanted) -> Rows:
     if wanted.scores:
         row["pos_scores"] = [example.positive_score] * len(example.positives)
         row["neg_scores"] = example.scores
+    if wanted.when_short == "random":
+        row["neg_by"] = _ways(example)
     if wanted.instruction is not None:
         row["prompt"] = wanted.instruction
     yield row
@@ -184,12 +202,13 @@ def _tevatron(reader: Reader, wanted: Wanted, path: Path, progress: Progress | N
 
 
 def _document_ids(example: Example, wanted: Wanted) -> Rows:
-    yield {
+    row = {
         "query_id": example.id,
         "query_text": example.text,
         "positive_document_ids": [document.id for document in example.positives],
         "negative_document_ids": [document.id for document in example.negatives],
     }
+    yield row | ({"negative_by": _ways(example)} if wanted.when_short == "random" else {})
 
 
 def _passages(example: Example, wanted: Wanted) -> Rows:
@@ -198,12 +217,13 @@ def _passages(example: Example, wanted: Wanted) -> Rows:
         return {**plain, "score": score} if wanted.scores else plain
 
     own = [example.positive_score] * len(example.positives)
-    yield {
+    row = {
         "query_id": example.id,
         "query": example.text,
         "positive_passages": list(map(passage, example.positives, own)),
         "negative_passages": list(map(passage, example.negatives, example.scores)),
     }
+    yield row | ({"negative_by": _ways(example)} if wanted.when_short == "random" else {})
 
 
 # -- BEIR ---------------------------------------------------------------------------------------

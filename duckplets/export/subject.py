@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from duckplets.base.shown import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, StateMismatchError
 from duckplets.ingest.records import current_version
-from duckplets.ingest.splits import checked_split, need_splits
+from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.mining import store as mining_store
 from duckplets.mining.store import Mining
 from duckplets.pools.compile import CompiledPool, compile_pool
@@ -27,6 +27,7 @@ class Subject:
         split: The split.
         sources: Names, in order.
         pools: Of each source: where anchors, positives and documents are.
+        further: Where documents are besides: pools of other splits.
         minings: Numbers of the minings of each source; none for an evaluation set.
     """
 
@@ -35,6 +36,15 @@ class Subject:
     sources: list[str]
     pools: list[CompiledPool]
     minings: list[int]
+    further: list[CompiledPool] = field(default_factory=list)
+
+    def guarded(self) -> list[CompiledPool]:
+        """Return of each source the pool that its negatives were mined in."""
+        recipe = replace(self.recipe, by="bm25")
+        return [
+            compile_pool(recipe, source=name, split=self.split, version=pool.parameters["version"])
+            for name, pool in zip(self.sources, self.pools, strict=True)
+        ]
 
 
 def mined(
@@ -70,9 +80,14 @@ def mined(
 
 
 def pooled(
-    database: Database, recipe: TripletRecipe | str | None, *, source: str | None, split: str
+    database: Database,
+    recipe: TripletRecipe | str | None,
+    *,
+    source: str | None,
+    split: str,
+    every: bool = False,
 ) -> Subject:
-    """Return a recipe with its pools in a split, mined or not.
+    """Return a recipe with its pools in a split, mined or not; ``every``: documents of all splits.
 
     Raises:
         RecipeError, SplitError: There is no such recipe, source or split.
@@ -83,7 +98,9 @@ def pooled(
     chosen = _triplet(database, recipe, version)
     names = _suited(database, chosen, source, version)
     pools = [_pool(chosen, name, split, version) for name in names]
-    return Subject(chosen, split, names, pools, [])
+    others = [other for other in SPLITS if every and other != split]
+    further = [_pool(chosen, name, other, version) for name in names for other in others]
+    return Subject(chosen, split, names, pools, [], further)
 
 
 def _checked(database: Database, source: str | None, split: str) -> tuple[int, str]:
@@ -163,5 +180,5 @@ def _as_mined(recipe: TripletRecipe, found: list[Mining]) -> TripletRecipe:
 
 def _pool(recipe: TripletRecipe, source: str, split: str, version: int) -> CompiledPool:
     """Compile what lists anchors, positives and documents; who is a legal negative is settled."""
-    plain = replace(recipe, strategy="other_record", by="random")
+    plain = replace(recipe, strategy="other_record", by=None, when_short="drop")
     return compile_pool(plain, source=source, split=split, version=version)

@@ -10,6 +10,7 @@ interrupted goes on at the next block. Blocks, document shards and workers chang
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -23,9 +24,10 @@ import pyarrow as pa
 from duckplets.base.arrays import Lists
 from duckplets.base.aside import aside_of, remove
 from duckplets.base.progress import Progress
+from duckplets.base.shown import listed
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
-from duckplets.errors import DamagedFileError, QueryError
+from duckplets.errors import DamagedFileError, QueryError, RecipeError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store
@@ -45,6 +47,8 @@ from duckplets.search import index
 from duckplets.search.index import Index
 from duckplets.search.vocabulary import Vocabulary
 
+log = logging.getLogger("duckplets")
+
 _CHARACTERS = 1000  # of an anchor for each token that is looked for
 _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
 
@@ -62,12 +66,15 @@ def mine(
     started = time.monotonic()
     splits.need_splits(database)
     asked = bm25_from(settings)
-    jobs = _jobs(database, recipes, asked if settings else None, source, split)
+    jobs, left_open = _jobs(database, recipes, asked if settings else None, source, split)
     if jobs:
         with database.transaction():
             database.run("mining/mine/hash_texts")
     pairs = tuple(job.run(progress) for job in jobs)
-    return MiningReport(pairs=pairs, seconds=round(time.monotonic() - started, 3))
+    seconds, notes = round(time.monotonic() - started, 3), _notes(jobs, left_open, pairs)
+    for note in notes:
+        log.warning("%s", note)
+    return MiningReport(pairs=pairs, seconds=seconds, notes=notes)
 
 
 def _jobs(
@@ -76,13 +83,19 @@ def _jobs(
     asked: Bm25 | None,
     source: str | None,
     split: str | None,
-) -> list[_Job]:
-    """Return everything that is to be mined."""
+) -> tuple[list[_Job], list[TripletRecipe]]:
+    """Return everything that is to be mined, and which recipes do not ask for it themselves.
+
+    Raises:
+        RecipeError: No recipe asks for it, and none was named.
+    """
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
     chosen = [recipes] if isinstance(recipes, str | TripletRecipe) else recipes
     jobs = []
+    left_open: dict[str, TripletRecipe] = {}
+    asking = False
     for of_split in splits.SPLITS if split is None else [splits.checked_split(split)]:
         for found in recipe_store.resolve(
             database,
@@ -95,8 +108,11 @@ def _jobs(
             for recipe in found.recipes:
                 if not isinstance(recipe, TripletRecipe) or source not in (None, found.source):
                     continue
-                if not (recipe.mined or chosen):
-                    continue
+                asking |= recipe.mined
+                if not recipe.mined:
+                    left_open[recipe.name] = recipe
+                    if not chosen:
+                        continue
                 job = _Job(
                     database=database,
                     recipe=recipe if recipe.mined else replace(recipe, by="bm25"),
@@ -107,7 +123,54 @@ def _jobs(
                 )
                 if job.is_due(asked):
                     jobs.append(job)
-    return jobs
+    if not (asking or chosen):
+        raise _nobody_asks(database, list(left_open.values()), source)
+    return jobs, list(left_open.values()) if chosen else []
+
+
+def _nobody_asks(
+    database: Database, recipes: Sequence[TripletRecipe], source: str | None
+) -> RecipeError:
+    where = "" if source is None else f" of source {source!r}"
+    names = [recipe.name for recipe in recipes if recipe.minable]
+    if not names:
+        others = listed(recipe.name for recipe in recipes)
+        there = f"of those there are, {others}, none can be" if others else "there is none"
+        return RecipeError(f"no recipe{where} asks for mined negatives, and {there}")
+    return RecipeError(
+        f"no recipe{where} asks for mined negatives, with by='bm25': nothing was mined. Name one "
+        f"of {listed(names)}: corpus.mine({names[0]!r}), or "
+        f"{store.mine_command(database, names[0])}; a sampler uses them with by='bm25'"
+    )
+
+
+def _notes(
+    jobs: Sequence[_Job], left_open: Sequence[TripletRecipe], pairs: Sequence[PairReport]
+) -> tuple[str, ...]:
+    """Return what users may not expect of what was mined."""
+    notes = []
+    for recipe in left_open:
+        if recipe.by is None:
+            notes.append(
+                f"recipe {recipe.name!r} leaves open how negatives are chosen, so a sampler uses "
+                f"these only with by='bm25': corpus.sampler(by='bm25'), or duckplets sample "
+                f"--by bm25"
+            )
+        else:
+            notes.append(
+                f"recipe {recipe.name!r} says itself that it draws at random, so no sampler will "
+                f"use these; leave by out of the recipe, or make it by='bm25'"
+            )
+    for job, pair in zip(jobs, pairs, strict=True):
+        short = pair.outcomes.get("short", 0) + pair.outcomes.get("none", 0)
+        settings = job.settings
+        if short and settings.when_short == "backfill" and settings.range_max is None:
+            notes.append(
+                f"recipe {pair.recipe!r}, source {pair.source!r}, split {pair.split!r}: {short:,} "
+                f"of {pair.anchors:,} anchors stay short: when_short='backfill' takes from ranks "
+                f"beyond range_max, which is not given; when_short='random' fills them up"
+            )
+    return tuple(notes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

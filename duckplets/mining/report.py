@@ -60,10 +60,12 @@ class MiningReport:
     Attributes:
         pairs: One for every recipe, source and split that was mined; none if all were current.
         seconds: Wall time of all.
+        notes: What is to be known of them before they are used, one sentence each.
     """
 
     pairs: tuple[PairReport, ...] = field(default=())
     seconds: float
+    notes: tuple[str, ...] = field(default=())
 
     @property
     def anchors(self) -> int:

@@ -12,6 +12,7 @@ it take the place of an earlier one.
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -86,6 +87,12 @@ def found(
     return [_mining(database, row) for row in database.run("mining/store/current", parameters)]
 
 
+def mined_for(database: Database, split: str) -> set[tuple[str, str]]:
+    """Return the recipes and sources that negatives were mined or given for in a split."""
+    every = {"recipe": None, "source": None, "split": split}
+    return {(row[1], row[2]) for row in database.run("mining/store/current", every)}
+
+
 def by_key(database: Database, key: int) -> Mining:
     """Return a finished mining, superseded or not.
 
@@ -117,7 +124,7 @@ def current(
     """
     minings = found(database, recipe.name, source=source, split=split)
     what = f"recipe {recipe.name!r}, source {source!r}, split {split!r}"
-    way = f"call corpus.mine(), or run: duckplets mine {database.path}"
+    way = f"call corpus.mine({recipe.name!r}), or run: {mine_command(database, recipe.name)}"
     if not minings:
         raise StateMismatchError(f"{what}: no negatives have been mined yet; {way}")
     mining = minings[-1]
@@ -128,6 +135,11 @@ def current(
             f"them all the same)"
         )
     return mining
+
+
+def mine_command(database: Database, recipe: str) -> str:
+    """Return the command that mines the negatives of a recipe."""
+    return shlex.join(["duckplets", "mine", str(database.path), recipe])
 
 
 def key_of(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers, Words
+from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
@@ -116,6 +116,12 @@ class Negatives:
     illegal: Words
     known: Words
 
+    def counts(self) -> Integers:
+        """Return how many chunks each class may draw from."""
+        chunks = self.starts[self.lows + np.diff(self.sums)] - self.starts[self.lows]
+        before = np.concatenate([[0], np.cumsum(chunks)])
+        return np.asarray(before[self.firsts[1:]] - before[self.firsts[:-1]], np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
@@ -144,6 +150,10 @@ class Pool:
         positives: None for texts.
         negatives: None for texts.
         guarded: Of mined recipes.
+        beyond: What anchors draw from at random that have too few negatives otherwise: those of
+            all sources of the split, or, by ``same_record``, of other records. None where no
+            anchor has too few.
+        short: Which anchor chunks draw from all sources, of a pool of the split.
     """
 
     compiled: CompiledPool
@@ -151,6 +161,8 @@ class Pool:
     positives: Positives | None
     negatives: Negatives | None
     guarded: Guarded | None = None
+    beyond: Negatives | None = None
+    short: Flags | None = None
 
 
 def pair_hashes(owners: Integers | Words, hashes: Words) -> Words:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -68,9 +68,31 @@ class CompiledPool:
     unbounded: bool
 
     @property
+    def negatives(self) -> int:
+        """How many a sample needs."""
+        return int(self.parameters["negatives"])
+
+    @property
     def own_negatives(self) -> bool:
         """Whether negatives are of the anchor's own record."""
         return isinstance(self.recipe, TripletRecipe) and self.recipe.strategy == "same_record"
+
+    @property
+    def fills_up(self) -> bool:
+        """Whether negatives of other records fill up what the anchor's own record lacks."""
+        return isinstance(self.recipe, TripletRecipe) and self.recipe.when_short == "random"
+
+    @property
+    def of_split(self) -> bool:
+        """Whether negatives may be of all sources of the split."""
+        return isinstance(self.recipe, TripletRecipe) and self.recipe.negatives_from == "split"
+
+    def of_source(self) -> CompiledPool:
+        """Return the pool whose negatives are of the anchors' source only."""
+        recipe = self.recipe
+        if isinstance(recipe, TripletRecipe):
+            recipe = replace(recipe, negatives_from="source")
+        return replace(self, recipe=recipe)
 
     @property
     def described(self) -> str:
@@ -186,6 +208,8 @@ def _statement(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozen
         last = ends.get(part, "pools/lists/text_anchors")
         return assembled(["pools/texts"], last, text_fills(recipe, staged=staged), chunks=chunks)
     parts = ["pools/triplets", *positive_parts(recipe), *law_of(recipe).parts]
+    if recipe.negatives_from == "split":
+        parts.append("pools/parts/split_negatives")
     flags = set() if recipe.allow_same_anchor_positive else {"distinct"}
     if recipe.mined:
         parts.append("pools/parts/guarded")

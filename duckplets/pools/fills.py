@@ -68,11 +68,13 @@ def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
         same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
         return _of_terms(["slot.date"], ["slot.date"], same, forbids=True)
     if recipe.strategy == "same_record":
-        return _by_hash(("pools/parts/own_negatives",), _RECORD, _RECORD, forbids=False)
+        filled = ("pools/parts/filled_negatives",) if recipe.when_short == "random" else ()
+        parts = ("pools/parts/own_negatives", *filled)
+        return _by_hash(parts, _RECORD, _RECORD, forbids=False)
     if recipe.strategy == "question_answer_mismatch":
-        return _by_hash(
-            (*_FORBIDDEN, "pools/parts/same_question"), "text_hash", _RECORD, forbids=True
-        )
+        whole = recipe.negatives_from == "split"
+        question = "pools/parts/split_question" if whole else "pools/parts/same_question"
+        return _by_hash((*_FORBIDDEN, question), "text_hash", _RECORD, forbids=True)
     if recipe.mined:
         return _by_hash(("pools/parts/compared",), _NO_TERM, _NO_TERM, forbids=True)
     return Law(("pools/parts/counted",), forbids=True, compares=False)

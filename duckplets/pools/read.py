@@ -64,6 +64,7 @@ class PoolReader:
     def __init__(self, database: Database, pools: Sequence[CompiledPool]) -> None:
         self._database = database.cursor()
         self._lists: dict[tuple[str, str], pa.Table] = {}
+        self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
         facts = self._facts(pools, where)
         found = {} if facts is None else {"section_facts": facts}
@@ -87,18 +88,22 @@ class PoolReader:
                 statements[sql] = (sql, copies, pool.described)
             if compares_texts(pool.recipe):
                 compared = pool.described
-        # Only the nearest by date can be of another source.
+        # Only the nearest by date and negatives of a split can be of another source.
         nearest = any("nearest" in pool.sql(staged=True) for pool in pools)
-        sources = None if nearest else sorted({pool.parameters["source"] for pool in pools})
+        beyond = nearest or any(pool.of_split for pool in pools)
+        sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
         wanted = {**where, "sources": sources}
         return _told_facts(self._database, statements, wanted, compared=compared)
 
-    def read(self, compiled: CompiledPool, of: Integers | None = None) -> Pool:
+    def read(
+        self, compiled: CompiledPool, of: Integers | None = None, *, spare: bool = False
+    ) -> Pool:
         """Read a pool.
 
         Args:
             compiled: Which one.
             of: Keys of the records that anchors may be of, ascending; None for all.
+            spare: Whether to read also what lies beyond where no anchor has too few.
 
         Raises:
             NoAnchorError: It has no anchor.
@@ -125,7 +130,15 @@ class PoolReader:
         listed = self.list(compiled, "positives")
         distinct = not recipe.allow_same_anchor_positive
         positives = positives_of(anchors, listed, distinct=distinct)
+        if compiled.of_split:
+            pool = Pool(compiled, anchors, positives, None)
+            return self._of_split(pool, classes, rows, listed, spare=spare)
         negatives = self._negatives(compiled, classes, rows, listed)
+        if compiled.own_negatives:
+            beyond = None
+            if compiled.fills_up and (spare or negatives.counts().min() < compiled.negatives):
+                beyond = self._of_others(compiled, rows, listed)
+            return Pool(compiled, anchors, positives, negatives, beyond=beyond)
         if not recipe.mined:
             return Pool(compiled, anchors, positives, negatives)
         guarded = _guarded(anchors, rows, self.list(compiled, "negatives"))
@@ -166,6 +179,30 @@ class PoolReader:
         illegal = _pairs(texts.filter(pc.invert(texts["known"])))
         known = _pairs(texts.filter(texts["known"]))
         return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
+
+    def _of_split(
+        self, pool: Pool, classes: Words, rows: pa.Table, listed: pa.Table, *, spare: bool
+    ) -> Pool:
+        """Return a pool whose anchors draw from their source, those with too few from all."""
+        inner = pool.compiled.of_source()
+        enough = keys_of(self.list(inner, "anchors"), "chunk_key")
+        short = ~np.isin(pool.anchors.chunks, enough)
+        pool = replace(pool, negatives=self._negatives(inner, classes, rows, listed))
+        if not (spare or short.any()):
+            return pool
+        beyond = self._negatives(pool.compiled, classes, rows, listed)
+        # Many small sources may need it: what is the same for all of them is kept once.
+        which = id(self.list(pool.compiled, "negatives")), pool.compiled.recipe.per
+        first = self._of_all.setdefault(which, beyond)
+        shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
+        return replace(pool, beyond=replace(beyond, **shared), short=short)
+
+    def _of_others(self, compiled: CompiledPool, rows: pa.Table, positives: pa.Table) -> Negatives:
+        """Return what fills up records with too few negatives of their own: those of all."""
+        listed, none = self.list(compiled, "negatives"), self.list(compiled, "pairs").slice(0, 0)
+        every, one = replace(compiled, forbids=True), np.zeros(1, np.uint64)
+        illegal = several_texts(rows, positives)
+        return negatives_of(every, one, listed, none, illegal=illegal)
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
         sql, parameters = (

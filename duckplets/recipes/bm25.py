@@ -47,7 +47,8 @@ class Bm25:
             or draw at ``random``.
         rotation: Rotate or draw over the first so many of those kept only; None means all.
         when_short: What to do about an anchor with fewer than were asked for: ``backfill`` from
-            the ranks beyond ``range_max``; fill up at ``random``; ``drop`` it; ``keep`` it so.
+            the ranks beyond ``range_max`` (without one there is nothing beyond, and it stays
+            short); fill up at ``random``; ``drop`` it; ``keep`` it so.
         scope: Search the whole ``pool``, or only the anchor's own ``shard`` of it.
         shard_documents: Documents of a shard.
     """

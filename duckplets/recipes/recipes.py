@@ -24,6 +24,7 @@ from duckplets.recipes.conditions import pair_condition, where_condition
 
 __all__ = [
     "By",
+    "NegativesFrom",
     "Per",
     "Role",
     "Selector",
@@ -34,6 +35,7 @@ __all__ = [
     "StrategyName",
     "TextRecipe",
     "TripletRecipe",
+    "WhenShort",
     "any_section",
     "default_recipes",
     "derived_text_recipe",
@@ -50,6 +52,8 @@ StrategyName = Literal["other_record", "other_date", "question_answer_mismatch",
 Per = Literal["record", "chunk"]
 By: TypeAlias = Literal["random", "bm25"] | Bm25
 Share = Literal["anchors"]
+NegativesFrom = Literal["source", "split"]
+WhenShort = Literal["drop", "random"]
 
 ARGUMENTS = {"role": "role", "position": "index", "near_date": "days"}
 _MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is still one to DuckDB
@@ -153,7 +157,12 @@ class TripletRecipe:
             ``question_answer_mismatch``, or ``sql(condition)``; or those of the anchor's own
             record, ``same_record``, which successive visits go through in turn.
         by: How one of the legal ones is chosen: ``random``; ``bm25``, from those that were mined
-            for this recipe, with whatever settings; or ``bm25(...)``, from those mined so.
+            for this recipe, with whatever settings; or ``bm25(...)``, from those mined so. None
+            leaves it to the sampler's ``by=``; without one it is ``random``.
+        negatives_from: Where they come from: the anchor's ``source``; or ``split``, which lets an
+            anchor with too few legal ones in its source draw from all sources of the split.
+        when_short: Of ``same_record``: ``drop`` an anchor whose record has fewer than were asked
+            for, or fill up at ``random`` with those of other records.
         weight: Share among the recipes of a source, relative; 0 means never.
         share: None: just so. ``anchors``: that share times its anchors over the records of the
             source in the split, so that the few records a recipe can use come about as often as
@@ -170,7 +179,9 @@ class TripletRecipe:
     negative: Selector
     _: KW_ONLY
     strategy: Strategy = "other_record"
-    by: By = "random"
+    by: By | None = None
+    negatives_from: NegativesFrom = "source"
+    when_short: WhenShort = "drop"
     weight: float = 1.0
     share: Share | None = None
     instruction: str | None = None
@@ -184,18 +195,9 @@ class TripletRecipe:
             _check_selector(f"{what}: {slot}", getattr(self, slot), near=slot != "anchor")
         if not isinstance(self.strategy, SqlStrategy):
             check_choice(f"{what}: strategy", self.strategy, get_args(StrategyName))
-        if not isinstance(self.by, Bm25):
+        if not (self.by is None or isinstance(self.by, Bm25)):
             check_choice(f"{what}: by", self.by, ("random", "bm25"))
-        if self.strategy == "same_record" and self.by != "random":
-            raise RecipeError(
-                f"{what}: by={self.by!r} ranks sections of other records, and strategy "
-                f"'same_record' takes the anchor's own; leave by at 'random'"
-            )
-        if self.mined and self.negative.kind == "near_date":
-            raise RecipeError(
-                f"{what}: a near_date negative is the one record its date names, so there is "
-                f"nothing to rank; leave by at 'random'"
-            )
+        self._check_together(what)
         same = self.allow_same_anchor_positive
         if not isinstance(same, bool):
             raise RecipeError(f"{what}: allow_same_anchor_positive must be a bool, not {same!r}")
@@ -207,10 +209,48 @@ class TripletRecipe:
         """Those of anchor, positive and negative."""
         return (self.anchor, self.positive, self.negative)
 
+    def _check_together(self, what: str) -> None:
+        check_choice(f"{what}: negatives_from", self.negatives_from, get_args(NegativesFrom))
+        check_choice(f"{what}: when_short", self.when_short, get_args(WhenShort))
+        own, near = self.strategy == "same_record", self.negative.kind == "near_date"
+        if own and self.mined:
+            raise RecipeError(
+                f"{what}: by={self.by!r} ranks sections of other records, and strategy "
+                f"'same_record' takes the anchor's own; leave by at 'random'"
+            )
+        if self.mined and near:
+            raise RecipeError(
+                f"{what}: a near_date negative is the one record its date names, so there is "
+                f"nothing to rank; leave by at 'random'"
+            )
+        if self.negatives_from == "split" and (own or near or self.mined):
+            reason = (
+                "strategy 'same_record' takes those of the anchor's own record"
+                if own
+                else "a near_date negative is of the anchor's source"
+                if near
+                else f"by={self.by!r} ranks those of the anchor's source"
+            )
+            raise RecipeError(
+                f"{what}: negatives_from='split' draws at random from all sources, but {reason}; "
+                f"leave negatives_from at 'source'"
+            )
+        if self.when_short != "drop" and not own:
+            raise RecipeError(
+                f"{what}: when_short={self.when_short!r} is for strategy='same_record', whose "
+                f"records may have too few negatives of their own; leave it out"
+            )
+
     @property
     def mined(self) -> bool:
         """Whether negatives are drawn from those that were mined for it."""
-        return self.by != "random"
+        return self.by is not None and self.by != "random"
+
+    @property
+    def minable(self) -> bool:
+        """Whether negatives can be mined for it."""
+        own = self.strategy == "same_record" or self.negative.kind == "near_date"
+        return self.negatives_from == "source" and not own
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,13 +305,15 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
         return (to_context, to_anchor)
     if defaults == "text":
         return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
-    if defaults in ("pairs", "ready"):
-        rejected = role("rejected")
-        name = "chosen_rejected" if defaults == "pairs" else "ready_negative"
-        return (
-            TripletRecipe(name, anchor, context, rejected, strategy="same_record", weight=0.75),
-            replace(to_context, weight=0.25),
-        )
+    rejected = role("rejected")
+    chosen = TripletRecipe(
+        "chosen_rejected", anchor, context, rejected, strategy="same_record", weight=0.75
+    )
+    if defaults == "pairs":
+        return (chosen, replace(to_context, weight=0.25))
+    if defaults == "ready":
+        ready = replace(chosen, name="ready_negative", when_short="random")
+        return (ready, replace(to_context, weight=0.25))
     check_choice("defaults", defaults, ("roles", "documents", "text", "dated", "pairs", "ready"))
     return (
         replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),

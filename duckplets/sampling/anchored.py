@@ -16,7 +16,7 @@ from duckplets.order.mixture import Mixture
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import NoAnchorError, PoolReader
 from duckplets.recipes.recipes import TripletRecipe
-from duckplets.sampling import candidates
+from duckplets.sampling import candidates, choosing
 from duckplets.sampling.columns import needs_scores
 from duckplets.sampling.shares import counted
 from duckplets.sampling.stream import Stream
@@ -85,7 +85,8 @@ def read_streams(
         for pool, mining in compiled:
             source, recipe = pool.parameters["source"], pool.recipe
             try:
-                read = reader.read(pool, anchored.keys(source))
+                spare = settings.no_duplicates == "negatives"
+                read = reader.read(pool, anchored.keys(source), spare=spare)
             except NoAnchorError as error:
                 if recipe.name not in settings.optional.get(source, []):
                     empty.append(str(error))
@@ -94,8 +95,17 @@ def read_streams(
             if mining is not None:
                 mined = candidates.read(database, read, mining, scores=scores)
             by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
-            of = anchored.count(source) if by_anchors else None
-            streams.append(Stream(source, read, settings.seed, settings.negatives, mined, of))
+            streams.append(
+                Stream(
+                    source,
+                    read,
+                    settings.seed,
+                    settings.negatives,
+                    mined,
+                    of_records=anchored.count(source) if by_anchors else None,
+                    shares=choosing.shares_of(settings, source, recipe.name),
+                )
+            )
     return streams
 
 

@@ -57,7 +57,8 @@ class Tally:
     Attributes:
         sources: Number of the source.
         tokens: Tokens of all texts.
-        fallbacks: Negatives that were drawn at random for want of mined ones.
+        fallbacks: Negatives that stand in for such as lacked: mined ones, the record's own, or
+            those of the source.
     """
 
     sources: Integers

@@ -23,6 +23,7 @@ from duckplets.db.queries import query
 from duckplets.errors import StateMismatchError
 from duckplets.mining import store as mining_store
 from duckplets.mining.store import Mining
+from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import Negatives, Pool
 from duckplets.recipes.bm25 import Bm25, Sampling
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
@@ -255,6 +256,64 @@ def _column(batch: pa.RecordBatch, name: str) -> Integers:
     return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
+# -- drawing from them ----------------------------------------------------------------------------
+
+
+class Circle:
+    """The candidates of each sample's section, from where the sample begins.
+
+    Args:
+        first: First candidate of the section.
+        count: How many of them are drawn from.
+        base: Which of these the sample begins with.
+        slots: So many from there are the slots' own; those after them can take their place.
+    """
+
+    def __init__(self, first: Integers, count: Integers, base: Integers, slots: int) -> None:
+        self._first, self._count, self._base = first, count, base
+        self._spare = np.full(len(first), slots, dtype=np.int64)
+
+    def take(self, left: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
+        """Return those of the samples that have another candidate for a slot, and which."""
+        offset = self._spare[left] if attempt else np.full(len(left), slot, dtype=np.int64)
+        if attempt:
+            self._spare[left] += 1
+        enough = offset < self._count[left]
+        left, offset = left[enough], offset[enough]
+        return left, self._first[left] + (self._base[left] + offset) % self._count[left]
+
+    def beyond(self, offset: int) -> tuple[Integers, Integers]:
+        """Return the samples that have so many candidates, and that candidate from their base."""
+        (have,) = np.nonzero(offset < self._count)
+        turned = (self._base[have] + offset) % self._count[have]
+        return have, self._first[have] + turned
+
+
+class Lots(Circle):
+    """Hashed draws without repetition instead, for samples of some numbers."""
+
+    def __init__(
+        self, first: Integers, count: Integers, index: Integers, slots: int, key: int
+    ) -> None:
+        super().__init__(first, count, index, slots)
+        self._slots, self._key = slots, key
+        self._spent = np.zeros(len(first), dtype=np.int64)
+        self._drawn = np.zeros((0, len(first)), dtype=np.int64)
+
+    def take(self, left: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
+        """Return those of the samples that have another candidate, and which."""
+        left = left[self._spent[left] < self._count[left]]
+        words = hashed(self._key, self._base[left], attempt * self._slots + slot)
+        rank = below(words, self._count[left] - self._spent[left])
+        for taken in np.sort(self._drawn[:, left], axis=0):
+            rank += rank >= taken
+        drawn = np.full(len(self._spent), np.iinfo(np.int64).max)
+        drawn[left] = rank
+        self._drawn = np.vstack([self._drawn, drawn])
+        self._spent[left] += 1
+        return left, self._first[left] + rank
+
+
 # -- which mining a run is pinned to --------------------------------------------------------------
 
 
@@ -311,7 +370,7 @@ def pinned(database: Database, settings: RunSettings, source: str, recipe: str) 
     if named is None:
         raise StateMismatchError(
             f"source {source!r}, recipe {recipe!r}: there were no mined negatives when run "
-            f"{settings.run!r} was opened; call corpus.mine(), and open another run"
+            f"{settings.run!r} was opened; call corpus.mine({recipe!r}), and open another run"
         )
     mining = mining_store.by_key(database, named["mining"])
     if mining.digest != named["digest"]:

@@ -1,8 +1,11 @@
 """Name and check the columns of a batch, and work out those that say where negatives come from.
 
 A negative is drawn at random, mined (with score and rank), or, by the strategy ``same_record``, one
-of its anchor's own record. One drawn at random in place of a candidate, or a candidate that was
-itself drawn at random to make up the number, is a fallback: marked as such here, and counted.
+of its anchor's own record; ``given`` where its recipe fills up records that have too few. What
+stands in for one that lacked is a fallback, marked as such here and counted: one drawn at random in
+place of a candidate, or a candidate that was itself drawn at random to make up the number; one of
+another record in place of one of the own; one of all sources of the split in place of one of its
+source.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from duckplets.errors import SamplerError, nearest
 from duckplets.sampling.candidates import Candidates
 from duckplets.sampling.plan import SINGLE, Plan
 from duckplets.sampling.stream import Stream
+from duckplets.sampling.wanting import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
 
 DETAILS = ("record_id", "section", "heading", "window", "tokens", "trust", "date", "meta")
 PREFIX_DETAILS = ("prefix", "prefix_meta")
@@ -29,7 +33,13 @@ _BASICS = ("weight", "instruction", "recipe", "source")
 _WHATS = ("by", "score", "rank")
 _METHODS = ("bm25", "given")
 _OWN = "same_record"  # as the strategy is named
-_NAMES = [None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback")), _OWN]
+_NAMES = [
+    *(None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback")), _OWN),
+    # The worst of a sample's negatives names them all, so what stands in comes last.
+    *("given", "random", "random_split"),
+]
+_GIVEN, _FILLED, _OF_SPLIT = range(len(_NAMES) - 3, len(_NAMES))
+_TOLD = {BY_CHANCE: _NAMES.index("random"), OWN: _GIVEN, FILLED: _FILLED, FROM_SPLIT: _OF_SPLIT}
 
 
 def slot_names(kind: str, negatives: int) -> list[str]:
@@ -139,29 +149,40 @@ def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
     """Return how many negatives of each sample are fallbacks."""
     counts = np.zeros(len(plan), dtype=np.int64)
     for slot in range(len(plan.candidates or ())):
-        for rows, candidates, drawn in _mined(plan, streams, slot):
-            counts[rows] += _is_fallback(candidates, drawn)
+        for rows, stream, drawn in _telling(plan, streams, slot):
+            counts[rows] += _is_fallback(stream, drawn)
     if plan.labels is not None:
         counts[plan.labels == 1] = 0
     return counts
+
+
+def _telling(
+    plan: Plan, streams: Sequence[Stream], slot: int
+) -> Iterator[tuple[Integers, Stream, Integers]]:
+    """Yield every stream that tells where negatives are from, with its samples and what it told."""
+    if plan.candidates is None:
+        return
+    for number, stream in enumerate(streams):
+        if stream.tells:
+            rows = np.flatnonzero(plan.streams == number)
+            yield rows, stream, plan.candidates[slot][rows]
 
 
 def _mined(
     plan: Plan, streams: Sequence[Stream], slot: int
 ) -> Iterator[tuple[Integers, Candidates, Integers]]:
     """Yield for every mined stream its samples, its candidates and which each negative is."""
-    if plan.candidates is None:
-        return
-    for number, stream in enumerate(streams):
+    for rows, stream, drawn in _telling(plan, streams, slot):
         if stream.candidates is not None:
-            rows = np.flatnonzero(plan.streams == number)
-            yield rows, stream.candidates, plan.candidates[slot][rows]
+            yield rows, stream.candidates, drawn
 
 
-def _is_fallback(candidates: Candidates, drawn: Integers) -> Flags:
-    missing: Flags = drawn < 0
-    missing[~missing] = candidates.is_filled(drawn[~missing])
-    return missing
+def _is_fallback(stream: Stream, drawn: Integers) -> Flags:
+    lacking: Flags = np.isin(drawn, LACKING)
+    if stream.candidates is not None:
+        mined = drawn >= 0
+        lacking[mined] = stream.candidates.is_filled(drawn[mined])
+    return lacking
 
 
 def _codes(plan: Plan, streams: Sequence[Stream], slot: int) -> Integers:
@@ -169,9 +190,14 @@ def _codes(plan: Plan, streams: Sequence[Stream], slot: int) -> Integers:
     codes = np.full(len(plan), _NAMES.index("random"))
     for number, stream in enumerate(streams):
         if stream.pool.compiled.own_negatives:
-            codes[plan.streams == number] = _NAMES.index(_OWN)
-    for rows, candidates, drawn in _mined(plan, streams, slot):
-        codes[rows] = _NAMES.index(candidates.method) + _is_fallback(candidates, drawn)
+            fills = stream.pool.compiled.fills_up
+            codes[plan.streams == number] = _GIVEN if fills else _NAMES.index(_OWN)
+    for rows, stream, drawn in _telling(plan, streams, slot):
+        if stream.candidates is not None:
+            method = _NAMES.index(stream.candidates.method)
+            codes[rows] = method + _is_fallback(stream, drawn)
+        for told, code in _TOLD.items():
+            codes[rows[drawn == told]] = code
     if plan.labels is not None:
         codes[plan.labels == 1] = 0
     return codes

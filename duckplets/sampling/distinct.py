@@ -161,7 +161,7 @@ class _Block:
         which, slots = np.nonzero((texts < self._nothing).T)
         cells = texts[slots, which] * self._batches + batches[which]
         repeating = np.zeros(len(samples), dtype=bool)
-        repeating[which[_firsts(cells.astype(np.uint64)) < np.arange(len(cells))]] = True
+        repeating[which[firsts(cells.astype(np.uint64)) < np.arange(len(cells))]] = True
         return repeating
 
     def _note(self, samples: Integers, batches: Integers) -> None:
@@ -231,7 +231,7 @@ def _shared(texts: Words) -> tuple[Integers, Integers]:
     All other texts get the number after those, as do a sample's texts that it has in an earlier
     slot.
     """
-    first = _firsts(texts.reshape(-1)).reshape(texts.shape)
+    first = firsts(texts.reshape(-1)).reshape(texts.shape)
     again = np.zeros(texts.shape, dtype=bool)
     for slot in range(1, len(texts)):
         again[slot] = (first[slot] == first[:slot]).any(axis=0)
@@ -243,7 +243,7 @@ def _shared(texts: Words) -> tuple[Integers, Integers]:
     return names, np.append(counts[several], 1)
 
 
-def _firsts(words: Words) -> Integers:
+def firsts(words: Words) -> Integers:
     """Return for every word the index of the first one equal to it.
 
     A table of hashes finds nearly all; only words that share a cell with others are sorted.

@@ -48,7 +48,7 @@ class Counters:
     def counts(self, without: Iterable[Tally] = ()) -> dict[str, list[int]]:
         """Return [samples, tokens] of every source of which something was taken.
 
-        Where negatives had to be drawn at random for want of mined ones, their number follows.
+        Where negatives lacked and others stood in, their number follows.
 
         Args:
             without: Leave out what these count.

@@ -12,12 +12,17 @@ of the sample's number or of how often its anchor came before; nothing is rememb
   draw at random takes its place.
 - Of the own record (strategy ``same_record``): a record has few and they are known beforehand, such
   as the rejected replies of a preference pair, so the illegal ones are left out as the pool is
-  read, and visits go through the others in a circle.
+  read, and visits go through the others in a circle. Where a record has fewer than were asked for,
+  and its recipe says so, draws at random among those of other records fill up.
+
+Each tells of what it drew where it is from, and draws a negative again for a batch that has its
+text already (``apart``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -26,9 +31,18 @@ from duckplets.errors import EmptyPoolError
 from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import Negatives
 from duckplets.pools.legality import Anchored, Legality
-from duckplets.sampling.candidates import Candidates
+from duckplets.sampling.candidates import Candidates, Circle, Lots
+from duckplets.sampling.wanting import (
+    AT_RANDOM,
+    BY_CHANCE,
+    FILLED,
+    OWN,
+    Found,
+    Wanting,
+    blank,
+    found_at,
+)
 
-AT_RANDOM = -1  # in place of a candidate
 _REDRAWS = 24  # after which one in 2^24 is left even if half of what can be drawn is illegal
 _TRIES = 8
 
@@ -43,6 +57,7 @@ class RandomNegatives:
         within_key: Key of the draws of one of its chunks.
         slots: How many negatives a sample has.
         what: Recipe and source, for messages.
+        told: Where what is drawn is from.
     """
 
     law: Legality
@@ -50,14 +65,31 @@ class RandomNegatives:
     within_key: int
     slots: int
     what: str
+    told: int = BY_CHANCE
 
-    def draw_all(self, samples: Anchored) -> list[Integers]:
-        """Return one legal chunk of the pool for every slot and sample, of different texts."""
-        found = []
+    def draw_all(self, wanting: Wanting) -> list[Found]:
+        """Return one legal negative for every slot and sample, of different texts."""
+        found, samples = [], wanting.samples
         for slot in range(self.slots):
-            found.append(self.draw(samples, slot))
-            samples = samples.having(self.law.pool.hashes[found[-1]])
+            found.append(found_at(self.law.pool, self.draw(samples, slot), self.told))
+            samples = samples.having(found[-1].hashes)
         return found
+
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
+        """Return another negative for a slot of every sample, and whether it is legal."""
+        at, legal = self._draw_once(wanting.samples, (_REDRAWS + attempt) * self.slots + slot)
+        return found_at(self.law.pool, at, self.told), legal
+
+    def options(self, wanting: Wanting) -> Found:
+        """Return every negative that one sample could have, each text once."""
+        pool, samples = self.law.pool, wanting.samples
+        base = pool.sums[pool.firsts[samples.classes[0]]]
+        size = pool.sums[pool.firsts[samples.classes[0] + 1]] - base
+        at, legal = self._judged(base + np.arange(size), samples)
+        at = at[legal]
+        at = at[np.sort(np.unique(pool.hashes[at], return_index=True)[1])]
+        start = int(below(hashed(self.unit_key, samples.index), max(len(at), 1))[0])
+        return found_at(pool, np.roll(at, -start), self.told)
 
     def draw(self, samples: Anchored, slot: int) -> Integers:
         """Return one legal chunk of the pool for every sample."""
@@ -67,15 +99,7 @@ class RandomNegatives:
         found = np.empty(len(samples.index), dtype=np.int64)
         left = np.arange(len(samples.index))
         for attempt in range(_REDRAWS):
-            rest = samples.part(left)
-            counter = attempt * self.slots + slot
-            words = hashed(self.unit_key, rest.index, counter)
-            unit = _unit(pool, base[left] + below(words, sizes[left]))
-            first = pool.starts[unit]
-            count = pool.starts[unit + 1] - first
-            words = hashed(self.within_key, rest.index, counter)
-            at = first + below(words, count)
-            legal = self.law.is_legal(at, pool.kins[unit], rest)
+            at, legal = self._draw_once(samples.part(left), attempt * self.slots + slot)
             found[left[legal]] = at[legal]
             left = left[~legal]
             if len(left) == 0:
@@ -86,17 +110,33 @@ class RandomNegatives:
             found[row] = self._scan(int(base[row]), int(sizes[row]), start, one)
         return found
 
+    def _draw_once(self, samples: Anchored, counter: int) -> tuple[Integers, Flags]:
+        """Return a chunk for every sample, and whether it is legal."""
+        pool = self.law.pool
+        base = pool.sums[pool.firsts[samples.classes]]
+        size = pool.sums[pool.firsts[samples.classes + 1]] - base
+        unit = _unit(pool, base + below(hashed(self.unit_key, samples.index, counter), size))
+        first = pool.starts[unit]
+        words = hashed(self.within_key, samples.index, counter)
+        at = first + below(words, pool.starts[unit + 1] - first)
+        return at, self.law.is_legal(at, pool.kins[unit], samples)
+
+    def _judged(self, targets: Integers, sample: Anchored) -> tuple[Integers, Flags]:
+        """Return all chunks at some places of a sample's class, and which of them are legal."""
+        pool = self.law.pool
+        units = _unit(pool, targets)
+        starts, ends = pool.starts[units], pool.starts[units + 1]
+        at = _expand(starts, ends)
+        repeated = sample.part(np.zeros(len(at), dtype=np.int64))
+        return at, self.law.is_legal(at, np.repeat(pool.kins[units], ends - starts), repeated)
+
     def _scan(self, base: int, size: int, start: int, sample: Anchored) -> int:
         """Return the first legal chunk from a start on, once around the class: rarely needed."""
-        pool, step = self.law.pool, 4096
+        step = 4096
         for offset in range(0, size, step):
             targets = (start + np.arange(offset, min(offset + step, size))) % size
-            units = _unit(pool, base + targets)
-            starts, ends = pool.starts[units], pool.starts[units + 1]
-            at = _expand(starts, ends)
-            repeated = sample.part(np.zeros(len(at), dtype=np.int64))
-            kins = np.repeat(pool.kins[units], ends - starts)
-            legal = np.flatnonzero(self.law.is_legal(at, kins, repeated))
+            at, is_legal = self._judged(base + targets, sample)
+            legal = np.flatnonzero(is_legal)
             if len(legal):
                 return int(at[legal[0]])
         raise EmptyPoolError(
@@ -145,50 +185,57 @@ class MinedNegatives:
         self._at_random = at_random
         self._start_key, self._within_key = start_key, within_key
 
-    def draw(
-        self, samples: Anchored, anchor_at: Integers, visits: Integers
-    ) -> tuple[list[Integers], list[Integers]]:
-        """Return a chunk of the pool, and its candidate, for every slot and sample.
-
-        Args:
-            samples: Samples with anchor and positive.
-            anchor_at: Place of the anchor chunk of each in the pool.
-            visits: How often the section of that chunk was visited before.
-        """
+    def draw_all(self, wanting: Wanting) -> list[Found]:
+        """Return a negative for every slot and sample, and which candidate it is."""
         slots, pool = self._at_random.slots, self._at_random.law.pool
-        circle = self._circle(samples, anchor_at, visits)
-        found, places = [], []
+        circle, samples = self._circle(wanting), wanting.samples
+        found = []
         for slot in range(slots):
             at, place = self._slot(samples, circle, slot)
             (missing,) = np.nonzero(place == AT_RANDOM)
             if len(missing):
                 at[missing] = self._at_random.draw(samples.part(missing), slot)
-            samples = samples.having(pool.hashes[at])
-            found.append(at)
-            places.append(place)
-        return found, places
+            found.append(found_at(pool, at, place))
+            samples = samples.having(found[-1].hashes)
+        return found
 
-    def _circle(self, samples: Anchored, anchor_at: Integers, visits: Integers) -> _Circle:
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
+        """Return the next candidate for a slot of every sample, else a draw at random."""
+        found, legal = self._at_random.again(wanting, slot, attempt)
+        if attempt < _TRIES:
+            number = self._at_random.slots
+            circle = self._circle(wanting)
+            have, candidate = circle.beyond((1 + attempt) * number + slot)
+            at, good = self._chunk(candidate, wanting.samples.part(have), attempt * number)
+            found.put(have[good], found_at(self._at_random.law.pool, at[good], candidate[good]))
+            legal[have[good]] = True
+        return found, legal
+
+    def options(self, wanting: Wanting) -> Found:
+        """Return every negative that one sample could have, each text once."""
+        return self._at_random.options(wanting)
+
+    def _circle(self, wanting: Wanting) -> Circle:
         candidates, slots = self._candidates, self._at_random.slots
-        row = candidates.rows[anchor_at].astype(np.int64)
+        row = candidates.rows[wanting.anchor_at].astype(np.int64)
         known = row >= 0
         row = np.where(known, row, 0)
         if len(candidates.keys) == 0:
             nothing = np.zeros(len(row), dtype=np.int64)
-            return _Circle(nothing, nothing, nothing, slots)
+            return Circle(nothing, nothing, nothing, slots)
         first = candidates.starts[row]
         count = np.where(known, candidates.starts[row + 1] - first, 0)
         if candidates.rotation is not None:
             count = np.minimum(count, candidates.rotation)
         if candidates.sampling == "random":
-            return _Lots(first, count, samples.index, slots, self._start_key)
+            return Lots(first, count, wanting.samples.index, slots, self._start_key)
         base = np.zeros(len(row), dtype=np.int64)
         if candidates.sampling == "rotate":
             start = below(hashed(self._start_key, candidates.keys[row]), np.maximum(count, 1))
-            base = (start + visits * slots) % np.maximum(count, 1)
-        return _Circle(first, count, base, slots)
+            base = (start + wanting.visits * slots) % np.maximum(count, 1)
+        return Circle(first, count, base, slots)
 
-    def _slot(self, samples: Anchored, circle: _Circle, slot: int) -> tuple[Integers, Integers]:
+    def _slot(self, samples: Anchored, circle: Circle, slot: int) -> tuple[Integers, Integers]:
         """Return a chunk and its candidate for every sample, where one does."""
         found = np.zeros(len(samples.index), dtype=np.int64)
         places = np.full(len(samples.index), AT_RANDOM, dtype=np.int64)
@@ -222,59 +269,10 @@ class MinedNegatives:
         return at, legal & law.suits(at, samples.classes)
 
 
-class _Circle:
-    """The candidates of each sample's section, from where the sample begins.
-
-    Args:
-        first: First candidate of the section.
-        count: How many of them are drawn from.
-        base: Which of these the sample begins with.
-        slots: So many from there are the slots' own; those after them can take their place.
-    """
-
-    def __init__(self, first: Integers, count: Integers, base: Integers, slots: int) -> None:
-        self._first, self._count, self._base = first, count, base
-        self._spare = np.full(len(first), slots, dtype=np.int64)
-
-    def take(self, left: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
-        """Return those of the samples that have another candidate for a slot, and which."""
-        offset = self._spare[left] if attempt else np.full(len(left), slot, dtype=np.int64)
-        if attempt:
-            self._spare[left] += 1
-        enough = offset < self._count[left]
-        left, offset = left[enough], offset[enough]
-        return left, self._first[left] + (self._base[left] + offset) % self._count[left]
-
-
-class _Lots(_Circle):
-    """Hashed draws without repetition instead, for samples of some numbers."""
-
-    def __init__(
-        self, first: Integers, count: Integers, index: Integers, slots: int, key: int
-    ) -> None:
-        super().__init__(first, count, index, slots)
-        self._slots, self._key = slots, key
-        self._spent = np.zeros(len(first), dtype=np.int64)
-        self._drawn = np.zeros((0, len(first)), dtype=np.int64)
-
-    def take(self, left: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
-        """Return those of the samples that have another candidate, and which."""
-        left = left[self._spent[left] < self._count[left]]
-        words = hashed(self._key, self._base[left], attempt * self._slots + slot)
-        rank = below(words, self._count[left] - self._spent[left])
-        for taken in np.sort(self._drawn[:, left], axis=0):
-            rank += rank >= taken
-        drawn = np.full(len(self._spent), np.iinfo(np.int64).max)
-        drawn[left] = rank
-        self._drawn = np.vstack([self._drawn, drawn])
-        self._spent[left] += 1
-        return left, self._first[left] + rank
-
-
 # -- of the own record --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OwnNegatives:
     """Draw the negatives of one stream from the records of its anchors.
 
@@ -282,27 +280,86 @@ class OwnNegatives:
         pool: What to draw from: of every record the legal chunks, of different texts.
         start_key: Key of where a record's circle begins.
         slots: How many negatives a sample has.
+        others: Fills up where a record has fewer; None where none has. Its anchors are of one
+            class.
     """
 
     pool: Negatives
     start_key: int
     slots: int
+    others: RandomNegatives | None = None
 
-    def draw_all(self, samples: Anchored, visits: Integers, period: Integers) -> list[Integers]:
-        """Return one chunk of the pool for every slot and sample.
+    def draw_all(self, wanting: Wanting) -> list[Found]:
+        """Return one negative for every slot and sample.
 
-        Args:
-            samples: Samples with anchor and positive.
-            visits: How often the anchor of each came before.
-            period: After how many visits its chunks and positives come again as they did. After
-                each common cycle the circle moves on by one more, else some would never meet.
+        After each common cycle of visits the circle moves on by one more, else some negatives
+        would never meet some chunks and positives of their anchor.
         """
+        first, count, base = self._circles(wanting)
+        found, samples = [], self._of_others(wanting).samples
+        for slot in range(self.slots):
+            missing = slot >= count
+            if self.others is None or not missing.any():
+                found.append(found_at(self.pool, first + (base + slot) % count, OWN))
+            else:
+                drawn = self.others.draw(samples.part(np.flatnonzero(missing)), slot)
+                found.append(blank(len(count)))
+                found[-1].put(missing, found_at(self.others.law.pool, drawn, FILLED))
+                own = first[~missing] + (base[~missing] + slot) % count[~missing]
+                found[-1].put(~missing, found_at(self.pool, own, OWN))
+            samples = samples.having(found[-1].hashes)
+        return found
+
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
+        """Return the next negative of the record for every sample, else one of another record."""
+        first, count, base = self._circles(wanting)
+        offset = (1 + attempt) * self.slots + slot
+        own = offset < count
+        found, legal = blank(len(count)), own.copy()
+        if self.others is not None:
+            found, legal = self.others.again(self._of_others(wanting), slot, attempt)
+            legal |= own
+        at = first[own] + (base[own] + offset) % count[own]
+        found.put(own, found_at(self.pool, at, OWN))
+        return found, legal
+
+    def options(self, wanting: Wanting) -> Found:
+        """Return every negative that one sample could have, each text once."""
+        first, count, base = self._circles(wanting)
+        own = first + (base + np.arange(count[0])) % np.maximum(count, 1)
+        found = found_at(self.pool, own, OWN)
+        if self.others is None:
+            return found
+        more = self.others.options(self._of_others(wanting))
+        new = ~np.isin(more.hashes, found.hashes)
+        return Found(
+            np.concatenate([found.chunks, more.chunks[new]]),
+            np.concatenate([found.hashes, more.hashes[new]]),
+            np.concatenate([found.told, more.told[new]]),
+        )
+
+    def _of_others(self, wanting: Wanting) -> Wanting:
+        """Return the samples as those see them that fill up."""
+        one = np.zeros_like(wanting.samples.classes)
+        return replace(wanting, samples=replace(wanting.samples, classes=one))
+
+    def _circles(self, wanting: Wanting) -> tuple[Integers, Integers, Integers]:
+        """Return the first of each record's chunks, how many it has, and where it begins."""
+        records, classes = wanting.samples.records, wanting.samples.classes
+        first, count = self._first_chunks[classes], self._counts[classes]
+        some = np.maximum(count, 1)
+        start = below(hashed(self.start_key, records), some)
+        cycle = np.lcm(wanting.period, some // np.gcd(some, self.slots))
+        return first, count, start + wanting.visits * self.slots + wanting.visits // cycle
+
+    @cached_property
+    def _counts(self) -> Integers:
+        return self.pool.counts()
+
+    @cached_property
+    def _first_chunks(self) -> Integers:
         pool = self.pool
-        place = pool.firsts[samples.classes]
-        unit = pool.lows[place]
-        first = pool.starts[unit]
-        count = pool.starts[unit + pool.sums[place + 1] - pool.sums[place]] - first
-        start = below(hashed(self.start_key, samples.records), count)
-        cycle = np.lcm(period, count // np.gcd(count, self.slots))
-        base = start + visits * self.slots + visits // cycle
-        return [first + (base + slot) % count for slot in range(self.slots)]
+        found = np.zeros(len(pool.firsts) - 1, dtype=np.int64)
+        some = pool.firsts[1:] > pool.firsts[:-1]
+        found[some] = pool.starts[pool.lows[pool.firsts[:-1][some]]]
+        return found

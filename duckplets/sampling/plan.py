@@ -18,9 +18,10 @@ from duckplets.base.arrays import Integers, Words
 from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
+from duckplets.sampling.apart import Asked, apart
 from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
-from duckplets.sampling.negatives import AT_RANDOM
 from duckplets.sampling.stream import Stream
+from duckplets.sampling.wanting import AT_RANDOM
 
 SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives
 
@@ -37,9 +38,8 @@ class Plan:
         hashes: Text hashes of the same.
         swapped: Whether anchor and positive have changed places.
         labels: For pairs, 1 for anchor and positive, 0 for anchor and negative; else None.
-        candidates: Where some recipe's negatives are mined, which candidate of its stream each
-            negative is, a column a negative; ``AT_RANDOM`` for none. For pairs one column, with
-            ``AT_RANDOM`` for positives too. Else None.
+        candidates: Where some stream tells, where each negative is from (``wanting``), a column a
+            negative. For pairs one column, with ``AT_RANDOM`` for positives. Else None.
     """
 
     positions: Integers
@@ -83,6 +83,8 @@ class Planner:
         seed: Of the run.
         swap: Whether anchor and positive change places on a hashed coin.
         distinct_batch: With a batch size, no text comes twice in a batch; 0 for no such rule.
+        apart_batch: With a batch size, negatives of a batch differ among themselves and from its
+            anchors and positives; 0 for no such rule.
 
     Attributes:
         schedule: May be replaced by one that differs from a later step on only.
@@ -98,6 +100,7 @@ class Planner:
         seed: int,
         swap: bool,
         distinct_batch: int = 0,
+        apart_batch: int = 0,
     ) -> None:
         self.streams: list[Stream] = []
         self.kind = kind
@@ -106,6 +109,7 @@ class Planner:
         self._swap = swap and kind not in SINGLE
         self._swap_key = key(seed, "swap")
         self.distinct_batch = distinct_batch
+        self._apart_batch = apart_batch
         self.end: int | None = None
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
         self.add(streams)
@@ -136,6 +140,8 @@ class Planner:
 
     def plan(self, start: int, stop: int) -> Plan:
         """Plan positions ``start … stop-1``."""
+        if self._apart_batch:
+            return self._apart(start, stop)
         if not self.distinct_batch:
             return self._samples(start, stop)
         stretches = [self.stretch(start)]
@@ -160,32 +166,53 @@ class Planner:
             before: Of the same sources, with the same events.
             end_of: Returns where the last epoch ends, if an epoch has so many positions.
         """
-        if not self.distinct_batch:
-            return self.schedule.first_change(before)
-        length = self.distinct_batch * BLOCK_BATCHES
         end = end_of(sum(self.length_of(name) for name in before.planned))
+        if not self.distinct_batch:
+            changed = self.schedule.first_change(before)
+            if self._apart_batch and end != self.end:  # the batch that it ends in is another
+                least = min(e for e in (end, self.end) if e is not None)
+                least -= least % self._apart_batch
+                changed = least if changed is None else min(changed, least)
+            return changed
+        length = self.distinct_batch * BLOCK_BATCHES
         return self.schedule.first_change_of_stretches(before, length, self.end, end)
+
+    def _apart(self, start: int, stop: int) -> Plan:
+        """Plan positions with whole batches around them, whose negatives differ within each."""
+        batch = self._apart_batch
+        low, high = start - start % batch, stop + -stop % batch
+        if self.end is not None and stop <= self.end:
+            high = min(high, self.end)
+        return self._samples(low, high).part(slice(start - low, stop - low))
 
     def _samples(self, start: int, stop: int) -> Plan:
         per_draw = self._per_draw
         low, high = start // per_draw, -(-stop // per_draw)
+        asked: list[Asked] = []
         parts = [
-            self._draws(at, min(at + MAX_SPAN, high)) for at in range(low, high, MAX_SPAN)
-        ] or [self._draws(low, low)]
+            self._draws(at, min(at + MAX_SPAN, high), asked, at - low)
+            for at in range(low, high, MAX_SPAN)
+        ] or [self._draws(low, low, asked, 0)]
         draws = joined(parts)
+        if self._apart_batch:
+            batch = self._apart_batch
+            draws = apart(draws, asked, batch=batch, per_draw=per_draw, start=start, stop=stop)
         if self.kind != "pairs":
             return draws
         return _pairs(draws, per_draw).part(slice(start - low * per_draw, stop - low * per_draw))
 
-    def _draws(self, start: int, stop: int) -> Plan:
-        """Plan draws ``start … stop-1``: positions, unless several samples share a draw."""
+    def _draws(self, start: int, stop: int, asked: list[Asked], offset: int) -> Plan:
+        """Plan draws ``start … stop-1``: positions, unless several samples share a draw.
+
+        Where negatives may be drawn again, note in ``asked`` for whom: rows count from ``offset``.
+        """
         length = stop - start
         slots = 1 if self.kind in SINGLE else 2 + self.streams[0].negatives
         streams = np.zeros(length, dtype=np.int64)
         chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
-        mined = any(stream.candidates is not None for stream in self.streams)
-        candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if mined else None
+        tells = any(stream.tells for stream in self.streams)
+        candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if tells else None
         for share in self.schedule.shares(start, stop):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.shares(share.start, share.start + len(share.offsets)):
@@ -193,6 +220,8 @@ class Planner:
                 stream = indexes[part.leaf]
                 streams[at] = stream
                 draw = self.streams[stream].draw(part.start, part.start + len(at))
+                if self._apart_batch and draw.wanting is not None:
+                    asked.append(Asked(at + offset, self.streams[stream], draw.wanting))
                 for slot in range(slots):
                     chunks[slot][at] = draw.chunks[slot]
                     hashes[slot][at] = draw.hashes[slot]

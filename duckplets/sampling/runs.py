@@ -27,13 +27,14 @@ from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.sampling import candidates, messages, state
+from duckplets.sampling import candidates, choosing, messages, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
+from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
 from duckplets.sampling.fingerprint import differing, refuse_mismatch
-from duckplets.sampling.plan import Planner, samples_per_draw
+from duckplets.sampling.plan import SINGLE, Planner, samples_per_draw
 from duckplets.sampling.prefixes.prefixing import Prefixes
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import (
@@ -52,7 +53,6 @@ from duckplets.sampling.stream import Stream
 from duckplets.sampling.weight_events import written
 
 Recipe = recipe_store.Recipe
-Drawn = Mapping[str, Sequence[Recipe]]  # of every source the recipes that samples are drawn by
 
 
 def open_run(
@@ -126,9 +126,13 @@ def open_run(
         index=drawn_by.index,
     )
     schedule = _schedule(settings, None)
-    drawn = {s.source: [r for r in s.recipes if r.weight] for s in resolved}
+    drawn = choosing.with_mined(
+        database, settings, {s.source: [r for r in s.recipes if r.weight] for s in resolved}
+    )
     pins = candidates.pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
     settings = replace(settings, candidates=pins)
+    notes += [] if kind in SINGLE else choosing.notes(database, settings, schedule.drawn)
+    drawn = choosing.drawn_by(settings)
     return _opened(database, settings, drawn, schedule, state_path, notes, skip=skip)
 
 
@@ -185,7 +189,8 @@ def resume_run(
         )
     also = was.planned if was is not None and now.no_duplicates and now.epochs else set()
     schedule = _schedule(now, saved.events)
-    sampler = _opened(database, now, _drawn(now), schedule, target, notes, also=also)
+    drawn = choosing.drawn_by(now)
+    sampler = _opened(database, now, drawn, schedule, target, notes, also=also)
     try:
         if was is not None:
             _accept_edited(sampler, was, cursor.position, edited["mixture"])
@@ -220,7 +225,10 @@ def _plain(
             max_tokens=settings.chunking["max_tokens"],
             also=[from_dict(d) for of_source in settings.recipes.values() for d in of_source],
         )
-        given["recipes"] = {s.source: [to_dict(r) for r in s.recipes] for s in resolved}
+        given["recipes"] = {
+            s.source: [choosing.as_saved(to_dict(r), settings, s.source) for r in s.recipes]
+            for s in resolved
+        }
     return given
 
 
@@ -285,8 +293,14 @@ def _opened(
         kind=settings.kind,
         seed=settings.seed,
         swap=settings.swap,
-        distinct_batch=settings.global_batch if settings.no_duplicates else 0,
+        distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
+        apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
     )
+    # Ignore steps here: rearranging may use samples past them, so other steps alter no batch.
+    planner.end = replace(settings, steps=None).end(planner.epoch_length)
+    if settings.no_duplicates == "negatives":  # refuse now what cannot be served at all
+        most = settings.global_batch
+        planner.plan(0, most if planner.end is None else min(planner.end, most))
     prefixes = None
     if settings.prefixed:
         prefixes = Prefixes(database, settings.corpus_version, settings.seed)
@@ -299,8 +313,6 @@ def _opened(
         facts=facts.result(),
         prefixes=prefixes,
     )
-    # Ignore steps here: rearranging may use samples past them, so other steps alter no batch.
-    planner.end = replace(settings, steps=None).end(planner.epoch_length)
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
     end, prefetch = settings.end(planner.epoch_length), settings.prefetch
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
@@ -365,14 +377,6 @@ def open_streams(
         ]
         raise empty_pools(empty or none)
     return streams, empty
-
-
-def _drawn(settings: RunSettings) -> Drawn:
-    """Return the recipes of a saved run."""
-    return {
-        source: [recipe for recipe in map(from_dict, definitions) if recipe.weight]
-        for source, definitions in settings.recipes.items()
-    }
 
 
 def _schedule(settings: RunSettings, events: Events | None) -> Schedule:

@@ -124,19 +124,20 @@ class Views:
 
         ``data/NAME/samples``, ``data/NAME/tokens`` of all their texts, prefixes not counted (of
         messages those of the record's sections), and ``data/NAME/epochs``: samples to the number
-        of its anchors. Where negatives are mined, ``data/NAME/fallbacks``: those that were drawn
-        at random for want of mined ones.
+        of its anchors. Where some negatives can lack, ``data/NAME/fallbacks``: those drawn at
+        random for want of mined ones, of other records for want of the anchor's own, or of all
+        sources of the split for want of enough in their own.
         """
         counts = self._reader.counters.counts()
         streams = self._planner.streams
-        mined = {stream.source for stream in streams if stream.candidates is not None}
+        telling = {stream.source for stream in streams if stream.tells}
         found: dict[str, float] = {}
         for name in sorted(self._planner.schedule.drawn):
             samples, tokens, fallbacks = [*counts.get(name, ()), 0, 0, 0][:3]
             found[f"data/{name}/samples"] = samples
             found[f"data/{name}/tokens"] = tokens
             found[f"data/{name}/epochs"] = samples / self._planner.length_of(name)
-            if name in mined:
+            if name in telling:
                 found[f"data/{name}/fallbacks"] = fallbacks
         return found
 

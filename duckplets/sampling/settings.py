@@ -17,6 +17,8 @@ from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.sampling import state
+from duckplets.sampling.apart import NoDuplicates
+from duckplets.sampling.choosing import By, checked_by, wants_mined
 from duckplets.sampling.columns import checked_columns, default_columns
 from duckplets.sampling.fingerprint import Fingerprint, digest
 from duckplets.sampling.plan import SINGLE
@@ -38,7 +40,7 @@ _BOUNDS = {  # least and most
 _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
     *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
-    *("columns", "log"),
+    *("columns", "log", "by"),
 )
 
 
@@ -66,7 +68,8 @@ class RunSettings:
         steps: Number of batches, or None.
         epochs: Number of nominal epochs, or None.
         remainder: What becomes of a last batch that is not full.
-        no_duplicates: Whether no text may come twice in a batch.
+        no_duplicates: Whether no text may come twice in a batch; or ``negatives``, if those may
+            not come twice in it nor be its anchors and positives.
         negatives: How many a triplet has.
         swap: Whether anchor and positive change places half of the time.
         columns: Columns of a batch.
@@ -84,6 +87,7 @@ class RunSettings:
         prefixes: Whether texts have the metadata prefixes of the corpus.
         declared_prefixes: What identifies those of the pinned version: of ``sources`` the
             definitions, of ``records`` their number and lengths. Empty if there are none.
+        by: Where negatives come from in recipes that leave it open; see ``choosing``.
     """
 
     kind: Kind
@@ -97,7 +101,7 @@ class RunSettings:
     steps: int | None
     epochs: int | None
     remainder: Remainder
-    no_duplicates: bool
+    no_duplicates: NoDuplicates
     negatives: int
     swap: bool
     columns: list[str]
@@ -114,6 +118,7 @@ class RunSettings:
     prefixes: bool = True
     declared_prefixes: dict[str, Any] = field(default_factory=dict)
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
+    by: By | None = None
 
     def fingerprint(self) -> Fingerprint:
         """Return what must agree for a position to mean the same sample.
@@ -136,6 +141,8 @@ class RunSettings:
                     for source, recipes in self.candidates.items()
                 }
             )
+        if wants_mined(self.by):
+            found["by"] = self.by
         if self.prefixed:
             found["prefixes"] = digest(self.declared_prefixes)
         if self.index:
@@ -207,6 +214,13 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
         raise SamplerError(
             f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
         )
+    by, apart = checked_by(arguments.get("by")), arguments["no_duplicates"]
+    if by is not None and kind in SINGLE:
+        raise SamplerError(f"by={by!r}: {kind} have no negatives; leave it out")
+    if not (isinstance(apart, bool) or apart == "negatives"):
+        raise SamplerError(f"no_duplicates={apart!r}: give False, True or 'negatives'")
+    if apart == "negatives" and kind in SINGLE:
+        raise SamplerError(f"no_duplicates='negatives': {kind} have none; give False or True")
     if kind in SINGLE and arguments["negatives"] != 1:
         raise SamplerError(f"negatives: {kind} have none; leave it at 1")
     if not isinstance(arguments.get("prefixes", True), bool):
@@ -216,7 +230,7 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
     log = arguments["log"]
     if log is not None and not (isinstance(log, str | Path) and str(log)):
         raise SamplerError(f"log={log!r}: give the path of a folder")
-    return dict(arguments) | plain | {"log": None if log is None else str(log)}
+    return dict(arguments) | plain | {"log": None if log is None else str(log), "by": by}
 
 
 def skips(empty: str) -> bool:
@@ -266,7 +280,12 @@ def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
     Raises:
         SamplerError: One is wrong.
     """
-    flags = {name: bool(given[name]) for name in ("swap", "no_duplicates") if name in given}
+    flags = {"swap": bool(given["swap"])} if "swap" in given else {}
+    if "by" in given and checked_by(given["by"]) != settings.by:
+        raise SamplerError(
+            f"by={given['by']!r}: run {settings.run!r} was opened with by={settings.by!r} and "
+            f"keeps it; leave it out, or open another run"
+        )
     plain: dict[str, Any] = {"log": None, **given, **flags}
     made = replace(settings, **plain)
     if "world_size" in given and "batch_size" not in given:

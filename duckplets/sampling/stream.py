@@ -9,19 +9,33 @@ vectorised, nothing is remembered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from duckplets.base.arrays import Integers, Words
+from duckplets.base.arrays import Flags, Integers, Words
+from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.permute import below, hashed, key, ranks
 from duckplets.pools.arrays import Negatives, Pool, Positives
 from duckplets.pools.legality import Anchored, Legality
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.sampling.candidates import Candidates
 from duckplets.sampling.negatives import MinedNegatives, OwnNegatives, RandomNegatives
+from duckplets.sampling.wanting import (
+    AT_RANDOM,
+    BY_CHANCE,
+    FILLED,
+    FROM_SPLIT,
+    Found,
+    Supply,
+    Wanting,
+    blank,
+)
+
+_OF_SOURCE = 12  # attempts to draw again within the source, before those in all sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +45,15 @@ class Draw:
     Attributes:
         chunks: Chunk keys: anchor, positive, negatives; for texts the anchor alone.
         hashes: Their text hashes.
-        candidates: Of mined recipes, which candidate each negative is, a column a negative;
-            ``AT_RANDOM`` for none.
+        candidates: Where negatives are from, a column a negative: the number of a candidate, or
+            what else ``negatives`` names; None for a stream that does not tell.
+        wanting: The samples as negatives were drawn for them.
     """
 
     chunks: list[Integers]
     hashes: list[Words]
     candidates: list[Integers] | None = None
+    wanting: Wanting | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,7 @@ class Stream:
         negatives: How many a sample has.
         candidates: The mined ones, of a mined recipe.
         of_records: Records of its source that anchors may be of, where its share goes by anchors.
+        shares: Of the kinds of negatives, ``bm25`` and ``random``, where they are mixed.
     """
 
     source: str
@@ -74,6 +91,12 @@ class Stream:
     negatives: int = 1
     candidates: Candidates | None = None
     of_records: int | None = None
+    shares: Mapping[str, float] | None = None
+
+    @property
+    def tells(self) -> bool:
+        """Whether its draws tell where negatives are from."""
+        return self.candidates is not None or self.pool.beyond is not None
 
     @property
     def recipe(self) -> TripletRecipe | TextRecipe:
@@ -110,8 +133,7 @@ class Stream:
         draw.chunks.append(taken.chunks[0])
         draw.hashes.append(taken.hashes[0])
         index = np.arange(start, stop, dtype=np.int64)
-        places = _Places(units, visits, anchor_at)
-        return self._with_negatives(self.pool.negatives, draw, index, places)
+        return self._with_negatives(draw, index, _Places(units, visits, anchor_at))
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
         """Rotate through an anchor's chunks: the visit-th from a hashed start."""
@@ -145,9 +167,7 @@ class Stream:
         at = positives.starts[units] + rank
         return Draw([positives.chunks[at]], [positives.hashes[at]])
 
-    def _with_negatives(
-        self, pool: Negatives, draw: Draw, index: Integers, places: _Places
-    ) -> Draw:
+    def _with_negatives(self, draw: Draw, index: Integers, places: _Places) -> Draw:
         """Add the negatives of samples that have anchor and positive."""
         anchors, guarded = self.pool.anchors, self.pool.guarded
         samples = Anchored(
@@ -158,48 +178,109 @@ class Stream:
             None if guarded is None else guarded.normalised_hashes[places.anchor_at],
             tuple(draw.hashes),
         )
-        candidates = None
-        if self.pool.compiled.own_negatives:
-            own = OwnNegatives(pool, self.purpose("own negative"), self.negatives)
-            found = own.draw_all(samples, places.visits, self._period(places.units))
-        elif self._mined is None:
-            found = self._random(pool).draw_all(samples)
-        else:
-            visits = self._section_visits(places)
-            found, candidates = self._mined.draw(samples, places.anchor_at, visits)
-        return Draw(
-            [*draw.chunks, *(pool.chunks[at] for at in found)],
-            [*draw.hashes, *(pool.hashes[at] for at in found)],
-            candidates,
+        wanting = Wanting(
+            samples,
+            places.anchor_at,
+            places.visits if self.candidates is None else self._section_visits(places),
+            self._period(places.units),
+            self._supply_of(index, places.anchor_at),
         )
+        columns = self._drawn(wanting)
+        return Draw(
+            [*draw.chunks, *(found.chunks for found in columns)],
+            [*draw.hashes, *(found.hashes for found in columns)],
+            [found.told for found in columns] if self.tells else None,
+            wanting,
+        )
+
+    def _drawn(self, wanting: Wanting) -> list[Found]:
+        if self.shares is None and self.pool.short is None:
+            return self._supplies[0].draw_all(wanting)
+        columns = [blank(len(wanting.supply)) for _ in range(self.negatives)]
+        for supply, rows in self._by_supply(wanting):
+            for column, found in zip(columns, supply.draw_all(wanting.part(rows)), strict=True):
+                column.put(rows, found)
+        return columns
+
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
+        """Return another negative for a slot of every sample, and whether it is legal.
+
+        Where negatives may be of all sources, later attempts look there.
+        """
+        if self.pool.short is not None and attempt >= _OF_SOURCE:
+            wanting = replace(wanting, supply=np.ones_like(wanting.supply))
+        size = len(wanting.supply)
+        column, legal = blank(size), np.zeros(size, dtype=bool)
+        for supply, rows in self._by_supply(wanting):
+            found, legal[rows] = supply.again(wanting.part(rows), slot, attempt)
+            column.put(rows, found)
+        return column, legal
+
+    def options(self, wanting: Wanting) -> Found:
+        """Return every negative that one sample could have, each text once."""
+        widest = -1 if self.pool.short is not None else int(wanting.supply[0])
+        return self._supplies[widest].options(wanting)
+
+    def _by_supply(self, wanting: Wanting) -> Iterator[tuple[Supply, Integers]]:
+        for number, supply in enumerate(self._supplies):
+            rows = np.flatnonzero(wanting.supply == number)
+            if len(rows):
+                yield supply, rows
+
+    def _supply_of(self, index: Integers, anchor_at: Integers) -> Integers:
+        """Return which of the supplies consecutive samples draw from."""
+        chosen = np.zeros(len(index), dtype=np.int64)
+        if self.pool.short is not None:
+            chosen[self.pool.short[anchor_at]] = 1
+        elif self._kinds is not None and len(index):
+            for share in self._kinds.shares(int(index[0]), int(index[-1]) + 1):
+                chosen[share.offsets] = share.leaf
+        return chosen
+
+    @cached_property
+    def _kinds(self) -> Apportionment | None:
+        """Deals samples to the kinds of negatives, where they are mixed."""
+        if self.shares is None:
+            return None
+        weights = exact_weights([self.shares["bm25"], self.shares["random"]])
+        return Apportionment(weights, self.purpose("kinds"))
+
+    @cached_property
+    def _supplies(self) -> list[Supply]:
+        """What negatives are drawn from: mostly one, else what ``_supply_of`` numbers."""
+        pool, candidates = self.pool.negatives, self.candidates
+        if pool is None:
+            return []
+        beyond, random = self.pool.beyond, self._random(pool, BY_CHANCE)
+        if self.pool.compiled.own_negatives:
+            others = None if beyond is None else self._random(beyond, FILLED)
+            return [OwnNegatives(pool, self.purpose("own negative"), self.negatives, others)]
+        if candidates is not None:
+            keys = {"start_key": "candidate", "within_key": "candidate window"}
+            purposes = {name: self.purpose(purpose) for name, purpose in keys.items()}
+            mined = MinedNegatives(candidates, self._random(pool, AT_RANDOM), **purposes)
+            return [mined, random]
+        return [random] if beyond is None else [random, self._random(beyond, FROM_SPLIT)]
 
     def _period(self, units: Integers) -> Integers:
         """Return after how many visits chunks and positives of anchors come as from the start."""
         anchors, positives = self.pool.anchors, self.pool.positives
+        if not self.pool.compiled.own_negatives:
+            return units  # nobody asks
         chunks = anchors.starts[units + 1] - anchors.starts[units]
         if positives is None or self.pool.compiled.own_positive:
             return chunks
         count = positives.counts[units]
         return np.asarray(np.lcm(chunks, count) * count, np.int64)
 
-    def _random(self, pool: Negatives) -> RandomNegatives:
+    def _random(self, pool: Negatives, told: int) -> RandomNegatives:
         return RandomNegatives(
             Legality(pool),
             unit_key=self.purpose("negative"),
             within_key=self.purpose("negative window"),
             slots=self.negatives,
             what=f"recipe {self.recipe.name!r}, source {self.source!r}",
-        )
-
-    @cached_property
-    def _mined(self) -> MinedNegatives | None:
-        if self.candidates is None or self.pool.negatives is None:
-            return None
-        return MinedNegatives(
-            self.candidates,
-            self._random(self.pool.negatives),
-            start_key=self.purpose("candidate"),
-            within_key=self.purpose("candidate window"),
+            told=told,
         )
 
     @cached_property

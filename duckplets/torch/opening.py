@@ -233,3 +233,4 @@ def put(
         sampler.stride(worker, workers)
     if worker:
         sampler.notes.clear()  # the first one says them
+        sampler.notes.clear()

@@ -91,7 +91,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
         yield corpus
 
 
-def written(corpus: dp.Corpus, path: Path, **options: Any) -> ExportReport:
+def written(corpus: dp.Corpus, path: Path, /, **options: Any) -> ExportReport:
     return export(corpus._database, path, recipe=options.pop("recipe", RECIPE), **options)
 
 
@@ -496,3 +496,110 @@ def test_text_is_not_escaped_beyond_need(corpus: dp.Corpus, tmp_path: Path) -> N
     written(corpus, tmp_path / "o.jsonl", format="flagembedding")
     text = (tmp_path / "o.jsonl").read_text("utf-8")
     assert all(word in text for word in ("日本語", "Grüße", "😀", "हिन्दी", '\\"quoted\\"'))
+
+
+# -- anchors with too few negatives, and documents of other splits --------------------------------
+
+
+def by_id(corpus: dp.Corpus) -> dict[str, Anchor]:
+    return {anchor.id: anchor for anchor in expected(corpus)}
+
+
+@pytest.mark.parametrize("negatives", [2, 7])
+def test_short_anchors_are_filled_up_at_random_and_marked(
+    corpus: dp.Corpus, tmp_path: Path, negatives: int
+) -> None:
+    out = tmp_path / "out"
+    report = written(corpus, out, format="tevatron", negatives=negatives, when_short="random")
+    rows, mined = json_rows(out / "train.jsonl"), by_id(corpus)
+    texts = {row["docid"]: row["text"] for row in json_rows(out / "corpus.jsonl")}
+    filled = 0
+    for row in rows:
+        anchor = mined[row["query_id"]]
+        had = [id_ for id_, _ in anchor.negatives][:negatives]
+        ids, ways = row["negative_document_ids"], row["negative_by"]
+        assert ids[: len(had)] == had
+        assert len(set(ids)) == len(ids) == len(ways) == negatives
+        assert set(ways[len(had) :]) <= {"random"}
+        added = ids[len(had) :]
+        filled += len(added)
+        record = row["query_id"].split("#")[0]
+        assert record not in {id_.split("#")[0] for id_ in added}
+        own = {texts[id_] for id_ in row["positive_document_ids"]} | {row["query_text"]}
+        assert not own & {texts[id_] for id_ in added}
+    assert report.filled == filled > 0
+    kept = written(corpus, tmp_path / "kept", format="tevatron", negatives=negatives)
+    assert len(rows) > kept.anchors, "anchors without any negative are filled up too"
+    assert kept.filled == 0
+    again = written(
+        corpus, out, format="tevatron", negatives=negatives, when_short="random", overwrite=True
+    )
+    assert (again, json_rows(out / "train.jsonl")) == (report, rows)
+
+
+def test_tuples_of_short_anchors_are_filled_up_or_dropped(
+    corpus: dp.Corpus, tmp_path: Path
+) -> None:
+    rows = {}
+    for when_short, negatives in ((None, 5), ("drop", 5), ("random", 6)):
+        file = tmp_path / f"{when_short}.parquet"
+        shape: dict[str, Any] = {"format": ST, "shape": "n-tuple", "when_short": when_short}
+        written(corpus, file, negatives=negatives, **shape)
+        rows[when_short] = pq.read_table(file)
+    assert rows[None] == rows["drop"]
+    assert rows["random"].num_rows > rows["drop"].num_rows
+    assert rows["random"].column_names == [
+        "anchor",
+        "positive",
+        *(f"negative_{n}" for n in range(1, 7)),
+    ]
+
+
+def test_dropping_short_anchors_counts_them(corpus: dp.Corpus, tmp_path: Path) -> None:
+    every = [a for a in expected(corpus) if a.positives and a.negatives and a.outcome != "dropped"]
+    full = [a for a in every if len(a.negatives) >= 5]
+    report = written(
+        corpus, tmp_path / "out.jsonl", format="flagembedding", negatives=5, when_short="drop"
+    )
+    assert report.anchors == len(full) < len(every)
+    assert report.left_out["too few negatives"] == len(every) - len(full)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"format": ST, "when_short": "backfill"}, "give keep, drop or random"),
+        ({"format": ST, "shape": "n-tuple", "when_short": "keep"}, "give drop or random"),
+        ({"format": ST, "when_short": "random", "scores": True}, "has no score"),
+        ({"format": "beir", "when_short": "drop"}, "format='beir' has no negatives"),
+        ({"format": "beir", "corpus": "every"}, "give split or all"),
+        ({"format": ST, "corpus": "all"}, "no documents of its own choice"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    corpus: dp.Corpus, tmp_path: Path, arguments: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(dp.SamplerError, match=why):
+        written(corpus, tmp_path / "out.parquet", **arguments)
+
+
+def test_an_evaluation_set_may_have_the_documents_of_all_splits(tmp_path: Path) -> None:
+    with odd_text_corpus(tmp_path / "c.duckdb", 60) as corpus:
+        alone = written(corpus, tmp_path / "alone", format="beir", corpus="split")
+        whole = written(corpus, tmp_path / "whole", format="beir", corpus="all")
+        every = {
+            section["text"]
+            for name in ("one", "two")
+            for split in ("train", "validation", "test")
+            for section in sections(corpus, name, split)
+            if section["role"] == "context"
+        }
+    documents = {
+        name: {row["text"] for row in json_rows(tmp_path / name / "corpus.jsonl")}
+        for name in ("alone", "whole")
+    }
+    assert documents["alone"] < documents["whole"] == every
+    for file in ("queries.jsonl", "qrels/test.tsv"):
+        ids = [(tmp_path / name / file).read_text() for name in ("alone", "whole")]
+        assert len(ids[0].splitlines()) == len(ids[1].splitlines())
+    assert (alone.rows, alone.anchors) == (whole.rows, whole.anchors)

@@ -371,10 +371,21 @@ def test_random_fills_are_legal_and_without_a_score(tmp_path: Path) -> None:
 
 def test_mining_a_recipe_by_name_with_settings(tmp_path: Path) -> None:
     with odd_corpus(tmp_path / "c.duckdb", 60, 5) as corpus:
-        assert corpus.mine().pairs == (), "no recipe asks for it"
+        with pytest.raises(
+            dp.RecipeError, match=r"no recipe asks.*corpus.mine\('anchor_context'\)"
+        ):
+            corpus.mine()
+        with pytest.raises(dp.RecipeError, match="no recipe of source 'odd0' asks"):
+            corpus.mine(source="odd0")
+        assert corpus.sql("FROM minings").num_rows == 0
         report = corpus.mine("anchor_context", split="train", top_k=2)
         assert [p.recipe for p in report.pairs] == ["anchor_context"]
-        assert corpus.mine("anchor_context", split="train").pairs == ()
+        note, *short = report.notes
+        assert all("stay short" in other for other in short)
+        assert "'anchor_context' leaves open how negatives are chosen" in note
+        assert "corpus.sampler(by='bm25')" in note
+        again = corpus.mine("anchor_context", split="train")
+        assert (again.pairs, again.notes) == ((), (note,))
         assert len(corpus.mine("anchor_context", split="train", top_k=3).pairs) == 1
         fixed = recipe(by=dp.bm25(top_k=4))
         assert corpus.mine(fixed, split="train").candidates > 0
@@ -466,3 +477,25 @@ def test_a_million_drawn_negatives_break_no_rule(tmp_path: Path, by: Any) -> Non
                     mined_ones += int((places >= 0).sum())
         assert drawn == 4 * POSITIONS
         assert drawn / 5 < mined_ones < drawn or by == "bm25"
+
+
+def test_what_no_sampler_will_use_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 30, 5) as corpus:
+        at_random = recipe(by="random")
+        note = corpus.mine(at_random, split="test").notes[0]
+        assert "says itself that it draws at random, so no sampler will use these" in note
+        assert note in caplog.text
+        assert corpus.mine(recipe(by=dp.bm25(when_short="keep")), split="test").notes == ()
+
+
+def test_a_backfill_that_does_nothing_is_said(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 30, 5) as corpus:
+        for by, said in (
+            (dp.bm25(top_k=99), True),
+            (dp.bm25(top_k=99, range_max=3), False),
+            (dp.bm25(top_k=99, when_short="random"), False),
+        ):
+            notes = corpus.mine(recipe(by=by), split="test").notes
+            assert [
+                ("when_short='backfill' takes from ranks beyond range_max" in n) for n in notes
+            ] == [True] * said

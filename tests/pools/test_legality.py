@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from effort import THOROUGH, often
 from mined_corpora import hash_texts, normalised, write_mining
@@ -19,6 +20,7 @@ from duckplets.pools.compile import compile_pool
 from duckplets.pools.read import PoolReader
 from duckplets.sampling import candidates
 from duckplets.sampling.stream import Stream
+from duckplets.sampling.wanting import BY_CHANCE, FILLED, FROM_SPLIT, OWN
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 WORDS = ["alpha", "beta", "delta", "epsilon"]
@@ -37,6 +39,7 @@ class Chunk:
     topic: str
     day: str | None
     text: str
+    source: str
     normalised: str
 
 
@@ -119,6 +122,9 @@ class Rule:
         return STRATEGIES[self.strategy][1](a, n, self.asked)
 
     def legal(self, a: Chunk) -> list[Chunk]:
+        return self.legal_anywhere(a)
+
+    def legal_anywhere(self, a: Chunk) -> list[Chunk]:
         return [n for n in self.negatives if self.is_legal(a, n)]
 
     def pool(self, negatives: int) -> dict[int, list[int]]:
@@ -133,8 +139,42 @@ class Rule:
         return dict(found)
 
 
-def odd_corpus(path: Path, seed: int) -> dp.Corpus:
-    """A small corpus whose texts, groups, days and questions come again and again."""
+class WiderRule(Rule):
+    """The rule where who has too few negatives draws from all sources of the split."""
+
+    def __init__(
+        self, chunks: list[Chunk], recipe: dp.TripletRecipe, case: tuple[Any, ...], wanted: int
+    ) -> None:
+        super().__init__([c for c in chunks if c.source == "s"], recipe, case)
+        anchor, _, negative = (SELECTORS[name][1] for name in case[0])
+        self.wanted, self.of_source = wanted, self.negatives
+        self.negatives = [c for c in chunks if negative(c)]
+        self.asked = {(c.record, c.text) for c in chunks if anchor(c)}
+
+    def is_short(self, a: Chunk) -> bool:
+        return len({n.text for n in self.of_source if self.is_legal(a, n)}) < self.wanted
+
+    def legal(self, a: Chunk) -> list[Chunk]:
+        every = self.negatives if self.is_short(a) else self.of_source
+        return [n for n in every if self.is_legal(a, n)]
+
+
+class FillingRule(Rule):
+    """The rule where negatives of other records fill up those of the own."""
+
+    def legal(self, a: Chunk) -> list[Chunk]:
+        mine = {c.text for c in self.mine[a.record]}
+        return [n for n in self.negatives if n.text not in mine]
+
+    def given(self, a: Chunk) -> list[Chunk]:
+        return [n for n in self.legal(a) if n.record == a.record]
+
+
+def odd_corpus(path: Path, seed: int, others: int = 0) -> dp.Corpus:
+    """A small corpus whose texts, groups, days and questions come again and again.
+
+    ``others``: records of a second source.
+    """
     draw = random.Random(seed)
     count, crowd, repeats = draw.choice([2, 5, 9, 14]), draw.random(), draw.random()
 
@@ -168,6 +208,9 @@ def odd_corpus(path: Path, seed: int) -> dp.Corpus:
         records, id="id", anchor="t", positive="b", context="n", group="g", date="d", meta=["topic"]
     )
     corpus.ingest(source, name="s", progress=False)
+    if others:
+        rows = [record(100 + i) for i in range(others)]
+        corpus.ingest(replace(source, records=rows), name="t", progress=False)
     corpus.split(1, 0, 0)
     corpus.chunk(dp.Chunking(max_tokens=4, overlap=(1,), summary_tokens=2))
     if seed % 2:
@@ -180,7 +223,7 @@ def chunks_of(corpus: dp.Corpus) -> list[Chunk]:
         """
         SELECT c.chunk_key, c.section_key, c.record_key, s.role, s.position, r.group_key,
             r.meta['topic'] AS topic, r.date::VARCHAR AS day,
-            substring(s.text, c.start + 1, c.length), s.text AS whole
+            substring(s.text, c.start + 1, c.length), r.source, s.text AS whole
         FROM chunks c JOIN sections s USING (section_key)
         JOIN live_records r ON r.record_key = c.record_key ORDER BY c.chunk_key
         """
@@ -189,7 +232,10 @@ def chunks_of(corpus: dp.Corpus) -> list[Chunk]:
 
 
 def check_drawn(stream: Stream, rule: Rule, chunks: dict[int, Chunk]) -> None:
-    """Check long runs: each negative is legal, of other texts, and all anchors come up."""
+    """Check long runs: each negative is legal, of other texts, and all anchors come up.
+
+    So is each that may take its place, and what there is to choose from is all that is legal.
+    """
     stop = len(stream) * 12
     columns = stream.draw(0, stop).chunks
     drawn: set[int] = set()
@@ -204,6 +250,20 @@ def check_drawn(stream: Stream, rule: Rule, chunks: dict[int, Chunk]) -> None:
         assert len(set(texts)) == len(texts)
         assert not {chunks[k].text for k in keys[:2]} & set(texts)
     assert drawn == set(stream.pool.anchors.records.tolist())
+    wanting, first = stream.draw(0, stop).wanting, columns[0].tolist()
+    assert wanting is not None
+    for attempt in range(3):
+        found, good = stream.again(wanting, len(columns) - 3, attempt)
+        for a, n, is_good in zip(first, found.chunks.tolist(), good.tolist(), strict=True):
+            assert not is_good or n in legal[a]
+    for row in range(min(len(stream), 9)):
+        options = stream.options(wanting.part(np.array([row])))
+        sample = {chunks[int(columns[slot][row])].text for slot in (0, 1)}
+        texts = [chunks[n].text for n in options.chunks.tolist()]
+        assert len(set(texts)) == len(texts)
+        choose = rule.legal if stream.pool.short is None else rule.legal_anywhere
+        every = choose(chunks[first[row]])
+        assert set(texts) == {n.text for n in every} - sample
 
 
 def mined_stream(corpus: dp.Corpus, rule: Rule, stream: Stream, careless: Iterable[int]) -> Stream:
@@ -252,3 +312,82 @@ def test_sql_drawing_and_the_rule_agree(seed: int, tmp_path: Path) -> None:
                         sections = [n.section for n in rule.negatives]
                         stream = mined_stream(corpus, rule, stream, sections)
                     check_drawn(stream, rule, chunks)
+
+
+WIDER = [name for name in STRATEGIES if name != "same_record"]
+
+
+@pytest.mark.parametrize("seed", range(often(40, less=2)))
+def test_of_a_split_who_has_too_few_draws_from_all_sources(seed: int, tmp_path: Path) -> None:
+    with odd_corpus(
+        tmp_path / "c.duckdb", seed, others=random.Random(seed).randint(1, 9)
+    ) as corpus:
+        everything = chunks_of(corpus)
+        chunks = {chunk.key: chunk for chunk in everything}
+        for number, strategy in enumerate(WIDER):
+            shape, k = SHAPES[(seed + number) % len(SHAPES)], 1 + (seed + number) % 3
+            slots = [SELECTORS[name][0] for name in shape]
+            recipe = dp.TripletRecipe(
+                "r", *slots, strategy=STRATEGIES[strategy][0], negatives_from="split",
+                allow_same_anchor_positive=(seed + number) % 4 == 0,
+            )  # fmt: skip
+            rule = WiderRule(everything, recipe, (shape, strategy, False), k)
+            pool = compile_pool(recipe, source="s", split="train", version=2, negatives=k)
+            with PoolReader(corpus._database, [pool]) as reader:
+                rows = reader.list(pool, "pool").to_pylist()
+                expected = rule.pool(k)
+                what = (shape, strategy, k)
+                assert {row["record_key"]: row["anchors"] for row in rows} == expected, what
+                if not expected:
+                    continue
+                stream = Stream("s", reader.read(pool), seed, k)
+            check_drawn(stream, rule, chunks)
+            draw = stream.draw(0, 4 * len(stream))
+            for slot in range(k):
+                told = (
+                    draw.candidates[slot].tolist()
+                    if stream.tells
+                    else [BY_CHANCE] * len(draw.chunks[0])
+                )  # type: ignore[index]
+                for a, code in zip(draw.chunks[0].tolist(), told, strict=True):
+                    assert code == (FROM_SPLIT if rule.is_short(chunks[a]) else BY_CHANCE)
+
+
+@pytest.mark.parametrize("seed", range(often(40, less=3)))
+def test_records_with_too_few_of_their_own_are_filled_up(seed: int, tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", seed) as corpus:
+        everything = chunks_of(corpus)
+        chunks = {chunk.key: chunk for chunk in everything}
+        for number in range(6):
+            shape, k = SHAPES[(seed + number) % len(SHAPES)], 1 + (seed + number) % 4
+            slots = [SELECTORS[name][0] for name in shape]
+            recipe = dp.TripletRecipe(
+                "r", *slots, strategy="same_record", when_short="random",
+                per=["record", "chunk"][number % 2],  # type: ignore[arg-type]
+            )  # fmt: skip
+            rule = FillingRule(everything, recipe, (shape, "same_record", False))
+            pool = compile_pool(recipe, source="s", split="train", version=1, negatives=k)
+            with PoolReader(corpus._database, [pool]) as reader:
+                rows = reader.list(pool, "pool").to_pylist()
+                expected = rule.pool(k)
+                assert {n for row in rows for n in row["anchors"]} == {
+                    n for of in expected.values() for n in of
+                }
+                if not expected:
+                    continue
+                stream = Stream("s", reader.read(pool), seed, k)
+            check_drawn(stream, rule, chunks)
+            draw = stream.draw(0, 6 * len(stream))
+            assert stream.tells == any(
+                len({n.text for n in rule.given(chunks[a])}) < k for a in draw.chunks[0].tolist()
+            )
+            for row, a in enumerate(draw.chunks[0].tolist()):
+                own = {n.text for n in rule.given(chunks[a])}
+                negatives = [chunks[int(column[row])] for column in draw.chunks[2:]]
+                given = [n.text for n in negatives if n.record == chunks[a].record]
+                assert len(set(given)) == len(given) == min(k, len(own))
+                if stream.tells:
+                    codes = [int(column[row]) for column in draw.candidates or ()]
+                    assert codes == [
+                        OWN if n.record == chunks[a].record else FILLED for n in negatives
+                    ]

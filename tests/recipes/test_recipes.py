@@ -15,7 +15,7 @@ from programs import said
 
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
-from duckplets.recipes.files import from_dict, load_recipes, to_dict
+from duckplets.recipes.files import from_dict, load_recipes, to_dict, to_table
 from duckplets.recipes.recipes import (
     Selector,
     TextRecipe,
@@ -45,7 +45,7 @@ def triplet(name: str = "pairs", **changes: Any) -> TripletRecipe:
 def test_what_the_user_writes_cannot_change_and_has_the_published_shape() -> None:
     recipe = TripletRecipe("a", ANCHOR, CONTEXT, CONTEXT)
     assert (recipe.strategy, recipe.by, recipe.weight, recipe.per) == (
-        "other_record", "random", 1.0, "record",
+        "other_record", None, 1.0, "record",
     )  # fmt: skip
     assert (recipe.instruction, recipe.sources) == (None, None)
     assert recipe.allow_same_anchor_positive is False
@@ -95,7 +95,44 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
     "strategy type": (lambda: triplet(strategy=None), "strategy must be one of"),
     "by": (lambda: triplet(by="bm52"), "by must be one of 'random', 'bm25'.*did you mean 'bm25'"),
-    "by type": (lambda: triplet(by=None), "by must be one of"),
+    "by type": (lambda: triplet(by=3), "by must be one of"),
+    "the crate's strategy": (
+        lambda: triplet(strategy="wrong_article"),
+        "not 'wrong_article' .did you mean 'other_record', as the crate's wrong_article",
+    ),
+    "the crate's date strategy": (
+        lambda: triplet(strategy="WrongPublicationDate"),
+        "did you mean 'other_date'",
+    ),
+    "the crate's question": (
+        lambda: triplet(strategy="QuestionAnswerMismatch"),
+        "did you mean 'question_answer_mismatch'",
+    ),
+    "the crate's selector": (lambda: Selector("Paragraph"), "did you mean 'position'"),  # type: ignore[arg-type]
+    "the crate's dates": (lambda: Selector("TemporalOffset"), "did you mean 'near_date'"),  # type: ignore[arg-type]
+    "the crate's choice": (lambda: Selector("Random"), "did you mean 'any_section'"),  # type: ignore[arg-type]
+    "the crate's role": (lambda: role("Anchor"), "did you mean 'anchor'"),  # type: ignore[arg-type]
+    "from where": (
+        lambda: triplet(negatives_from="corpus"),
+        "negatives_from must be one of 'source', 'split'",
+    ),
+    "from where, own": (
+        lambda: triplet(negatives_from="split", strategy="same_record"),
+        "negatives_from='split'.*'same_record' takes those of the anchor's own record",
+    ),
+    "from where, near": (
+        lambda: triplet(negatives_from="split", negative=near_date(1)),
+        "negatives_from='split'.*a near_date negative is of the anchor's source",
+    ),
+    "from where, mined": (
+        lambda: triplet(negatives_from="split", by="bm25"),
+        "negatives_from='split'.*by='bm25' ranks those of the anchor's source",
+    ),
+    "when short": (lambda: triplet(when_short="keep"), "when_short must be one of"),
+    "when short, of others": (
+        lambda: triplet(when_short="random"),
+        "when_short='random' is for strategy='same_record'",
+    ),
     "mined near": (
         lambda: triplet(negative=near_date(1), by="bm25"),
         "near_date negative is the one record",
@@ -247,6 +284,26 @@ RECIPE = st.one_of(
     st.builds(TextRecipe, NAME, SECTION | st.lists(SECTION, min_size=1).map(tuple), **COMMON),
     st.builds(TripletRecipe, NAME, SECTION, SLOT, SLOT, **TRIPLET),
     st.builds(TripletRecipe, NAME, SECTION, SLOT, SECTION, by=BY, **TRIPLET),
+    st.builds(
+        TripletRecipe,
+        NAME,
+        SECTION,
+        SLOT,
+        SECTION,
+        by=st.sampled_from([None, "random"]),
+        negatives_from=st.sampled_from(["source", "split"]),
+        **TRIPLET,
+    ),
+    st.builds(
+        TripletRecipe,
+        NAME,
+        SECTION,
+        SECTION,
+        SECTION,
+        strategy=st.just("same_record"),
+        when_short=st.sampled_from(["drop", "random"]),
+        **COMMON,
+    ),
 )
 
 
@@ -261,7 +318,8 @@ def test_a_recipe_survives_json(recipe: TripletRecipe | TextRecipe) -> None:
 @pytest.mark.parametrize(
     ("by", "written", "mined"),
     [
-        ("random", "random", False),
+        (None, "random", False),
+        ("random", {"random": True}, False),
         ("bm25", "bm25", True),
         (Bm25(), {"bm25": {}}, True),
         (Bm25(top_k=16, sampling="top"), {"bm25": {"top_k": 16, "sampling": "top"}}, True),
@@ -272,6 +330,44 @@ def test_how_a_negative_is_chosen_is_a_word_or_a_table(by: Any, written: Any, mi
     assert to_dict(recipe)["by"] == written
     assert recipe.mined is mined
     assert hash(recipe) == hash(from_dict(to_dict(recipe)))
+
+
+def test_what_earlier_versions_stored_reads_as_left_open_and_is_stored_alike() -> None:
+    earlier = (
+        '{"kind": "triplet", "name": "pairs", "anchor": {"role": "anchor"}, "positive": {"role": '
+        '"context"}, "negative": {"role": "context"}, "strategy": "other_record", "by": "random", '
+        '"weight": 1.0, "allow_same_anchor_positive": false, "per": "record"}'
+    )
+    recipe = from_dict(json.loads(earlier))
+    assert recipe == triplet()
+    assert json.dumps(to_dict(recipe)) == earlier
+    assert json.dumps(to_dict(triplet(by="random"))) != earlier
+
+
+def test_random_in_a_file_that_somebody_wrote_is_a_choice(tmp_path: Path) -> None:
+    table = 'anchor = "role:anchor"\npositive = "role:context"\nnegative = "role:context"\n'
+    file = tmp_path / "recipes.toml"
+    file.write_text(
+        f'[[triplet]]\nname = "open"\n{table}[[triplet]]\nname = "random"\nby = "random"\n{table}'
+    )
+    assert [recipe.by for recipe in load_recipes(file) if isinstance(recipe, TripletRecipe)] == [
+        None, "random",
+    ]  # fmt: skip
+    for by in (None, "random", "bm25", Bm25(top_k=3)):
+        plain = to_table(triplet(by=by))
+        del plain["kind"]
+        json_file = tmp_path / "recipes.json"
+        json_file.write_text(json.dumps({"triplet": [plain]}))
+        assert load_recipes(json_file) == [triplet(by=by)]
+
+
+def test_ready_negatives_are_the_negatives_of_three_samples_in_four() -> None:
+    ready, others = default_recipes("ready")
+    assert (ready.name, ready.strategy, ready.when_short) == (
+        "ready_negative", "same_record", "random",
+    )  # fmt: skip
+    assert (ready.anchor, ready.positive, ready.negative) == (ANCHOR, CONTEXT, role("rejected"))
+    assert (ready.weight, others.weight, others.name) == (0.75, 0.25, "anchor_context")
 
 
 def test_the_dict_of_a_recipe_reads_like_a_file() -> None:

@@ -1,0 +1,111 @@
+"""Fill: the random negatives of anchors that were mined fewer than an export wants.
+
+They are drawn as mining draws them where a recipe says ``when_short="random"``: by a hash of the
+anchor, from the documents that its guards leave, so that what an anchor gets depends on nothing
+else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Integers, Lists
+from duckplets.db.database import Database
+from duckplets.export.subject import Subject
+from duckplets.mining.backfill import backfill
+from duckplets.mining.guards import Guards
+from duckplets.pools.read import PoolReader
+
+
+class Fill:
+    """Adds negatives to anchors that have too few.
+
+    Args:
+        database: The corpus.
+        subject: Of mined negatives.
+        wanted: Negatives of every anchor.
+    """
+
+    def __init__(self, database: Database, subject: Subject, wanted: int) -> None:
+        self._wanted = wanted
+        self._guards: dict[int, Guards] = {}
+        for mining, pool in zip(subject.minings, subject.guarded(), strict=True):
+            with PoolReader(database, [pool]) as reader:
+                self._guards[mining] = Guards(database, reader, pool)
+
+    def filled(self, anchors: pa.Table, mined: pa.Table) -> tuple[pa.Table, list[int]]:
+        """Return the negatives of some anchors with what they lacked, and how many that was.
+
+        Args:
+            anchors: Of ``export/anchors``: ``mining_key`` and ``section_key``.
+            mined: Of ``export/negatives_of``: ``place`` among them, ``section_key``, ``score``.
+        """
+        place, sections = (mined[name].to_numpy() for name in ("place", "section_key"))
+        minings = anchors["mining_key"].to_numpy()
+        keys = anchors["section_key"].to_numpy().astype(np.int64)
+        counts = np.zeros(anchors.num_rows, np.int64)
+        places, found = [place], [sections]
+        for mining, guards in self._guards.items():
+            (mine,) = np.nonzero(minings == mining)
+            for low, further in self._of(guards, keys[mine], mine, place, sections):
+                counts[mine[low : low + len(further)]] = further.lengths
+                places.append(mine[low + further.owners()])
+                found.append(guards.sections.keys[further.values])
+        every, added = np.concatenate(places), np.concatenate(found)
+        order = np.argsort(every, kind="stable")
+        scores = mined["score"].to_pylist() + [None] * (len(every) - len(place))
+        rows = {"place": every[order], "section_key": added[order]}
+        score = pa.array(scores, pa.float64()).take(pa.array(order))
+        return pa.table(rows).append_column("score", score), counts.tolist()
+
+    def _of(
+        self, guards: Guards, keys: Integers, mine: Integers, place: Integers, sections: Integers
+    ) -> list[tuple[int, Lists]]:
+        """Return what stretches of one mining's anchors get, each with where it begins."""
+        known = guards.sections.keys[guards.anchors]  # ascending
+        at = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
+        is_known = known[at] == keys if len(known) else np.zeros(len(keys), bool)
+        found, start = [], 0
+        while start < len(keys):
+            if not is_known[start]:  # records have changed since, so nobody knows what is legal
+                start += 1
+                continue
+            # A stretch that adjoins among the guarded anchors too, and is one block of theirs.
+            block = next(guards.blocks(int(at[start])))
+            stop = start + 1
+            while stop < len(keys) and is_known[stop] and at[stop] == at[stop - 1] + 1:
+                if at[stop] >= block.stop:
+                    break
+                stop += 1
+            block = slice(int(at[start]), int(at[stop - 1]) + 1)
+            excluded = guards.exclude(block)
+            chosen = _chosen(guards, mine[start:stop], place, sections)
+            missing = np.maximum(self._wanted - chosen.lengths, 0)
+            found.append(
+                (
+                    start,
+                    backfill(
+                        chosen,
+                        missing,
+                        excluded.documents,
+                        excluded.allowed,
+                        guards.documents,
+                        keys[start:stop],
+                    ),
+                )
+            )
+            start = stop
+        return found
+
+
+def _chosen(guards: Guards, mine: Integers, place: Integers, sections: Integers) -> Lists:
+    """Return the documents that some anchors have, as the guards number them."""
+    low, high = np.searchsorted(place, mine), np.searchsorted(place, mine, side="right")
+    counts = high - low
+    rows = Lists(np.concatenate([[0], np.cumsum(counts)]), np.zeros(counts.sum(), np.int64))
+    at = np.repeat(low - rows.starts[:-1], counts) + np.arange(counts.sum())
+    order = np.argsort(guards.sections.keys, kind="stable")
+    by_key = guards.sections.keys[order]
+    near = np.minimum(np.searchsorted(by_key, sections[at]), max(len(by_key) - 1, 0))
+    return Lists(rows.starts, order[near])

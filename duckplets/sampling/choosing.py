@@ -1,0 +1,188 @@
+"""Choose where negatives come from in recipes that leave it open: what a sampler's ``by=`` says.
+
+Such a recipe keeps ``by=None`` in the settings of a run, and the mining that it draws from is
+pinned beside it: so a run that is resumed draws as it did, and earlier runs, which have neither,
+at random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from duckplets.base.shown import listed, shown
+from duckplets.db.database import Database
+from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.mining import store as mining_store
+from duckplets.recipes.files import from_dict
+from duckplets.recipes.recipes import TripletRecipe
+
+if TYPE_CHECKING:
+    from duckplets.recipes.store import Recipe
+    from duckplets.sampling.settings import RunSettings
+
+By: TypeAlias = Literal["random", "bm25"] | dict[str, float]
+Drawn: TypeAlias = Mapping[str, Sequence["Recipe"]]  # by source, what samples are drawn by
+
+KINDS = ("bm25", "random")
+
+
+def checked_by(by: Any) -> By | None:
+    """Return how negatives are chosen, in the form in which settings hold it.
+
+    Args:
+        by: ``bm25``, ``random``, shares of these two by name, or None.
+
+    Raises:
+        SamplerError: It is something else.
+    """
+    if by is None or (isinstance(by, str) and by in KINDS):
+        return cast("By | None", by)
+    if isinstance(by, Mapping):
+        shares = {kind: _share(by, kind) for kind in by}
+        kinds = [kind for kind in KINDS if shares.get(kind)]
+        if len(kinds) == 1:
+            return cast("By", kinds[0])
+        if kinds:
+            return {kind: shares[kind] for kind in kinds}
+        raise SamplerError(f"by={by!r}: give at least one of {', '.join(KINDS)} more than 0")
+    hint = nearest(by, KINDS) if isinstance(by, str) else ""
+    raise SamplerError(
+        f"by={shown(repr(by))}{hint}: give 'bm25', 'random', or shares of them, as in "
+        f"{{'bm25': 0.5, 'random': 0.5}}"
+    )
+
+
+def _share(by: Mapping[Any, Any], kind: Any) -> float:
+    if kind not in KINDS:
+        hint = nearest(str(kind), KINDS)
+        raise SamplerError(
+            f"by: no kind of negatives {shown(repr(kind))}{hint}: {', '.join(KINDS)}"
+        )
+    share = by[kind]
+    if isinstance(share, Real) and not isinstance(share, bool) and 0 <= float(share) < math.inf:
+        return float(share)
+    raise SamplerError(f"by: the share of {kind} must be a finite number of at least 0: {share!r}")
+
+
+def wants_mined(by: By | None) -> bool:
+    """Whether mined negatives are asked for."""
+    return by not in (None, "random")
+
+
+def is_open(recipe: Recipe) -> bool:
+    """Whether a recipe leaves open how its negatives are chosen, and there is a choice."""
+    if not isinstance(recipe, TripletRecipe):
+        return False
+    return recipe.by is None and recipe.strategy != "same_record"
+
+
+def with_mined(database: Database, settings: RunSettings, drawn: Drawn) -> Drawn:
+    """Return the recipes of a new run, by ``bm25`` where it asks for that and some were mined."""
+    if not wants_mined(settings.by):
+        return drawn
+    there = mining_store.mined_for(database, settings.split)
+
+    def chosen(source: str, recipe: Recipe) -> Recipe:
+        can = is_open(recipe) and (recipe.name, source) in there
+        if isinstance(recipe, TripletRecipe) and can and recipe.minable:
+            return replace(recipe, by="bm25")
+        return recipe
+
+    return {source: [chosen(source, r) for r in recipes] for source, recipes in drawn.items()}
+
+
+def drawn_by(settings: RunSettings) -> Drawn:
+    """Return what the samples of a run are drawn by: by ``bm25`` what it took mined ones for."""
+    found: dict[str, list[Recipe]] = {}
+    for source, definitions in settings.recipes.items():
+        taken = settings.candidates.get(source, {})
+        recipes = [recipe for recipe in map(from_dict, definitions) if recipe.weight]
+        found[source] = [
+            replace(recipe, by="bm25")
+            if isinstance(recipe, TripletRecipe) and is_open(recipe) and recipe.name in taken
+            else recipe
+            for recipe in recipes
+        ]
+    return found
+
+
+def as_saved(definition: dict[str, Any], settings: RunSettings, source: str) -> dict[str, Any]:
+    """Return the definition of a recipe that is given anew as a saved run has it.
+
+    Of an earlier version's run nobody can tell whether its recipe said ``by="random"`` or nothing:
+    both draw alike.
+    """
+    left_open = definition | {"by": "random"}
+    if definition.get("by") == {"random": True} and not wants_mined(settings.by):
+        return left_open if left_open in settings.recipes.get(source, []) else definition
+    return definition
+
+
+def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:
+    """Return the shares of the kinds that the negatives of a recipe are mixed of, if they are."""
+    if not isinstance(settings.by, dict) or recipe not in settings.candidates.get(source, {}):
+        return None
+    definitions = {d["name"]: d for d in settings.recipes[source]}
+    return settings.by if is_open(from_dict(definitions[recipe])) else None
+
+
+def notes(database: Database, settings: RunSettings, needed: Collection[str]) -> list[str]:
+    """Return what a user may not expect of where the negatives of a new run come from.
+
+    Args:
+        database: The corpus.
+        settings: Of the run.
+        needed: Sources that it draws from.
+
+    Raises:
+        StateMismatchError: Mined negatives are asked for, and no recipe has any.
+    """
+    of_open: dict[str, list[str]] = defaultdict(list)
+    mined = False
+    for source, recipes in drawn_by(settings).items():
+        for recipe in recipes:
+            mined |= isinstance(recipe, TripletRecipe) and recipe.mined
+            if source in needed and is_open(recipe):
+                of_open[recipe.name].append(source)
+    if wants_mined(settings.by):
+        if not mined:
+            raise _nothing_mined(database, settings, list(of_open))
+        return [
+            f"recipe {name!r} has no mined negatives in source {listed(sources)}, split "
+            f"{settings.split!r}, so it draws at random there; to mine them, where a recipe can "
+            f"be mined: {mining_store.mine_command(database, name)}"
+            for name, sources in of_open.items()
+        ]
+    if settings.by is not None or not of_open:
+        return []
+    there = mining_store.mined_for(database, settings.split)
+    unused = {
+        name: [source for source in sources if (name, source) in there]
+        for name, sources in of_open.items()
+    }
+    return [
+        f"recipe {name!r} draws at random, and the negatives that were mined for it in source "
+        f"{listed(sources)} are not used: open the sampler with by='bm25' to draw from them, or "
+        f"with by='random' if that is meant"
+        for name, sources in unused.items()
+        if sources
+    ]
+
+
+def _nothing_mined(
+    database: Database, settings: RunSettings, names: Sequence[str]
+) -> StateMismatchError:
+    what = f"by={settings.by!r}: no recipe of this run has mined negatives in split"
+    if not names:
+        return StateMismatchError(
+            f"{what} {settings.split!r}, and none leaves open how they are chosen; leave out by="
+        )
+    return StateMismatchError(
+        f"{what} {settings.split!r}; mine them: corpus.mine({names[0]!r}), or run: "
+        f"{mining_store.mine_command(database, names[0])}"
+    )

@@ -1,0 +1,191 @@
+"""Batches whose negatives differ, also from their anchors and positives, while there are enough."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import odd_corpus
+from effort import often, some
+from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
+
+import duckplets as dp
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
+PLAIN = dp.TripletRecipe("plain", ANCHOR, CONTEXT, CONTEXT)
+DATED = dp.TripletRecipe("dated", ANCHOR, CONTEXT, ANCHOR, strategy="other_date", per="chunk")
+MINED = dp.TripletRecipe("mined", **CASES["plain"]["recipe"], by="bm25")
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dp.Corpus]]:
+    folder = tmp_path_factory.mktemp("apart")
+    found = {
+        "odd": odd_corpus(folder / "odd.duckdb", 90, 3, sources=2),
+        "guarded": guarded_corpus(folder / "guarded.duckdb", 40, 1),
+    }
+    rules = rules_of(found["guarded"], CASES["plain"], "s0", "train")
+    write_mining(found["guarded"], MINED, some_candidates(rules, 1))
+    yield found
+    for corpus in found.values():
+        corpus.close()
+
+
+def texts_of(batch: dp.Batch, negatives: int, kind: str) -> tuple[list[str], list[str]]:
+    """Return the negatives of a batch, and its other texts."""
+    rows = batch.to_pylist()
+    if kind == "pairs":
+        others = [row["anchor"] for row in rows] + [r["other"] for r in rows if r["label"]]
+        return [row["other"] for row in rows if not row["label"]], others
+    names = ["negative"] if negatives == 1 else [f"negative_{i + 1}" for i in range(negatives)]
+    return (
+        [row[name] for row in rows for name in names],
+        [row[name] for row in rows for name in ("anchor", "positive")],
+    )
+
+
+CASES_OF: list[tuple[str, dict[str, Any]]] = [
+    ("odd", {"recipes": [PLAIN, DATED], "batch_size": 12}),
+    ("odd", {"recipes": [PLAIN, DATED], "batch_size": 9, "negatives": 3, "swap": False}),
+    ("odd", {"recipes": [PLAIN], "batch_size": 10, "negatives": 2, "kind": "pairs"}),
+    ("odd", {"recipes": [PLAIN], "batch_size": 16, "epochs": 2, "mixture": {"odd1": 2.5}}),
+    ("guarded", {"recipes": [MINED], "batch_size": 6, "negatives": 2, "mixture": {"s1": 0}}),
+]
+
+
+@pytest.mark.parametrize("case", range(len(CASES_OF)))
+@pytest.mark.parametrize("seed", range(often(12, less=1)))
+def test_negatives_differ_and_anchors_keep_their_order(
+    corpora: dict[str, dp.Corpus], case: int, seed: int
+) -> None:
+    name, arguments = CASES_OF[case]
+    negatives, kind = arguments.get("negatives", 1), arguments.get("kind", "triplets")
+    plain = corpora[name].sampler(**arguments, seed=seed, run="plain")
+    sampler = corpora[name].sampler(**arguments, seed=seed, no_duplicates="negatives", run="apart")
+    redrawn = 0
+    for step in range(len(sampler) if "epochs" in arguments else 8):
+        before, batch = plain.batch_at(step), sampler.batch_at(step)
+        found, others = texts_of(batch, negatives, kind)
+        assert len(set(found)) == len(found)
+        assert not set(found) & set(others)
+        assert texts_of(before, negatives, kind)[1] == others
+        assert batch["source"] == before["source"]
+        redrawn += texts_of(before, negatives, kind)[0] != found
+    assert redrawn, "a case in which nothing repeats shows nothing"
+
+
+@pytest.mark.parametrize("case", some(range(len(CASES_OF)), less=2))
+def test_a_batch_is_the_same_however_it_is_come_to(
+    corpora: dict[str, dp.Corpus], case: int, tmp_path: Path
+) -> None:
+    name, arguments = CASES_OF[case]
+    sampler = corpora[name].sampler(**arguments, no_duplicates="negatives")
+    batches = [next(sampler).to_pydict() for _ in range(6)]
+    assert batches == [sampler.batch_at(step).to_pydict() for step in range(6)]
+    ids = corpora[name].sampler(**arguments, no_duplicates="negatives").plan(6)
+    assert ids.num_rows == 6 * arguments["batch_size"]
+    state = tmp_path / "s.duckdb"
+    half = corpora[name].sampler(**arguments, no_duplicates="negatives", state=state)
+    half.move(3 * arguments["batch_size"])
+    half.save()
+    resumed = corpora[name].resume(state=state)
+    assert [next(resumed).to_pydict() for _ in range(3)] == batches[3:]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_share_the_same_batches(corpora: dict[str, dp.Corpus], ranks: int) -> None:
+    shared: dict[str, Any] = {"recipes": [PLAIN, DATED], "no_duplicates": "negatives"}
+    alone = corpora["odd"].sampler(**shared, batch_size=12, negatives=2)
+    parts = [
+        corpora["odd"].sampler(
+            **shared, batch_size=12 // ranks, negatives=2, rank=rank, world_size=ranks
+        )
+        for rank in range(ranks)
+    ]
+    for step in range(5):
+        rows = [row for part in parts for row in part.batch_at(step).to_pylist()]
+        assert rows == alone.batch_at(step).to_pylist()
+
+
+def small(path: Path, size: int) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    rows = [{"id": f"{i:02}", "q": f"q {i}", "a": f"a {i}"} for i in range(size)]
+    corpus.ingest(
+        dp.MemorySource(rows, id="id", anchor="q", positive="a"), name="s", progress=False
+    )
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+@pytest.mark.parametrize(("size", "batch", "negatives"), [(8, 4, 1), (12, 4, 2), (20, 5, 3)])
+def test_a_corpus_is_served_down_to_its_last_legal_negative(
+    tmp_path: Path, size: int, batch: int, negatives: int
+) -> None:
+    """Every batch needs each text that is none of its own; one more sample is one too many."""
+    with small(tmp_path / "c.duckdb", size) as corpus:
+        shared: dict[str, Any] = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
+        sampler = corpus.sampler(**shared, batch_size=batch, no_duplicates="negatives", epochs=2)
+        for found in sampler:
+            drawn, others = texts_of(found, negatives, "triplets")
+            if len(set(others)) == 2 * batch:  # no anchor of two epochs
+                assert set(drawn) == {f"a {i}" for i in range(size)} - set(others)
+        with pytest.raises(
+            dp.RecipeError, match=r"no_duplicates='negatives' cannot be kept: batch 0 wants"
+        ):
+            corpus.sampler(**shared, batch_size=batch + 1, no_duplicates="negatives", run="more")
+
+
+def test_what_one_negative_leaves_another_takes(tmp_path: Path) -> None:
+    """Only one assignment is free of repeats: hashed draws hardly find it, a matching does."""
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        rows = [
+            {"id": f"{half}{i}", "q": f"q {half} {i}", "a": f"a {half} {i}", "n": i, "half": half}
+            for half in ("first", "second")
+            for i in range(10)
+        ]
+        source = dp.MemorySource(rows, id="id", anchor="q", positive="a", meta=["n", "half"])
+        corpus.ingest(source, name="s", progress=False)
+        corpus.split(1, 0, 0)
+        later = dp.TripletRecipe(
+            "later", dp.role("anchor", where="meta['half'] = 'first'"), CONTEXT,
+            dp.role("context", where="meta['half'] = 'second'"),
+            strategy=dp.sql("negative.meta['n'] >= anchor.meta['n']"),
+        )  # fmt: skip
+        sampler = corpus.sampler(
+            recipes=[later], batch_size=10, no_duplicates="negatives", swap=False
+        )
+        for _ in range(3):
+            batch = next(sampler)
+            pairs = zip(batch["anchor"], batch["negative"], strict=True)
+            assert all(anchor[-1] == negative[-1] for anchor, negative in pairs)
+
+
+def test_marks_and_counts_are_those_of_what_is_served(corpora: dict[str, dp.Corpus]) -> None:
+    columns = ["anchor", "positive", "negative", "negative_by", "negative_rank"]
+    sampler = corpora["guarded"].sampler(
+        recipes=[MINED], mixture={"s1": 0}, batch_size=8, columns=columns, no_duplicates="negatives"
+    )
+    said = Counter(row["negative_by"] for _ in range(9) for row in next(sampler).to_pylist())
+    assert said["bm25"]
+    assert sampler.metrics()["data/s0/fallbacks"] == said["bm25_fallback"] > 0
+
+
+def test_the_argument_is_checked_and_part_of_the_run(
+    corpora: dict[str, dp.Corpus], tmp_path: Path
+) -> None:
+    corpus = corpora["odd"]
+    for wrong in ("negative", 1, None):
+        with pytest.raises(dp.SamplerError, match="give False, True or 'negatives'"):
+            corpus.sampler(no_duplicates=wrong)  # type: ignore[arg-type]
+    with pytest.raises(dp.SamplerError, match="no_duplicates='negatives': texts have none"):
+        corpus.sampler("texts", no_duplicates="negatives")
+    state = tmp_path / "s.duckdb"
+    corpus.sampler(recipes=[PLAIN], batch_size=4, no_duplicates="negatives", state=state).save()
+    with pytest.raises(dp.StateMismatchError, match="no_duplicates"):
+        corpus.resume(state=state, no_duplicates=True)
+    assert corpus.resume(state=state).settings.no_duplicates == "negatives"

@@ -1,0 +1,174 @@
+"""Negatives that records bring, filled up from others; and those that other sources lend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from effort import often
+from test_preference_pairs import Pairs, some_records
+
+import duckplets as dp
+from duckplets.recipes.recipes import default_recipes
+
+READY, _ = default_recipes("ready")
+ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
+WIDE = dp.TripletRecipe("wide", ANCHOR, CONTEXT, CONTEXT, negatives_from="split")
+
+
+def ready(path: Path, records: Any, defaults: str = "ready") -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    corpus.ingest(Pairs(records, defaults), name="ready", progress=False)
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+def served(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
+    return [row for step in range(steps) for row in sampler.batch_at(step).to_pylist()]
+
+
+def columns_of(negatives: int) -> list[str]:
+    slots = ["negative"] if negatives == 1 else [f"negative_{i + 1}" for i in range(negatives)]
+    columns = ["anchor", "positive", "recipe", "negative_by", "anchor_record_id", "source"]
+    columns += [f"{slot}_{what}" for slot in slots for what in ("by", "record_id")]
+    return list(dict.fromkeys([*columns, *slots]))
+
+
+@pytest.mark.parametrize("negatives", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(often(9, less=1)))
+def test_every_negative_is_given_or_marked(tmp_path: Path, negatives: int, seed: int) -> None:
+    records = some_records(40, seed)
+    own = {f"ready/r{i}": texts for i, texts in enumerate(records)}
+    every = {text for _, _, rejected in records for text in rejected}
+    with ready(tmp_path / "c.duckdb", records) as corpus:
+        sampler = corpus.sampler(
+            batch_size=40, negatives=negatives, swap=False, columns=columns_of(negatives), seed=seed
+        )
+        rows = served(sampler, 10)
+        shares = Counter(row["recipe"] for row in rows)
+        assert shares == {"ready_negative": 300, "anchor_context": 100}
+        lacking = 0
+        for row in rows:
+            asks, good, bad = own[row["anchor_record_id"]]
+            assert row["anchor"] in asks
+            assert row["positive"] in good
+            if row["recipe"] != "ready_negative":
+                continue
+            usable = set(bad) - set(asks) - set(good)
+            slots = (
+                ["negative"] if negatives == 1 else [f"negative_{i + 1}" for i in range(negatives)]
+            )
+            ways = [row[f"{slot}_by"] for slot in slots]
+            given = min(negatives, len(usable))
+            assert ways == ["given"] * given + ["random"] * (negatives - given)
+            assert row["negative_by"] == ways[-1]
+            texts = [row[slot] for slot in slots]
+            assert len(set(texts)) == negatives
+            assert set(texts[:given]) <= usable
+            assert set(texts[given:]) <= every - set(asks) - set(good)
+            others = {row[f"{slot}_record_id"] for slot in slots[given:]}
+            assert row["anchor_record_id"] not in others
+            lacking += negatives - given
+        assert lacking > 0
+        for _ in range(10):
+            next(sampler)
+        assert sampler.metrics()["data/ready/fallbacks"] == lacking
+
+
+def test_dropping_leaves_them_out_and_counts_them(tmp_path: Path) -> None:
+    records = [
+        ([f"ask {i}"], [f"good {i}"], [f"bad {i} {n}" for n in range(i % 3)]) for i in range(12)
+    ]
+    with ready(tmp_path / "c.duckdb", records) as corpus:
+        dropping = replace(READY, when_short="drop")
+        rows = served(
+            corpus.sampler(recipes=[dropping], negatives=2, batch_size=8, columns=columns_of(2)), 2
+        )
+        assert {row["anchor_record_id"] for row in rows} == {f"ready/r{i}" for i in (2, 5, 8, 11)}
+        assert {row["negative_by"] for row in rows} == {"same_record"}
+        corpus.add_recipe(replace(dropping, name="dropping"))
+        corpus.add_recipe(READY)
+        pools = {row["recipe"]: row for row in corpus.status()["pools"] if row["split"] == "train"}
+        assert (pools["dropping"]["anchors"], pools["dropping"]["left_out"]) == (
+            8,
+            {"no negative": 4},
+        )
+        assert (pools["ready_negative"]["anchors"], pools["ready_negative"]["left_out"]) == (12, {})
+
+
+def test_where_no_record_is_short_nothing_but_the_mark_differs(tmp_path: Path) -> None:
+    records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}", f"worse {i}"]) for i in range(9)]
+    with ready(tmp_path / "c.duckdb", records) as corpus:
+        given, own = (
+            served(corpus.sampler(recipes=[recipe], batch_size=9, columns=columns_of(1)), 6)
+            for recipe in (READY, replace(READY, when_short="drop"))
+        )
+        assert {row["negative_by"] for row in given} == {"given"}
+        assert [row | {"negative_by": 0} for row in given] == [
+            row | {"negative_by": 0} for row in own
+        ]
+
+
+def sources(path: Path, **sizes: int) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    for name, size in sizes.items():
+        rows = [{"id": f"{i}", "q": f"{name} q {i}", "a": f"{name} a {i}"} for i in range(size)]
+        source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+        corpus.ingest(source, name=name, progress=False)
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+@pytest.mark.parametrize("negatives", [1, 3])
+def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(
+    tmp_path: Path, negatives: int
+) -> None:
+    with sources(tmp_path / "c.duckdb", one=1, three=3, many=30) as corpus:
+        plain = replace(WIDE, negatives_from="source")
+        with pytest.raises(dp.EmptyPoolError, match="no negative"):
+            corpus.sampler(recipes=[plain], negatives=negatives)
+        sampler = corpus.sampler(
+            recipes=[WIDE], negatives=negatives, batch_size=30, columns=columns_of(negatives)
+        )
+        wide = {"one", "three"} if negatives == 3 else {"one"}
+        found: dict[str, set[str]] = {"one": set(), "three": set(), "many": set()}
+        rows = served(sampler, 20)
+        for row in rows:
+            expected = "random_split" if row["source"] in wide else "random"
+            assert row["negative_by"] == expected
+            slots = [n for n in row if n.startswith("negative") and n.endswith("record_id")]
+            assert row["anchor_record_id"] not in {row[slot] for slot in slots}
+            found[row["source"]] |= {row[slot].split("/")[0] for slot in slots}
+        every = {"one", "three", "many"}
+        assert found["one"] == every - {"one"}
+        assert found["three"] == (every if negatives == 3 else {"three"})
+        assert found["many"] == {"many"}
+        for _ in range(20):
+            next(sampler)
+        lent = sum(row["negative_by"] == "random_split" for row in rows)
+        metrics = sampler.metrics()
+        counted = sum(metrics.get(f"data/{name}/fallbacks", 0) for name in found)
+        assert counted == negatives * lent > 0
+
+
+def test_a_source_that_is_large_enough_draws_as_before(tmp_path: Path) -> None:
+    with sources(tmp_path / "c.duckdb", a=12, b=20) as corpus:
+        wide, plain = (
+            served(corpus.sampler(recipes=[recipe], batch_size=16, negatives=2), 6)
+            for recipe in (WIDE, replace(WIDE, negatives_from="source"))
+        )
+        assert wide == plain
+
+
+def test_negatives_of_a_split_go_with_batches_whose_negatives_differ(tmp_path: Path) -> None:
+    with sources(tmp_path / "c.duckdb", one=1, two=2, many=60) as corpus:
+        sampler = corpus.sampler(
+            recipes=[WIDE], batch_size=12, no_duplicates="negatives", swap=False
+        )
+        for step in range(9):
+            batch = sampler.batch_at(step)
+            assert len(set(batch["negative"])) == 12
+            assert not set(batch["negative"]) & {*batch["anchor"], *batch["positive"]}
