@@ -140,6 +140,48 @@ class Schedule:
         segment = self._segments[number]
         return self._base(number)[leaf] + segment.deal.count(leaf, draws - segment.start)
 
+    def totals(self, draws: Sequence[int]) -> list[list[int]]:
+        """Return how many of the first so many draws each source gets, by its number.
+
+        Nothing is dealt for it, but for short ramps: see ``Ramp.counts``.
+
+        Args:
+            draws: Numbers of draws, ascending.
+        """
+        found, number, base = [], 0, [0] * len(self.sources)
+        for wanted in draws:
+            last = self._number_at(wanted)
+            for i in range(number, last):
+                segment, following = self._segments[i : i + 2]
+                base = _added(base, segment.deal.counts(following.start - segment.start))
+            number, segment = last, self._segments[last]
+            found.append(_added(base, segment.deal.counts(wanted - segment.start)))
+        return found
+
+    @property
+    def changes(self) -> list[tuple[int, int]]:
+        """Step and first draw of every change of shares, with that at step 0."""
+        return [(segment.step, segment.start) for segment in self._segments]
+
+    def parts(self, start: int, stop: int) -> list[float]:
+        """Return the mean share of each source over steps ``start … stop-1``, in which none set in.
+
+        Between two changes shares stay, or move in a line.
+        """
+        number = bisect_right(self._segments, start, key=lambda segment: segment.step) - 1
+        segment = self._segments[number]
+        if isinstance(segment.deal, Ramp):
+            return segment.deal.parts(start - segment.step, stop - 1 - segment.step)
+        return segment.deal.parts()
+
+    def is_counted(self, draws: int) -> bool:
+        """Return whether ``totals`` of so many draws is what is dealt, to the sample."""
+        for number, segment in enumerate(self._segments[: self._number_at(draws) + 1]):
+            length = self._end(number, draws) - segment.start
+            if isinstance(segment.deal, Ramp) and segment.deal.is_long(length):
+                return False
+        return True
+
     def first_change(self, other: Schedule) -> int | None:
         """Return the first position that another schedule may deal otherwise, if there is one.
 
@@ -277,5 +319,9 @@ class Schedule:
                 length = self._segments[i + 1].start - segment.start
                 counts = [segment.deal.count(leaf, length) for leaf in range(len(self.sources))]
                 before = self._bases[i]
-                self._bases[i + 1] = [a + b for a, b in zip(before, counts, strict=True)]
+                self._bases[i + 1] = _added(before, counts)
         return self._bases[number]
+
+
+def _added(one: list[int], other: list[int]) -> list[int]:
+    return [a + b for a, b in zip(one, other, strict=True)]

@@ -36,6 +36,7 @@ from duckplets.sampling.blocks import Reader
 from duckplets.sampling.columns import checked_columns, needs_scores
 from duckplets.sampling.fetch import Fetcher, chunk_facts
 from duckplets.sampling.fingerprint import refuse_mismatch
+from duckplets.sampling.outlook import rates_apart
 from duckplets.sampling.plan import Planner, samples_per_draw
 from duckplets.sampling.prefixes.prefixing import Prefixes
 from duckplets.sampling.sampler import Sampler
@@ -281,7 +282,8 @@ def _opened(
         return open_streams(database, settings, drawn, [name])
 
     sampler = Sampler(settings, reader, state_path, open_source)
-    sampler.notes += [] if settings.rank else notes
+    sampler.unused = candidates.unused(database, settings, streams)
+    sampler.notes += [] if settings.rank else [*notes, *rates_apart(planner)]
     return sampler
 
 

@@ -47,7 +47,6 @@ class Sampler(Views):
 
     Attributes:
         alone: Lets one thread in, of this process.
-        notes: What is logged as warnings when the first batch is taken.
         changed_from: Where the mixture was given anew when the run was resumed, the first
             position whose sample is another now, or a later one than there is; else None.
     """
@@ -64,7 +63,6 @@ class Sampler(Views):
         self._state_path = state_path
         self._open_source = open_source
         self._owned: Any = None
-        self.notes: list[str] = []
         # The fingerprint it was resumed from, which may differ where drift was allowed, and the
         # first position whose sample a new mixture has changed since.
         self._drifted_from: Fingerprint | None = None
@@ -393,4 +391,5 @@ class Sampler(Views):
 
     def __repr__(self) -> str:
         s = self._settings
-        return f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"
+        who = f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"
+        return f"{who}\n{self.describe()}"

@@ -20,12 +20,14 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.errors import SamplerError
 from duckplets.sampling.metrics import mean_by_source, similarities
+from duckplets.sampling.outlook import Outlook, Unused
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.blocks import Reader
+    from duckplets.sampling.forecast import Forecast
     from duckplets.sampling.plan import Plan
     from duckplets.sampling.settings import RunSettings
 
@@ -41,6 +43,10 @@ class Views:
     Args:
         settings: Of the run.
         reader: Of the run.
+
+    Attributes:
+        notes: What is logged as warnings when the first batch is taken.
+        unused: Source, recipe and anchors of minings that the run leaves alone.
     """
 
     def __init__(self, settings: RunSettings, reader: Reader) -> None:
@@ -48,6 +54,8 @@ class Views:
         self._reader = reader
         self._planner = reader.planner
         self._position = 0
+        self.notes: list[str] = []
+        self.unused: list[Unused] = []
 
     @property
     def settings(self) -> RunSettings:
@@ -112,6 +120,32 @@ class Views:
         steps = integer("steps", steps, 0, MAX_POSITION, say_high=False)
         stop = self._reader.bounded(self._position + steps * self._batch)
         return self.served(self._position, stop)
+
+    def forecast(self, steps: int | None = None) -> Forecast:
+        """Return what the run draws from step 0 on: shares, samples, tokens, visits, warnings.
+
+        Worked out from counts alone, so it takes no longer for a run of 10^9 samples. It begins at
+        step 0 wherever the run stands, and weights set on the way are part of it.
+
+        Args:
+            steps: So many steps, but none after the end of a bounded run; by default to that end,
+                or one nominal epoch from where the last phase begins.
+        """
+        if steps is not None:
+            most = MAX_POSITION // self._batch
+            steps = integer("steps", steps, 0, most, say_high=False)
+        outlook = self._outlook()
+        return outlook.forecast(outlook.positions(steps))
+
+    def describe(self) -> str:
+        """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
+        outlook, notes = self._outlook(), list(self.notes)
+        notes += [warning for warning in outlook.warnings() if warning not in notes]
+        step = self._position // self._batch
+        return "\n".join([*outlook.described(step), *(f"note: {note}" for note in notes)])
+
+    def _outlook(self) -> Outlook:
+        return Outlook(self._settings, self._reader, self.unused)
 
     def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Yield the ids of positions ``start … stop-1`` in pieces; at least one, if empty."""
