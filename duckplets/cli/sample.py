@@ -36,6 +36,7 @@ from duckplets.cli.options import (
     WORLD_SIZE,
     Opening,
     command,
+    introduce,
     opening,
 )
 from duckplets.errors import SamplerError, StateMismatchError
@@ -143,6 +144,7 @@ def sample(
             _refuse_clash(sampler, how, corpus)
         else:
             sampler.notes.clear()  # they are about saving
+        introduce(sampler, sample)
         _write(sampler, steps, out)
         if metrics is not None:
             text = harmless_json(json.dumps(sampler.metrics(), ensure_ascii=False))
@@ -213,6 +215,7 @@ def plan(
     )
     with Corpus(corpus, read_only=True) as opened:
         sampler = how.open(opened)
+        introduce(sampler, plan)
         bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
         _put_ids(_planned(sampler, 1 if steps is None and not bounded else steps), out)
 

@@ -193,6 +193,11 @@ class Mixture:
         if self.anneal is not None:
             self.changed(sources, self.anneal.weights, "anneal")
 
+    @property
+    def named(self) -> set[str]:
+        """Names of the sources that weights, a phase or an anneal give a weight."""
+        return {*self.weights}.union(*(change.weights for change in self._changes()))
+
     def declared(self, sources: Sequence[str]) -> dict[str, float]:
         """Return the weight of every source before any phase."""
         return {name: self.weights.get(name, self.omitted) for name in sources}

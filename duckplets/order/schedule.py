@@ -47,6 +47,25 @@ class _Segment:
     deal: Apportionment | Ramp = field(compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A source whose share is another by another schedule.
+
+    Attributes:
+        start: The first step.
+        stop: After the last, or None.
+        source: Its name.
+        before: Its shares at the first and the last of these steps.
+        after: The same by the other schedule.
+    """
+
+    start: int
+    stop: int | None
+    source: str
+    before: tuple[float, float]
+    after: tuple[float, float]
+
+
 class Schedule:
     """Deals the draws of a run to its sources.
 
@@ -96,6 +115,11 @@ class Schedule:
         """Names of the sources drawn from at some step, with those that events brought in."""
         told = {n for weights in self.events.values() for n, w in weights.items() if w > 0}
         return self.planned | told
+
+    @property
+    def batch(self) -> int:
+        """Positions a step, of all ranks together."""
+        return self._batch
 
     def with_event(self, step: int, weights: Mapping[str, float]) -> Schedule:
         """Return the schedule with other weights from a step on, and without later events.
@@ -173,6 +197,26 @@ class Schedule:
         if isinstance(segment.deal, Ramp):
             return segment.deal.parts(start - segment.step, stop - 1 - segment.step)
         return segment.deal.parts()
+
+    def differing(self, other: Schedule) -> Iterator[Differing]:
+        """Yield for which steps and sources the shares of another schedule are others.
+
+        The other may be of other sources: one that is not there has no share.
+        """
+        names = sorted({*self.sources, *other.sources})
+        steps = sorted({step for step, _ in [*self.changes, *other.changes]})
+        for start, stop in zip_longest(steps, steps[1:]):
+            one, two = (schedule._shares_at(start, stop) for schedule in (self, other))
+            for name in names:
+                before, after = one.get(name, (0.0, 0.0)), two.get(name, (0.0, 0.0))
+                if before != after:
+                    yield Differing(start, stop, name, before, after)
+
+    def _shares_at(self, start: int, stop: int | None) -> dict[str, tuple[float, float]]:
+        """Return the shares of all sources at the first and the last of some steps."""
+        ends = [(start, start + 1), (start if stop is None else stop - 1, stop or start + 1)]
+        shares = zip(*(self.parts(*end) for end in ends), strict=True)
+        return dict(zip(self.sources, shares, strict=True))
 
     def is_counted(self, draws: int) -> bool:
         """Return whether ``totals`` of so many draws is what is dealt, to the sample."""

@@ -75,6 +75,7 @@ class Outlook:
         self._streams: list[Stream] = self._planner.streams
         self._batch = settings.global_batch
         self._end = reader.end
+        self._known_tokens: list[float] = []
 
     # -- the whole ----------------------------------------------------------------------------
 
@@ -166,7 +167,9 @@ class Outlook:
         """Return the tokens of one visit to all anchors of every stream."""
         per_draw = self._planner.samples_per_draw  # of the pairs of a draw, one slot is the same
         times = ((per_draw + 1) / 2,) * 2 if self._planner.swaps else (per_draw, 1)
-        return np.array([s.tokens(self._fetcher.tokens, times) for s in self._streams])
+        fresh = self._streams[len(self._known_tokens) :]  # some are added when weights are set
+        self._known_tokens += [s.tokens(self._fetcher.tokens, times) for s in fresh]
+        return np.array(self._known_tokens)
 
     # -- in short -----------------------------------------------------------------------------
 
@@ -285,10 +288,8 @@ def rates_apart(planner: Any) -> Iterator[str]:
 
 def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
     """Yield which sources a mixture that names some does not name, and what they weigh."""
-    changes = [*mixture.phases, *([] if mixture.anneal is None else [mixture.anneal])]
-    named = {*mixture.weights}.union(*(change.weights for change in changes))
-    left = [repr(name) for name in sources if name not in named]
-    if named and left:
+    left = [repr(name) for name in sources if name not in mixture.named]
+    if mixture.named and left:
         each = "each weighs" if len(left) > 1 else "it weighs"
         never = ", so never drawn" * (not mixture.omitted)
         yield (

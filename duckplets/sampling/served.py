@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,16 +135,17 @@ class Views:
         if steps is not None:
             most = MAX_POSITION // self._batch
             steps = integer("steps", steps, 0, most, say_high=False)
-        outlook = self._outlook()
+        outlook = self._outlook
         return outlook.forecast(outlook.positions(steps))
 
     def describe(self) -> str:
         """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
-        outlook, notes = self._outlook(), list(self.notes)
+        outlook, notes = self._outlook, list(self.notes)
         notes += [warning for warning in outlook.warnings() if warning not in notes]
         step = self._position // self._batch
         return "\n".join([*outlook.described(step), *(f"note: {note}" for note in notes)])
 
+    @cached_property
     def _outlook(self) -> Outlook:
         return Outlook(self._settings, self._reader, self.unused)
 
