@@ -45,6 +45,7 @@ class _Segment:
     start: int
     how: tuple[object, ...]
     deal: Apportionment | Ramp = field(compare=False)
+    names: tuple[str, ...] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +188,24 @@ class Schedule:
         """Step and first draw of every change of shares, with that at step 0."""
         return [(segment.step, segment.start) for segment in self._segments]
 
+    def names_at(self, step: int) -> tuple[str, ...]:
+        """Return the names of the sources that are drawn from at a step."""
+        return self._in_force(step).names
+
+    def shares_at(self, step: int) -> dict[str, float]:
+        """Return the share of each source at a step."""
+        return dict(zip(self.sources, self.parts(step, step + 1), strict=True))
+
+    def _in_force(self, step: int) -> _Segment:
+        number = bisect_right(self._segments, step, key=lambda segment: segment.step) - 1
+        return self._segments[number]
+
     def parts(self, start: int, stop: int) -> list[float]:
         """Return the mean share of each source over steps ``start … stop-1``, in which none set in.
 
         Between two changes shares stay, or move in a line.
         """
-        number = bisect_right(self._segments, start, key=lambda segment: segment.step) - 1
-        segment = self._segments[number]
+        segment = self._in_force(start)
         if isinstance(segment.deal, Ramp):
             return segment.deal.parts(start - segment.step, stop - 1 - segment.step)
         return segment.deal.parts()
@@ -326,8 +338,10 @@ class Schedule:
         step, start = change.step, self._first_draw(change.step)
         purpose = key(self._seed, "sources", *([step] if step else []))
         shares = self._shares_of(change.weights)
+        weights, target = change.weights, change.target or {}
+        names = tuple(n for n in self.sources if weights[n] > 0 or target.get(n, 0) > 0)
         if change.target is None:
-            return _Segment(step, start, (shares, purpose), Apportionment(shares, purpose))
+            return _Segment(step, start, (shares, purpose), Apportionment(shares, purpose), names)
 
         def edges(steps: Integers) -> Integers:
             return -(-((steps + step) * self._batch) // self._per_draw) - start
@@ -335,10 +349,10 @@ class Schedule:
         def step_of(draws: Integers) -> Integers:
             return (draws + start) * self._per_draw // self._batch - step
 
-        target = self._shares_of(change.target)
+        end = self._shares_of(change.target)
         length = change.until - step
-        ramp = Ramp(shares, target, length, edges=edges, step_of=step_of, purpose=purpose)
-        return _Segment(step, start, (shares, target, length, purpose), ramp)
+        ramp = Ramp(shares, end, length, edges=edges, step_of=step_of, purpose=purpose)
+        return _Segment(step, start, (shares, end, length, purpose), ramp, names)
 
     def _shares_of(self, weights: Mapping[str, float]) -> tuple[int, ...]:
         return exact_shares([weights[name] for name in self.sources], self.mixture.temperature)

@@ -19,7 +19,10 @@ from duckplets.sampling.candidates import Candidates
 from duckplets.sampling.plan import SINGLE, Plan
 from duckplets.sampling.stream import Stream
 
-DETAILS = ("record_id", "section", "heading", "window", "tokens", "trust", "date", "meta")
+DETAILS = (
+    *("record_id", "section", "heading", "window", "tokens", "trust", "date", "meta"),
+    *("kind", "overlap", "start", "length", "start_ratio"),  # of the chunk
+)
 PREFIX_DETAILS = ("prefix", "prefix_meta")
 OF_MESSAGES = (
     *("messages", "rejected_messages", "messages_json", "rejected_messages_json"),

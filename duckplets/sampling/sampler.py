@@ -68,7 +68,10 @@ class Sampler(Views):
         self._drifted_from: Fingerprint | None = None
         self.changed_from: int | None = None
         self._taken: int | None = None  # step of the batch taken last
-        self._phases = PhaseLog(self.mixture, quiet=settings.rank > 0)
+        planner = reader.planner  # its schedule may be replaced; this sampler it must not hold
+        self._phases = PhaseLog(
+            self.mixture, lambda step: planner.schedule.shares_at(step), quiet=settings.rank > 0
+        )
         self._log: ServedLog | None = None
         if settings.log:
             order = digest(settings.fingerprint())

@@ -155,6 +155,18 @@ class Views:
             plan = self._planner.plan(low, min(low + _ROWS, stop))
             yield self._reader.fetcher.identities(plan, self._batch)
 
+    def count_to(self, position: int) -> None:
+        """Go to a later position and count what lies between as taken, without reading it.
+
+        Raises:
+            SamplerError: It lies before the present one, or beyond the end of a bounded run.
+        """
+        last = self._reader.bounded(MAX_POSITION)
+        position = integer("position", position, self._position, last)
+        self._reader.count(self._position, position)
+        self._position = position
+        self._reader.forget()
+
     def metrics(self) -> dict[str, float]:
         """Return what was taken of every source since the start of the run, by all ranks.
 
