@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
+from weakref import ReferenceType, ref
 
 import pyarrow as pa
 
@@ -90,7 +91,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         self._start = Start()
         self._run: Run | None = None
         self._stands: State | None = None  # where this process's own iteration is
-        self._sampler: Sampler | None = None  # that of this iteration
+        self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
         self._counting: Sampler | None = None  # what metrics of steps are counted by
 
     @classmethod
@@ -159,7 +160,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             sampler.close()
             raise
         self._stands = standing(sampler, worker, workers)
-        self._sampler = sampler
+        self._sampler = ref(sampler)
         return _Batches(sampler, self._stands)
 
     def __len__(self) -> int:
@@ -216,9 +217,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         self._start.replaced(get_worker_info())
         self._start = Start(dict(state_dict), tuple(allow_drift))
         self._stands = self._sampler = None
-        counting, self._counting = self._counting, None
-        if counting is not None:
-            counting.close()
+        self._stop_counting()
 
     def save(
         self, tag: str | None = None, path: str | Path | None = None, *, step: int | None = None
@@ -254,17 +253,27 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
                 left out only where the dataset is iterated in this very process.
 
         Raises:
-            SamplerError: It is left out though workers iterate, or lies before the last one given.
+            SamplerError: It is left out though workers iterate, or there is no such step.
         """
-        if step is None and self._sampler is not None:
-            return self._sampler.metrics()
+        taken = None if self._sampler is None else self._sampler()
+        if step is None and taken is not None:
+            return taken.metrics()
         position = self.state_dict(step)["position"]
+        if self._counting is not None and self._counting.position > position:
+            self._stop_counting()
         if self._counting is None:
+            loaded = self._start.loaded
+            if loaded is not None and loaded["position"] > position:
+                loaded = None  # of an iteration after the one that began there
             self._counting = self._opening.open()
-            put(self._counting, self._start.loaded, 0, 1, allow_drift=self._start.allow_drift)
-            self._counting.notes.clear()
+            put(self._counting, loaded, 0, 1, allow_drift=self._start.allow_drift)
         self._counting.count_to(position)
         return self._counting.metrics()
+
+    def _stop_counting(self) -> None:
+        counting, self._counting = self._counting, None
+        if counting is not None:
+            counting.close()
 
     def lr_scale(self, step: int) -> float:
         """Return the factor for the learning rate at a step, ``batch["step"]``."""
