@@ -34,7 +34,7 @@ _COMMANDS = {
     "plan": "sample",
     "served": "sample",
     "forecast": "forecast",
-    "mix-diff": "forecast",
+    "mix-diff": "mix_diff",
     "status": "upkeep",
     "capacity": "upkeep",
     "migrate": "upkeep",

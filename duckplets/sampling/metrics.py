@@ -136,11 +136,9 @@ def source_skew(
         ``ratio`` of max to min (infinite where one has none), and ``shares`` by name, the largest
         first. For no samples all are 0 and ``shares`` is empty.
     """
-    names: Sequence[str] = batch["source"] if isinstance(batch, Batch | Mapping) else batch
-    if sources is None:
-        sources = batch.sources if isinstance(batch, Batch) else ()
-    counts = Counter(dict.fromkeys(sources, 0))
-    counts.update(names)
+    known = batch.sources if sources is None and isinstance(batch, Batch) else sources or ()
+    counts = Counter(dict.fromkeys(known, 0))
+    counts.update(batch["source"] if isinstance(batch, Batch | Mapping) else batch)
     total, values = counts.total(), counts.values()
     if not total:
         names = ("total", "sources", "min", "max", "mean", "ratio")

@@ -20,6 +20,14 @@ import pyarrow as pa
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.shown import listed, shown
+from duckplets.sampling.cautions import (
+    TOLD,
+    Unused,
+    falling_back,
+    left_alone,
+    omitted,
+    rates_apart,
+)
 from duckplets.sampling.forecast import (
     NAME,
     SCHEMA,
@@ -31,16 +39,11 @@ from duckplets.sampling.forecast import (
 )
 
 if TYPE_CHECKING:
-    from duckplets.order.mixture import Mixture
     from duckplets.sampling.blocks import Reader
     from duckplets.sampling.settings import RunSettings
     from duckplets.sampling.stream import Stream
 
-_APART = 10  # times as often: streams of one source are told apart from there on
 _STREAMS = 20  # of a short description
-_TOLD = 10  # names in a warning
-
-Unused = tuple[str, str, int]  # source, recipe, anchors
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ class Outlook:
             yield f"  and {len(streams) - _STREAMS:,} more recipes of sources, in forecast()"
         later = [f"{at:,}" for at, _ in planner.schedule.changes if at > step]
         if later:
-            yield f"other shares from step {listed(later, _TOLD)} on"
+            yield f"other shares from step {listed(later, TOLD)} on"
         if streams[0].negatives_from is not None:
             yield swap_words(planner.swaps)
 
@@ -205,19 +208,8 @@ class Outlook:
         """Yield what is odd about a run, however long it is."""
         yield from rates_apart(self._planner)
         yield from omitted(self._planner.schedule.mixture, self._settings.sources)
-        for source, recipe, anchors in self._unused:
-            yield (
-                f"source {source!r}, recipe {recipe!r}: mined negatives of {anchors:,} anchors are "
-                f"left alone, for the recipe draws at random; it takes them with by='bm25'"
-            )
-        for stream in self._streams:
-            if stream.fallback_anchors:
-                yield (
-                    f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
-                    f"{percent(stream.fallback_anchors / len(stream))} of the anchors "
-                    f"({stream.fallback_anchors:,} of {len(stream):,}) have fewer mined negatives "
-                    f"than a sample takes, and fall back on random ones"
-                )
+        yield from left_alone(self._unused)
+        yield from falling_back(self._streams)
 
     def _used_up(self, dealt: _Stretches, steps: int) -> Iterator[str]:
         """Yield which sources begin again before the end, more often than was asked for."""
@@ -236,7 +228,7 @@ class Outlook:
         if told:
             yield (
                 f"used up before step {steps:,}, and begun again: "
-                f"{listed((text for _, text in sorted(told)), _TOLD)}"
+                f"{listed((text for _, text in sorted(told)), TOLD)}"
             )
 
     def _by_source(self, samples: Integers) -> Integers:
@@ -265,37 +257,6 @@ class Outlook:
             else:
                 high = middle
         return low
-
-
-def rates_apart(planner: Any) -> Iterator[str]:
-    """Yield which streams of a source come to their anchors far more often than others of it."""
-    rates = planner.recipe_parts() / np.array([len(stream) for stream in planner.streams])
-    sources = planner.sources
-    for source in dict.fromkeys(sources.tolist()):
-        of_source = np.flatnonzero((sources == source) & (rates > 0))
-        if not len(of_source):
-            continue
-        least = of_source[np.argmin(rates[of_source])]
-        other = planner.streams[least]
-        for number in of_source[rates[of_source] > _APART * rates[least]]:
-            stream = planner.streams[number]
-            yield (
-                f"source {stream.source!r}: recipe {stream.recipe.name!r} comes to each of its "
-                f"{len(stream):,} anchors {figure(rates[number] / rates[least])} times as often as "
-                f"recipe {other.recipe.name!r} to each of its {len(other):,}; give it less weight="
-            )
-
-
-def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
-    """Yield which sources a mixture that names some does not name, and what they weigh."""
-    left = [repr(name) for name in sources if name not in mixture.named]
-    if mixture.named and left:
-        each = "each weighs" if len(left) > 1 else "it weighs"
-        never = ", so never drawn" * (not mixture.omitted)
-        yield (
-            f"sources named nowhere in the mixture: {listed(left, _TOLD)}; {each} "
-            f"{mixture.omitted:g}{never}"
-        )
 
 
 def _negatives(stream: Stream) -> str:

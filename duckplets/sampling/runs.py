@@ -33,10 +33,10 @@ from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sampling import candidates, messages, state
 from duckplets.sampling.blocks import Reader
+from duckplets.sampling.cautions import rates_apart
 from duckplets.sampling.columns import checked_columns, needs_scores
 from duckplets.sampling.fetch import Fetcher, chunk_facts
 from duckplets.sampling.fingerprint import refuse_mismatch
-from duckplets.sampling.outlook import rates_apart
 from duckplets.sampling.plan import Planner, samples_per_draw
 from duckplets.sampling.prefixes.prefixing import Prefixes
 from duckplets.sampling.sampler import Sampler

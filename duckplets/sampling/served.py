@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.errors import SamplerError
+from duckplets.sampling.cautions import Unused
 from duckplets.sampling.metrics import mean_by_source, similarities
-from duckplets.sampling.outlook import Outlook, Unused
+from duckplets.sampling.outlook import Outlook
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture

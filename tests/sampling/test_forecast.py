@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,10 @@ def test_samples_that_change_places_are_exact_at_the_end_of_a_stretch(corpus: dp
         assert forecast(sampler, steps) == counted(sampler, steps * 4, [0, 11], 1)
 
 
+def floor_of(batch: int, draws: Any) -> Any:
+    return draws // batch
+
+
 def test_a_long_ramp_is_summed_up_within_three_of_what_is_dealt() -> None:
     draw = random.Random(0)
     for _ in range(often(200, less=5)):
@@ -145,9 +151,13 @@ def test_a_long_ramp_is_summed_up_within_three_of_what_is_dealt() -> None:
         weights[0][0] = 1.0
         start, end = (exact_shares(w, 1) for w in weights)
         ramp = Ramp(
-            start, end, steps, purpose=draw.getrandbits(60),
-            edges=lambda s, b=batch: s * b, step_of=lambda d, b=batch: d // b,
-        )  # fmt: skip
+            start,
+            end,
+            steps,
+            purpose=draw.getrandbits(60),
+            edges=partial(operator.mul, batch),
+            step_of=partial(floor_of, batch),
+        )
         items = draw.randrange(steps * batch)
         dealt = [ramp.count(leaf, items) for leaf in range(len(start))]
         assert ramp.counts(items) == dealt
@@ -218,7 +228,7 @@ def test_tokens_of_texts_are_exact_over_whole_epochs(tmp_path: Path) -> None:
         assert tokens(sampler) == tokens_taken(sampler)
 
 
-NEGATIVES = [
+NEGATIVES: list[dict[str, Any]] = [
     dict(strategy="other_record"),
     dict(strategy="other_date"),
     dict(strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']")),
@@ -227,7 +237,7 @@ NEGATIVES = [
 
 @pytest.mark.parametrize("kind", ["triplets", "pairs"])
 @pytest.mark.parametrize("how", [0, 1, 2])
-def test_tokens_of_triplets_are_near(tmp_path: Path, kind: str, how: int) -> None:
+def test_tokens_of_triplets_are_near(tmp_path: Path, kind: Any, how: int) -> None:
     with odd_corpus(tmp_path / "c.duckdb", 60, 2) as corpus:
         recipe = dp.TripletRecipe(
             "r", dp.role("anchor"), dp.role("context"), dp.role("context"), **NEGATIVES[how]
@@ -298,6 +308,7 @@ def test_mined_negatives_that_are_left_alone_are_told(tmp_path: Path) -> None:
         write_mining(
             corpus, mined, some_candidates(rules_of(corpus, CASES["plain"], "s0", "train"), 1)
         )
+        by: Any
         for by, told in (("random", True), ("bm25", False)):
             recipe = dp.TripletRecipe("plain", **given, by=by)
             sampler = corpus.sampler(recipes=[recipe], mixture={"s1": 0})
