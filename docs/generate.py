@@ -56,13 +56,13 @@ INTERFACE = {
         *("Terms", "IndexReport", "MiningReport", "PairReport", "GivenReport", "ExportReport"),
     ),
     "Mixing": ("Mixture", "Phase", "Anneal"),
-    "Batches": ("Sampler", "Batch", "source_skew", "lexical_similarity"),
+    "Batches": ("Sampler", "Batch", "Forecast", "source_skew", "lexical_similarity"),
     "Records in any order": (
         *("IndexSampler", "SequentialSampler", "ShardOptions", "RecordMetadata", "IndexOrder"),
     ),
 }
 
-MADE_ELSEWHERE = ("Sampler", "Batch")  # nobody calls their constructors
+MADE_ELSEWHERE = ("Sampler", "Batch", "Forecast")  # nobody calls their constructors
 TYPES = {
     "recipes.store": ("Recipe",),
     "base.progress": ("Progress",),

@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.records.order import ShardOptions as ShardOptions
     from duckplets.reopen import resume as resume
     from duckplets.sampling.batch import Batch as Batch
+    from duckplets.sampling.forecast import Forecast as Forecast
     from duckplets.sampling.metrics import lexical_similarity as lexical_similarity
     from duckplets.sampling.metrics import source_skew as source_skew
     from duckplets.sampling.sampler import Sampler as Sampler
@@ -119,6 +120,7 @@ _HOMES = {
     "records.order": "IndexOrder IndexSampler SequentialSampler ShardOptions",
     "reopen": "resume",
     "sampling.batch": "Batch",
+    "sampling.forecast": "Forecast",
     "sampling.metrics": "lexical_similarity source_skew",
     "sampling.sampler": "Sampler",
     "search.index": "IndexReport",

@@ -14,6 +14,17 @@ from typer.testing import CliRunner, Result
 
 from duckplets.cli import app
 
+# What a run says of itself when a command opens it.
+DESCRIPTION = re.compile(
+    r"^(?:triplets|pairs|texts|messages) of split .+\n(?:(?:  |swap o|other shares|note: ).*\n)*",
+    re.MULTILINE,
+)
+
+
+def talk(stderr: str) -> str:
+    """Return what was said besides the description of a run."""
+    return DESCRIPTION.sub("", stderr)
+
 
 def cli(*arguments: str | Path, stdin: str | None = None) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
@@ -34,8 +45,9 @@ def error(*arguments: str | Path, stdin: str | None = None) -> str:
     """Run a command that fails in the one way errors look, and return the error."""
     result = cli(*arguments, stdin=stdin)
     assert result.exit_code == 1, result.stdout + result.stderr
-    assert re.fullmatch(r"error: [^\n]+\n", result.stderr), result.stderr
-    return str(result.stderr)
+    said = talk(result.stderr)
+    assert re.fullmatch(r"error: [^\n]+\n", said), result.stderr
+    return said
 
 
 def usage(*arguments: str | Path) -> str:
@@ -53,7 +65,7 @@ def process(*arguments: str | Path, **streams: Any) -> AbstractContextManager[Po
 
 def finish(running: Popen[str]) -> tuple[int, str, str]:
     out, err = running.communicate(timeout=programs.PATIENCE)
-    return running.returncode, out or "", err or ""
+    return running.returncode, out or "", talk(err or "")
 
 
 def finished(*arguments: str | Path, **streams: Any) -> tuple[int, str, str]:

@@ -33,6 +33,8 @@ _COMMANDS = {
     "sample": "sample",
     "plan": "sample",
     "served": "sample",
+    "forecast": "forecast",
+    "mix-diff": "mix_diff",
     "status": "upkeep",
     "capacity": "upkeep",
     "migrate": "upkeep",
@@ -97,7 +99,7 @@ def _application() -> typer.Typer:
     made = new_app(_HELP)
     made.callback()(start)
     for name, home in _COMMANDS.items():
-        add(made, name, _command(f"{home}.{name}"))
+        add(made, name, _command(f"{home}.{name.replace('-', '_')}"))
     for name, (description, commands) in _GROUPS.items():
         group = new_app(description)
         made.add_typer(group, name=name)

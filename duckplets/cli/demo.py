@@ -128,6 +128,8 @@ def walk(path: Path, tell: Callable[[str], None]) -> Demonstration:
         )
         batch = next(sampler)
         tell(f"sample: batches of {BATCH_SIZE} triplets, {sampler.epoch_length:,} an epoch")
+        for line in sampler.describe().split("\n"):
+            tell(f"  {line}")
         step = sampler.step
         saved = sampler.save()
         tell(f"save: step {step}, in {saved.name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.cli.app import as_written
+from duckplets.cli.app import as_written, in_options, say
 from duckplets.cli.inputs import names
 
 if TYPE_CHECKING:
@@ -180,6 +180,12 @@ def opening(
         mixture=_mixture(mixture, temperature),
         arguments=given,
     )
+
+
+def introduce(sampler: Sampler, command: Callable[..., None]) -> None:
+    """Say what a run draws, in short, and what is to be known of it, in a command's options."""
+    say(*(in_options(line, command) for line in sampler.describe().split("\n")))
+    sampler.notes.clear()  # they are said
 
 
 def command(*words: str | Path, **options: str | Path | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ import typer
 
 from duckplets.base.shown import harmless_json, listed
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, in_options, say
+from duckplets.cli.app import CORPUS, say
 from duckplets.cli.inputs import names
 from duckplets.cli.options import (
     ALLOW_DRIFT,
@@ -40,6 +40,7 @@ from duckplets.cli.options import (
     Opening,
     apart,
     command,
+    introduce,
     opening,
 )
 from duckplets.errors import SamplerError, StateMismatchError
@@ -153,7 +154,7 @@ def sample(
             _refuse_clash(sampler, how, corpus)
         else:
             sampler.notes[:] = [n for n in sampler.notes if not isinstance(n, SavingNote)]
-        _tell_notes(sampler, sample)
+        introduce(sampler, sample)
         _write(sampler, steps, out)
         if metrics is not None:
             text = harmless_json(json.dumps(sampler.metrics(), ensure_ascii=False))
@@ -229,7 +230,7 @@ def plan(
     )
     with Corpus(corpus, read_only=True) as opened:
         sampler = how.open(opened)
-        _tell_notes(sampler, plan)
+        introduce(sampler, plan)
         bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
         _put_ids(_planned(sampler, 1 if steps is None and not bounded else steps), out)
 
@@ -314,12 +315,6 @@ def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
             f"{'Leave out --save' if how.resume else 'Give another --run'}, or forget that one: "
             + command("cursor", "reset", corpus, run=settings.run, state=how.state)
         ) from None
-
-
-def _tell_notes(sampler: Sampler, command: Callable[..., None]) -> None:
-    """Say what is to be known of a run before its first sample, in the options of a command."""
-    while sampler.notes:
-        say(in_options(sampler.notes.pop(0), command))
 
 
 def _write(sampler: Sampler, steps: int | None, out: Path | None) -> None:

@@ -45,6 +45,26 @@ class _Segment:
     start: int
     how: tuple[object, ...]
     deal: Apportionment | Ramp = field(compare=False)
+    names: tuple[str, ...] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A source whose share is another by another schedule.
+
+    Attributes:
+        start: The first step.
+        stop: After the last, or None.
+        source: Its name.
+        before: Its shares at the first and the last of these steps.
+        after: The same by the other schedule.
+    """
+
+    start: int
+    stop: int | None
+    source: str
+    before: tuple[float, float]
+    after: tuple[float, float]
 
 
 class Schedule:
@@ -97,6 +117,11 @@ class Schedule:
         """Names of the sources drawn from at some step, with those that events brought in."""
         return self.planned | self._told
 
+    @property
+    def batch(self) -> int:
+        """Positions a step, of all ranks together."""
+        return self._batch
+
     def with_event(self, step: int, weights: Mapping[str, float]) -> Schedule:
         """Return the schedule with other weights from a step on, and without later events.
 
@@ -144,6 +169,79 @@ class Schedule:
         leaf, number = self.sources.index(source), self._number_at(draws)
         segment = self._segments[number]
         return self._base(number)[leaf] + segment.deal.count(leaf, draws - segment.start)
+
+    def totals(self, draws: Sequence[int]) -> list[list[int]]:
+        """Return how many of the first so many draws each source gets, by its number.
+
+        Nothing is dealt for it, but for short ramps: see ``Ramp.counts``.
+
+        Args:
+            draws: Numbers of draws, ascending.
+        """
+        found, number, base = [], 0, [0] * len(self.sources)
+        for wanted in draws:
+            last = self._number_at(wanted)
+            for i in range(number, last):
+                segment, following = self._segments[i : i + 2]
+                base = _added(base, segment.deal.counts(following.start - segment.start))
+            number, segment = last, self._segments[last]
+            found.append(_added(base, segment.deal.counts(wanted - segment.start)))
+        return found
+
+    @property
+    def changes(self) -> list[tuple[int, int]]:
+        """Step and first draw of every change of shares, with that at step 0."""
+        return [(segment.step, segment.start) for segment in self._segments]
+
+    def names_at(self, step: int) -> tuple[str, ...]:
+        """Return the names of the sources that are drawn from at a step."""
+        return self._in_force(step).names
+
+    def shares_at(self, step: int) -> dict[str, float]:
+        """Return the share of each source at a step."""
+        return dict(zip(self.sources, self.parts(step, step + 1), strict=True))
+
+    def _in_force(self, step: int) -> _Segment:
+        number = bisect_right(self._segments, step, key=lambda segment: segment.step) - 1
+        return self._segments[number]
+
+    def parts(self, start: int, stop: int) -> list[float]:
+        """Return the mean share of each source over steps ``start … stop-1``, in which none set in.
+
+        Between two changes shares stay, or move in a line.
+        """
+        segment = self._in_force(start)
+        if isinstance(segment.deal, Ramp):
+            return segment.deal.parts(start - segment.step, stop - 1 - segment.step)
+        return segment.deal.parts()
+
+    def differing(self, other: Schedule) -> Iterator[Differing]:
+        """Yield for which steps and sources the shares of another schedule are others.
+
+        The other may be of other sources: one that is not there has no share.
+        """
+        names = sorted({*self.sources, *other.sources})
+        steps = sorted({step for step, _ in [*self.changes, *other.changes]})
+        for start, stop in zip_longest(steps, steps[1:]):
+            one, two = (schedule._shares_at(start, stop) for schedule in (self, other))
+            for name in names:
+                before, after = one.get(name, (0.0, 0.0)), two.get(name, (0.0, 0.0))
+                if before != after:
+                    yield Differing(start, stop, name, before, after)
+
+    def _shares_at(self, start: int, stop: int | None) -> dict[str, tuple[float, float]]:
+        """Return the shares of all sources at the first and the last of some steps."""
+        ends = [(start, start + 1), (start if stop is None else stop - 1, stop or start + 1)]
+        shares = zip(*(self.parts(*end) for end in ends), strict=True)
+        return dict(zip(self.sources, shares, strict=True))
+
+    def is_counted(self, draws: int) -> bool:
+        """Return whether ``totals`` of so many draws is what is dealt, to the sample."""
+        for number, segment in enumerate(self._segments[: self._number_at(draws) + 1]):
+            length = self._end(number, draws) - segment.start
+            if isinstance(segment.deal, Ramp) and segment.deal.is_long(length):
+                return False
+        return True
 
     def first_change(self, other: Schedule) -> int | None:
         """Return the first position that another schedule may deal otherwise, if there is one.
@@ -247,8 +345,10 @@ class Schedule:
         step, start = change.step, self._first_draw(change.step)
         purpose = key(self._seed, "sources", *([step] if step else []))
         shares = self._shares_of(change.weights)
+        weights, target = change.weights, change.target or {}
+        names = tuple(n for n in self.sources if weights[n] > 0 or target.get(n, 0) > 0)
         if change.target is None:
-            return _Segment(step, start, (shares, purpose), Apportionment(shares, purpose))
+            return _Segment(step, start, (shares, purpose), Apportionment(shares, purpose), names)
 
         def edges(steps: Integers) -> Integers:
             return -(-((steps + step) * self._batch) // self._per_draw) - start
@@ -256,10 +356,10 @@ class Schedule:
         def step_of(draws: Integers) -> Integers:
             return (draws + start) * self._per_draw // self._batch - step
 
-        target = self._shares_of(change.target)
+        end = self._shares_of(change.target)
         length = change.until - step
-        ramp = Ramp(shares, target, length, edges=edges, step_of=step_of, purpose=purpose)
-        return _Segment(step, start, (shares, target, length, purpose), ramp)
+        ramp = Ramp(shares, end, length, edges=edges, step_of=step_of, purpose=purpose)
+        return _Segment(step, start, (shares, end, length, purpose), ramp, names)
 
     def _shares_of(self, weights: Mapping[str, float]) -> tuple[int, ...]:
         return exact_shares([weights[name] for name in self.sources], self.mixture.temperature)
@@ -287,5 +387,9 @@ class Schedule:
                 length = self._segments[i + 1].start - segment.start
                 counts = [segment.deal.count(leaf, length) for leaf in range(len(self.sources))]
                 before = self._bases[i]
-                self._bases[i + 1] = [a + b for a, b in zip(before, counts, strict=True)]
+                self._bases[i + 1] = _added(before, counts)
         return self._bases[number]
+
+
+def _added(one: list[int], other: list[int]) -> list[int]:
+    return [a + b for a, b in zip(one, other, strict=True)]

@@ -36,7 +36,9 @@ class Block:
         """Bytes of all texts."""
         return int(self.texts.nbytes)
 
-    def batch(self, low: int, high: int, *, position: int, step: int) -> Batch:
+    def batch(
+        self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
+    ) -> Batch:
         """Return samples ``low … high-1`` as the batch of a step.
 
         Its texts are gathered here, by the thread that uses them, while the next block is read.
@@ -47,7 +49,7 @@ class Block:
             else column[low:high]
             for name, column in self.columns.items()
         }
-        return Batch(pa.table(columns), step, position)
+        return Batch(pa.table(columns), step, position, sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,16 @@ class Batch:
         table: The samples.
         step: Number of the step it belongs to.
         position: Position of its first sample.
+        sources: Names of the sources that its step draws from, also of those it has nothing of.
     """
 
-    __slots__ = ("_table", "position", "step")
+    __slots__ = ("_table", "position", "sources", "step")
 
-    def __init__(self, table: pa.Table, step: int, position: int) -> None:
+    def __init__(
+        self, table: pa.Table, step: int, position: int, sources: tuple[str, ...] = ()
+    ) -> None:
         self._table = table
+        self.sources = sources
         self.step = step
         self.position = position
 

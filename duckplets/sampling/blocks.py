@@ -122,6 +122,14 @@ class Reader:
         stop = self.stop_of(start)
         return self._batch(self._preparation(self.end)(start, stop), 0, start, stop)
 
+    def count(self, start: int, stop: int) -> None:
+        """Count positions as taken that are not read."""
+        self.check_open()
+        for low in range(start, stop, _PLANNED):
+            plan = self.planner.plan(low, min(low + _PLANNED, stop))
+            tally = self.fetcher.tally(plan, self.planner.sources)
+            self.counters.take(tally, 0, len(plan))
+
     def between(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the batches that begin from ``start`` on before ``stop``, without counting them."""
         self.check_open()
@@ -136,7 +144,10 @@ class Reader:
         position, after = self.part.slice(start, stop)
         low = number * self.part.batch_size
         step = start // self.part.batch
-        return block.batch(low, low + after - position, position=position, step=step)
+        sources = self.planner.schedule.names_at(step)
+        return block.batch(
+            low, low + after - position, position=position, step=step, sources=sources
+        )
 
     def stop_of(self, start: int) -> int:
         """Return where the batch of all ranks that begins at a position ends."""

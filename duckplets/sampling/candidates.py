@@ -31,6 +31,7 @@ from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 if TYPE_CHECKING:
     from duckplets.recipes.store import Recipe
     from duckplets.sampling.settings import RunSettings
+    from duckplets.sampling.stream import Stream
 
 Numbers = npt.NDArray[np.int32]
 
@@ -97,6 +98,32 @@ class Candidates:
         if self.filled is None:
             return np.zeros(len(candidates), dtype=bool)
         return self.filled[candidates]
+
+    def own(self) -> Integers:
+        """Return how many of each row's candidates are drawn from and no fallbacks."""
+        ends = self._ends()
+        if self.filled is None:
+            return ends - self.starts[:-1]
+        mined = np.concatenate([[0], np.cumsum(~self.filled)])
+        return np.asarray(mined[ends] - mined[self.starts[:-1]], np.int64)
+
+    def means(self, values: Floats, *, slots: int) -> tuple[Floats, Integers]:
+        """Return the mean of each row's candidates that are drawn from, and how many these are.
+
+        Args:
+            values: A value of every document.
+            slots: Negatives of a sample.
+        """
+        first = self.starts[:-1]
+        ends = np.minimum(self._ends(), first + slots) if self.sampling == "top" else self._ends()
+        sums = np.concatenate([[0.0], np.cumsum(values[self.numbers])])
+        count = ends - first
+        return (sums[ends] - sums[first]) / np.maximum(count, 1), count
+
+    def _ends(self) -> Integers:
+        """Return where the candidates of each row end that are drawn from."""
+        first, ends = self.starts[:-1], self.starts[1:]
+        return ends if self.rotation is None else np.minimum(ends, first + self.rotation)
 
     @property
     def nbytes(self) -> int:
@@ -315,6 +342,15 @@ class Lots(Circle):
 
 
 # -- which mining a run is pinned to --------------------------------------------------------------
+
+
+def unused(
+    database: Database, settings: RunSettings, streams: Sequence[Stream]
+) -> list[tuple[str, str, int]]:
+    """Return source, recipe and anchors of minings that streams of a run leave alone."""
+    alone = {(stream.source, stream.recipe.name) for stream in streams if not stream.candidates}
+    rows = database.run("sampling/candidates/there", {"split": settings.split})
+    return [(source, name, anchors) for source, name, anchors in rows if (source, name) in alone]
 
 
 def pins(

@@ -23,7 +23,10 @@ from duckplets.sampling.plan import SINGLE, Plan
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.wanting import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
 
-DETAILS = ("record_id", "section", "heading", "window", "tokens", "trust", "date", "meta")
+DETAILS = (
+    *("record_id", "section", "heading", "window", "tokens", "trust", "date", "meta"),
+    *("kind", "overlap", "start", "length", "start_ratio"),  # of the chunk
+)
 PREFIX_DETAILS = ("prefix", "prefix_meta")
 OF_MESSAGES = (
     *("messages", "rejected_messages", "messages_json", "rejected_messages_json"),

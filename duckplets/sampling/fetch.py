@@ -130,6 +130,10 @@ class Fetcher:
         tokens = np.sum([self._facts.tokens(chunks) for chunks in plan.chunks], axis=0)
         return Tally(sources[plan.streams], tokens, fallbacks(plan, self._streams))
 
+    def tokens(self, keys: Integers) -> Integers:
+        """Return how many tokens chunks have, prefixes not counted."""
+        return self._facts.tokens(keys)
+
     def identities(self, plan: Plan, batch: int) -> pa.Table:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.
 

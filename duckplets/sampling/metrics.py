@@ -7,17 +7,20 @@ that every rank has the same figures and a state fits any number of ranks.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from duckplets.base.arrays import Integers
+from duckplets.base.shown import listed
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Mixture
 from duckplets.sampling.batch import Batch, Tally
+from duckplets.sampling.forecast import percent
 
 log = logging.getLogger("duckplets")
 
@@ -89,24 +92,27 @@ class Counters:
 
 
 class PhaseLog:
-    """Write one line to the log when a run comes into another phase of its mixture.
+    """Write one line to the log when a run is resumed, or comes into another phase of its mixture.
 
     Args:
         mixture: Whose phases.
+        shares: Returns the shares of all sources at a step.
         quiet: Write nothing: several ranks would write the same.
     """
 
-    def __init__(self, mixture: Mixture, *, quiet: bool = False) -> None:
+    def __init__(
+        self, mixture: Mixture, shares: Callable[[int], Mapping[str, float]], *, quiet: bool = False
+    ) -> None:
         self._mixture = mixture
+        self._shares = shares
         self._phase = 0
         self.quiet = quiet
 
     def resume(self, step: int) -> None:
         """Note that a run goes on at a step: the phase of the one before is known already."""
         self._phase = self._mixture.phase(step - 1) if step else 0
-        if self._phase and not self.quiet:
-            scale = self._mixture.lr_scale(step - 1)
-            log.info("Resumed into phase %d, lr_scale=%g", self._phase, scale)
+        if step and not self.quiet:
+            log.info("Resumed at step %d: %s", step, self._told(step - 1))
 
     def take(self, step: int) -> None:
         """Note that the batch of a step was taken."""
@@ -115,23 +121,34 @@ class PhaseLog:
             return
         self._phase = phase
         if not self.quiet:
-            scale = self._mixture.lr_scale(step)
-            log.info("Phase transition at step %d: phase=%d, lr_scale=%g", step, phase, scale)
+            log.info("Phase transition at step %d: %s", step, self._told(step))
+
+    def _told(self, step: int) -> str:
+        """Return phase, factor and shares of a step in words."""
+        mixture, shares = self._mixture, self._shares(step)
+        parts = listed(f"{name} {percent(share)}" for name, share in shares.items() if share)
+        return f"phase={mixture.phase(step)}, lr_scale={mixture.lr_scale(step):g}, shares: {parts}"
 
 
-def source_skew(batch: Batch | Mapping[str, Sequence[str]] | Sequence[str]) -> dict[str, Any]:
+def source_skew(
+    batch: Batch | Mapping[str, Sequence[str]] | Sequence[str],
+    sources: Collection[str] | None = None,
+) -> dict[str, Any]:
     """Return how evenly the samples of a batch come from its sources.
 
     Args:
         batch: A batch (or dict) with the column ``source``, or a list of sources, one a sample.
+        sources: Names of the sources there are, which count also where they have no sample; by
+            default, of a ``Batch``, those that its step draws from.
 
     Returns:
-        ``total`` samples, ``sources`` that have some, ``min``, ``max`` and ``mean`` of their
-        samples, ``ratio`` of max to min, and ``shares`` by name, the largest first. For no
-        samples all are 0 and ``shares`` is empty.
+        ``total`` samples, how many ``sources``, ``min``, ``max`` and ``mean`` of their samples,
+        ``ratio`` of max to min (infinite where one has none), and ``shares`` by name, the largest
+        first. For no samples all are 0 and ``shares`` is empty.
     """
-    names: Sequence[str] = batch["source"] if isinstance(batch, Batch | Mapping) else batch
-    counts = Counter(names)
+    known = batch.sources if sources is None and isinstance(batch, Batch) else sources or ()
+    counts = Counter(dict.fromkeys(known, 0))
+    counts.update(batch["source"] if isinstance(batch, Batch | Mapping) else batch)
     total, values = counts.total(), counts.values()
     if not total:
         names = ("total", "sources", "min", "max", "mean", "ratio")
@@ -143,7 +160,7 @@ def source_skew(batch: Batch | Mapping[str, Sequence[str]] | Sequence[str]) -> d
         "min": min(values),
         "max": max(values),
         "mean": total / len(counts),
-        "ratio": max(values) / min(values),
+        "ratio": max(values) / min(values) if min(values) else math.inf,
         "shares": {name: count / total for name, count in ordered},
     }
 

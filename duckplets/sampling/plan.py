@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from duckplets.base.arrays import Integers, Words
+from duckplets.base.arrays import Floats, Integers, Words
 from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
@@ -132,6 +132,44 @@ class Planner:
         """Return the positions in which every anchor of a source comes up once."""
         anchors = sum(len(stream) for stream in self.streams if stream.source == source)
         return anchors * self._per_draw
+
+    def dealt(self, draws: Sequence[int]) -> Integers:
+        """Return how many of the first so many draws each stream gets.
+
+        Args:
+            draws: Ascending.
+
+        Returns:
+            Shape (numbers of draws, streams); see ``Schedule.totals``.
+        """
+        found = np.zeros((len(draws), len(self.streams)), dtype=np.int64)
+        for row, totals in enumerate(self.schedule.totals(draws)):
+            for leaf, (indexes, recipes) in self._recipes.items():
+                found[row, indexes] = recipes.counts(totals[leaf])
+        return found
+
+    def parts(self, start: int, stop: int) -> Floats:
+        """Return the mean share of each stream over steps in which no other shares set in."""
+        of_sources = np.array(self.schedule.parts(start, stop))
+        parts: Floats = of_sources[self.sources] * self.recipe_parts()
+        return parts
+
+    def recipe_parts(self) -> Floats:
+        """Return the share of each stream within its source."""
+        found = np.zeros(len(self.streams))
+        for indexes, recipes in self._recipes.values():
+            found[indexes] = recipes.parts()
+        return found
+
+    @property
+    def samples_per_draw(self) -> int:
+        """How many positions one draw fills."""
+        return self._per_draw
+
+    @property
+    def swaps(self) -> bool:
+        """Whether anchor and positive change places in half of the samples."""
+        return self._swap
 
     @property
     def sources(self) -> Integers:

@@ -30,6 +30,7 @@ from duckplets.recipes.files import from_dict, to_dict
 from duckplets.sampling import candidates, choosing, messages, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
+from duckplets.sampling.cautions import rates_apart
 from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
@@ -321,7 +322,8 @@ def _opened(
         return open_streams(database, settings, drawn, [name])[0]
 
     sampler = Sampler(settings, reader, state_path, open_source)
-    sampler.notes += [] if settings.rank else notes
+    sampler.unused = candidates.unused(database, settings, streams)
+    sampler.notes += [] if settings.rank else [*notes, *rates_apart(planner)]
     return sampler
 
 

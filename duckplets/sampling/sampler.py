@@ -48,7 +48,6 @@ class Sampler(Views):
 
     Attributes:
         alone: Lets one thread in, of this process.
-        notes: What is logged as warnings when the first batch is taken.
         changed_from: Where the mixture was given anew when the run was resumed, the first
             position whose sample is another now, or a later one than there is; else None.
     """
@@ -66,13 +65,15 @@ class Sampler(Views):
         self._events = EventWriter(state_path, settings)
         self._open_source = open_source
         self._owned: Any = None
-        self.notes: list[str] = []
         # The fingerprint it was resumed from, which may differ where drift was allowed, and the
         # first position whose sample a new mixture has changed since.
         self._drifted_from: Fingerprint | None = None
         self.changed_from: int | None = None
         self._taken: int | None = None  # step of the batch taken last
-        self._phases = PhaseLog(self.mixture, quiet=settings.rank > 0)
+        planner = reader.planner  # its schedule may be replaced; this sampler it must not hold
+        self._phases = PhaseLog(
+            self.mixture, lambda step: planner.schedule.shares_at(step), quiet=settings.rank > 0
+        )
         self._log: ServedLog | None = None
         if settings.log:
             order = digest(settings.fingerprint())
@@ -399,4 +400,5 @@ class Sampler(Views):
 
     def __repr__(self) -> str:
         s = self._settings
-        return f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"
+        who = f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"
+        return f"{who}\n{self.describe()}"

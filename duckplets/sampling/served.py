@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,16 @@ import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.errors import SamplerError
+from duckplets.sampling.cautions import Unused
 from duckplets.sampling.metrics import mean_by_source, similarities
+from duckplets.sampling.outlook import Outlook
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.blocks import Reader
+    from duckplets.sampling.forecast import Forecast
     from duckplets.sampling.plan import Plan
     from duckplets.sampling.settings import RunSettings
 
@@ -41,6 +45,10 @@ class Views:
     Args:
         settings: Of the run.
         reader: Of the run.
+
+    Attributes:
+        notes: What is logged as warnings when the first batch is taken.
+        unused: Source, recipe and anchors of minings that the run leaves alone.
     """
 
     def __init__(self, settings: RunSettings, reader: Reader) -> None:
@@ -48,6 +56,8 @@ class Views:
         self._reader = reader
         self._planner = reader.planner
         self._position = 0
+        self.notes: list[str] = []
+        self.unused: list[Unused] = []
 
     @property
     def settings(self) -> RunSettings:
@@ -113,11 +123,50 @@ class Views:
         stop = self._reader.bounded(self._position + steps * self._batch)
         return self.served(self._position, stop)
 
+    def forecast(self, steps: int | None = None) -> Forecast:
+        """Return what the run draws from step 0 on: shares, samples, tokens, visits, warnings.
+
+        Worked out from counts alone, so it takes no longer for a run of 10^9 samples. It begins at
+        step 0 wherever the run stands, and weights set on the way are part of it.
+
+        Args:
+            steps: So many steps, but none after the end of a bounded run; by default to that end,
+                or one nominal epoch from where the last phase begins.
+        """
+        if steps is not None:
+            most = MAX_POSITION // self._batch
+            steps = integer("steps", steps, 0, most, say_high=False)
+        outlook = self._outlook
+        return outlook.forecast(outlook.positions(steps))
+
+    def describe(self) -> str:
+        """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
+        outlook, notes = self._outlook, list(self.notes)
+        notes += [warning for warning in outlook.warnings() if warning not in notes]
+        step = self._position // self._batch
+        return "\n".join([*outlook.described(step), *(f"note: {note}" for note in notes)])
+
+    @cached_property
+    def _outlook(self) -> Outlook:
+        return Outlook(self._settings, self._reader, self.unused)
+
     def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Yield the ids of positions ``start … stop-1`` in pieces; at least one, if empty."""
         for low in range(start, max(stop, start + 1), _ROWS):
             plan = self._planner.plan(low, min(low + _ROWS, stop))
             yield self._reader.fetcher.identities(plan, self._batch)
+
+    def count_to(self, position: int) -> None:
+        """Go to a later position and count what lies between as taken, without reading it.
+
+        Raises:
+            SamplerError: It lies before the present one, or beyond the end of a bounded run.
+        """
+        last = self._reader.bounded(MAX_POSITION)
+        position = integer("position", position, self._position, last)
+        self._reader.count(self._position, position)
+        self._position = position
+        self._reader.forget()
 
     def metrics(self) -> dict[str, float]:
         """Return what was taken of every source since the start of the run, by all ranks.

@@ -17,11 +17,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
+from weakref import ReferenceType, ref
 
 import pyarrow as pa
 
 from duckplets.corpus import Corpus
 from duckplets.errors import DuckpletsError, ExtensionError, SamplerError, nearest
+from duckplets.order.mixture import Mixture
+from duckplets.sampling.metrics import mean_by_source
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import check_overrides
 
@@ -88,6 +91,8 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         self._start = Start()
         self._run: Run | None = None
         self._stands: State | None = None  # where this process's own iteration is
+        self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
+        self._counting: Sampler | None = None  # what metrics of steps are counted by
 
     @classmethod
     def resume(
@@ -155,6 +160,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             sampler.close()
             raise
         self._stands = standing(sampler, worker, workers)
+        self._sampler = ref(sampler)
         return _Batches(sampler, self._stands)
 
     def __len__(self) -> int:
@@ -210,7 +216,8 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         """
         self._start.replaced(get_worker_info())
         self._start = Start(dict(state_dict), tuple(allow_drift))
-        self._stands = None
+        self._stands = self._sampler = None
+        self._stop_counting()
 
     def save(
         self, tag: str | None = None, path: str | Path | None = None, *, step: int | None = None
@@ -232,6 +239,63 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
                 sampler.load_state_dict(state, allow_drift=self._start.allow_drift)
             return sampler.save(tag, path)
 
+    # -- metrics ------------------------------------------------------------------------------
+
+    def metrics(self, step: int | None = None) -> dict[str, float]:
+        """Return what was used of every source, by all ranks; see ``Sampler.metrics``.
+
+        It is counted from where the last state was loaded on, from what that had counted if it was
+        a ``Sampler``'s, else from the start of the run. With a step it is worked out in this
+        process, which opens the run once more for that: two million samples a second.
+
+        Args:
+            step: Step of the next batch, ``batch["step"] + 1`` of the last one used. It can be
+                left out only where the dataset is iterated in this very process.
+
+        Raises:
+            SamplerError: It is left out though workers iterate, or there is no such step.
+        """
+        taken = None if self._sampler is None else self._sampler()
+        if step is None and taken is not None:
+            return taken.metrics()
+        position = self.state_dict(step)["position"]
+        if self._counting is not None and self._counting.position > position:
+            self._stop_counting()
+        if self._counting is None:
+            loaded = self._start.loaded
+            if loaded is not None and loaded["position"] > position:
+                loaded = None  # of an iteration after the one that began there
+            self._counting = self._opening.open()
+            put(self._counting, loaded, 0, 1, allow_drift=self._start.allow_drift)
+        self._counting.count_to(position)
+        return self._counting.metrics()
+
+    def _stop_counting(self) -> None:
+        counting, self._counting = self._counting, None
+        if counting is not None:
+            counting.close()
+
+    def lr_scale(self, step: int) -> float:
+        """Return the factor for the learning rate at a step, ``batch["step"]``."""
+        return Mixture.from_dict(self._known_run().mixture).lr_scale(step)
+
+    def loss_by_source(self, batch: Mapping[str, Any], losses: Any) -> dict[str, float]:
+        """Return ``loss/NAME``: the mean loss of the samples of every source in a batch.
+
+        Args:
+            batch: As it was yielded, with the column ``source``.
+            losses: One number a sample: a list, an array or a tensor of shape (samples,).
+
+        Raises:
+            SamplerError: There are more or fewer losses, or ``columns=`` left out ``source``.
+        """
+        if "source" not in batch:
+            raise SamplerError(
+                f"losses by source need the column 'source', which columns= left out; this batch "
+                f"has {', '.join(batch)}"
+            )
+        return mean_by_source(batch["source"], losses)
+
     def _known_run(self) -> Run:
         if self._run is None:
             with self._opening.open() as sampler:
@@ -240,7 +304,8 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker that is spawned knows nothing of torch.distributed.
-        return {**self.__dict__, "_opening": self._opening.resolved(), "_stands": None}
+        here = dict.fromkeys(("_stands", "_sampler", "_counting"))
+        return {**self.__dict__, "_opening": self._opening.resolved(), **here}
 
     def __repr__(self) -> str:
         return f"SamplerDataset({str(self._opening.path)!r})"

@@ -97,17 +97,20 @@ class Run:
         start: State at the start of the run.
         batch: Samples of a batch of all ranks.
         end: The position a bounded run ends at, or None.
+        mixture: Of the run, as plain values.
     """
 
     start: State
     batch: int
     end: int | None
+    mixture: dict[str, Any]
 
     @classmethod
     def of(cls, sampler: Sampler) -> Run:
         """Return that of a sampler at its start."""
         end = sampler.settings.end(sampler.epoch_length)
-        return cls(standing(sampler, 0, 1), sampler.settings.global_batch, end)
+        settings = sampler.settings
+        return cls(standing(sampler, 0, 1), settings.global_batch, end, settings.mixture)
 
     @property
     def steps(self) -> int:

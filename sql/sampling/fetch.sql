@@ -80,7 +80,12 @@ SELECT
     chunks.token_count AS tokens,
     records.trust,
     records.date,
-    records.meta
+    records.meta,
+    chunks.kind,
+    chunks.overlap,
+    chunks.start,
+    chunks.length,
+    chunks.start_token / sections.token_count AS start_ratio
 FROM asked
 JOIN chunks ON chunks.chunk_key = asked.chunk_key
 JOIN sections ON sections.section_key = chunks.section_key

@@ -295,3 +295,57 @@ def test_workers_share_memory_and_threads(
         *((None, None), ("1024MB", 8), ("512MB", 4), ("256MB", 2), ("256MB", 1)),
         *(("512MB", 4), ("300MB", 3)),
     ]
+
+
+# ---- metrics
+
+MIXED = dp.Mixture({"one": 3}, phases=[dp.Phase(4, {"one": 0}, 0.5)])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_metrics_are_those_of_one_process(corpus_path: Path, workers: int) -> None:
+    given: dict[str, Any] = {**COMMON, "mixture": MIXED, "steps": 9}
+    dataset = SamplerDataset(corpus_path, **given)
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+        sampler = corpus.sampler(**given)
+        for batch in loader(dataset, workers):
+            assert next(sampler).step == batch["step"]
+            assert dataset.metrics(batch["step"] + 1) == sampler.metrics()
+            assert dataset.lr_scale(batch["step"]) == sampler.lr_scale
+            if not workers:
+                assert dataset.metrics() == sampler.metrics()
+        assert dataset.metrics(9)["data/two/samples"] > 80
+        again = corpus.sampler(**given)
+        next(again)
+        assert dataset.metrics(1) == again.metrics()  # from the start
+    if workers:
+        with pytest.raises(dp.SamplerError, match="give the step"):
+            dataset.metrics()
+    pickle.loads(pickle.dumps(dataset))
+
+
+def test_metrics_go_on_from_a_loaded_state(corpus_path: Path) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON)
+    with dp.Corpus(corpus_path, read_only=True) as corpus:
+        sampler = corpus.sampler(**COMMON)
+        for _ in range(5):
+            next(sampler)
+        dataset.load_state_dict(sampler.state_dict())
+        assert dataset.metrics(5) == sampler.metrics()
+        assert [batch["step"] for batch in islice(loader(dataset, 1), 2)] == [5, 6]
+        next(sampler), next(sampler)
+        assert dataset.metrics(7) == sampler.metrics()
+
+
+def test_losses_are_averaged_by_source(corpus_path: Path) -> None:
+    dataset = SamplerDataset(corpus_path, **COMMON, rank=1, world_size=2)
+    batch = next(iter(loader(dataset, 1)))
+    losses = torch.arange(16, dtype=torch.float32)
+    found = dataset.loss_by_source(batch, losses)
+    for name in ("one", "two"):
+        own = [i for i, source in enumerate(batch["source"]) if source == name]
+        assert found[f"loss/{name}"] == pytest.approx(sum(own) / len(own))
+    with pytest.raises(dp.SamplerError, match="one number a sample"):
+        dataset.loss_by_source(batch, losses[:3])
+    with pytest.raises(dp.SamplerError, match="the column 'source'"):
+        dataset.loss_by_source({"anchor": []}, losses)

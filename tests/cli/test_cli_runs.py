@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from commands import cli, error, files, lines, ok, usage
+from commands import cli, error, files, lines, ok, talk, usage
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -154,7 +154,7 @@ def test_a_failure_leaves_the_old_file(toy: str, monkeypatch: pytest.MonkeyPatch
 
 def test_nothing_left_to_write(toy: str) -> None:
     result = cli("sample", toy, "--steps", "0", "--out", "x.parquet")
-    assert (result.exit_code, result.stderr) == (
+    assert (result.exit_code, talk(result.stderr)) == (
         0,
         "no samples to write: x.parquet is left as it is\n",
     )
@@ -383,7 +383,7 @@ def test_a_state_file_elsewhere(toy: str) -> None:
     Path("d").mkdir()
     elsewhere = ["--state", "d/s.duckdb"]
     unbroken = samples(toy, "--batch-size", "4", "--steps", "2")
-    said = cli("sample", toy, "--batch-size", "4", "--save", *elsewhere).stderr
+    said = talk(cli("sample", toy, "--batch-size", "4", "--save", *elsewhere).stderr)
     assert said == "saved run default at step 1 in d/s.duckdb\n"
     assert files() == {toy, "d"}
     assert samples(toy, "--resume", *elsewhere) == unbroken[4:]
@@ -487,7 +487,7 @@ def test_nothing_left_to_plan(toy: str) -> None:
     ok("sample", toy, "--epochs", "1", "--save", "--out", "all.jsonl")
     result = cli("plan", toy, "--resume", "--out", "x.parquet")
     assert result.exit_code == 0
-    assert result.stderr == "no samples to write: x.parquet is left as it is\n"
+    assert talk(result.stderr) == "no samples to write: x.parquet is left as it is\n"
     assert "x.parquet" not in files()
 
 
@@ -525,7 +525,7 @@ def test_files_hold_the_ids_that_stdout_would(toy: str) -> None:
         words = [command[0], toy, *command[1:]]
         result = cli(*words, "--out", name)
         assert (result.exit_code, result.stdout) == (0, "")
-        assert result.stderr == f"wrote the ids of 8 samples to {name}\n"
+        assert talk(result.stderr) == f"wrote the ids of 8 samples to {name}\n"
         path = Path(name)
         found = lines(path.read_text()) if name == "x.jsonl" else pq.read_table(path).to_pylist()
         assert found == lines(ok(*words))

@@ -149,6 +149,42 @@ def test_skew_says_how_uneven_a_batch_is(corpus: dp.Corpus) -> None:
     assert dp.source_skew(["b", "a"])["shares"] == {"a": 0.5, "b": 0.5}
 
 
+def test_skew_counts_sources_that_a_batch_has_nothing_of(corpus: dp.Corpus) -> None:
+    mixture = dp.Mixture({"a": 998, "b": 1, "c": 1}, phases=[dp.Phase(1, {"b": 0})])
+    sampler = corpus.sampler(mixture=mixture, batch_size=5)
+    first, second = dp.source_skew(next(sampler)), dp.source_skew(next(sampler))
+    assert first == {
+        "total": 5,
+        "sources": 3,
+        "min": 0,
+        "max": 5,
+        "mean": 5 / 3,
+        "ratio": math.inf,
+        "shares": {"a": 1, "b": 0, "c": 0},
+    }
+    assert second["shares"] == {"a": 1, "c": 0}
+    assert sampler.batch_at(1).sources == ("a", "c")
+    assert dp.source_skew(["a"])["sources"] == 1
+    given = dp.source_skew(["a", "b", "b", "b"], sources=["a", "z"])
+    assert given["shares"] == {"b": 0.75, "a": 0.25, "z": 0}
+    assert (given["min"], given["mean"]) == (0, 4 / 3)
+    assert dp.source_skew([], sources=["a"])["shares"] == {}
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS[:4], ids=str)
+def test_counters_go_on_without_reading(corpus: dp.Corpus, configuration: dict[str, Any]) -> None:
+    taken, passed = (corpus.sampler(**configuration) for _ in range(2))
+    for stop in (3, 4, 9):
+        while taken.step < stop:
+            next(taken)
+        passed.count_to(taken.position)
+        assert passed.metrics() == taken.metrics()
+        assert passed.step == stop
+    assert next(passed).to_pydict() == next(taken).to_pydict()
+    with pytest.raises(dp.SamplerError, match="position"):
+        passed.count_to(0)
+
+
 SIMILAR: list[tuple[str, str, float]] = [
     ("", "", 0),
     ("a b", "", 0),

@@ -213,7 +213,7 @@ def test_a_run_of_phases_resumes_everywhere(
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     found = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
     caplog.clear()
-    return found
+    return [line.partition(", shares: ")[0] for line in found]
 
 
 def test_each_transition_is_told_once(corpus: dp.Corpus, caplog: pytest.LogCaptureFixture) -> None:
@@ -235,6 +235,23 @@ def test_each_transition_is_told_once(corpus: dp.Corpus, caplog: pytest.LogCaptu
     assert lines(caplog) == []
 
 
+def test_shares_are_told_with_a_transition(
+    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "duckplets")
+    phase = dp.Phase(2, {"a": 3, "b": 1, "c": 0})
+    sampler = corpus.sampler(mixture=dp.Mixture(phases=[phase]), **TEXTS)
+    taken(sampler, 3)
+    sampler.set_weights({"a": 0, "c": 0})
+    taken(sampler, 1)
+    state = sampler.state_dict()
+    sampler.load_state_dict(state)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Phase transition at step 2: phase=1, lr_scale=1, shares: a 75 %, b 25 %",
+        "Resumed at step 4: phase=1, lr_scale=1, shares: b 100 %",
+    ]
+
+
 @pytest.mark.parametrize("stop", some([0, 1, 4, 5, 6, 12], less=3))
 def test_a_transition_is_told_once_across_a_resume(
     path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stop: int
@@ -248,13 +265,14 @@ def test_a_transition_is_told_once_across_a_resume(
     before = [told] if stop > 5 else []
     assert lines(caplog) == before
     with dp.resume(path, state=tmp_path / "s.duckdb") as sampler:
-        resumed = ["Resumed into phase 1, lr_scale=0.5"] if stop > 5 else []
+        scale = "phase=1, lr_scale=0.5" if stop > 5 else "phase=0, lr_scale=1"
+        resumed = [f"Resumed at step {stop}: {scale}"] if stop else []
         assert lines(caplog) == resumed
         taken(sampler, 15 - stop)
         assert lines(caplog) == ([] if stop > 5 else [told])
         sampler.save()
     with dp.resume(path, state=tmp_path / "s.duckdb") as sampler:
-        assert lines(caplog) == ["Resumed into phase 1, lr_scale=0.5"]
+        assert lines(caplog) == ["Resumed at step 15: phase=1, lr_scale=0.5"]
         taken(sampler, 3)
         assert lines(caplog) == []
     quiet = dp.resume(path, state=tmp_path / "s.duckdb", rank=1, world_size=2)

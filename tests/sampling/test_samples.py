@@ -244,3 +244,30 @@ def check_epochs(
             n = len(pool[unit])
             for start in range(epochs - n + 1):
                 assert Counter(seen[start : start + n]) == have
+
+
+@pytest.mark.parametrize("arguments", [{}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}])
+def test_columns_tell_which_chunk_a_text_is(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 40, 3) as corpus:
+        slots = corpus.sampler(**arguments).text_columns
+        whats = ("kind", "overlap", "start", "length", "start_ratio", "record_id", "section")
+        columns = [*slots, *(f"{slot}_{what}" for slot in slots for what in whats)]
+        rows = corpus.sql(
+            """
+            SELECT r.record_id, s.position, c.kind, c.overlap, c.start, c.length, c.start_token,
+                s.token_count, s.text
+            FROM chunks c JOIN sections s USING (section_key)
+            JOIN live_records r ON r.record_key = c.record_key
+            """
+        ).to_pylist()
+        chunks = {tuple(row.values())[:6]: row for row in rows}
+        seen = set()
+        for row in samples(corpus.sampler(**arguments, columns=columns), 300):
+            for slot in slots:
+                kind, overlap, start, length, ratio, *place = (row[f"{slot}_{w}"] for w in whats)
+                chunk = chunks[(*place, kind, overlap, start, length)]
+                assert row[slot] == chunk["text"][start : start + length]
+                assert ratio == chunk["start_token"] / chunk["token_count"]
+                seen.add((kind, overlap, ratio > 0))
+        assert {("summary", 0, False), ("window", 3, True), ("window", 0, False)} <= seen
+        assert not [c for c in corpus.sampler(**arguments).settings.columns if "_start" in c]

@@ -1,0 +1,73 @@
+"""Say what is odd about a run, a sentence each: what its user has likely not meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from duckplets.base.shown import listed
+from duckplets.sampling.forecast import figure, percent
+
+if TYPE_CHECKING:
+    from duckplets.order.mixture import Mixture
+    from duckplets.sampling.plan import Planner
+    from duckplets.sampling.stream import Stream
+
+TOLD = 10  # names in a sentence
+_APART = 10  # times as often: streams of one source are told apart from there on
+
+Unused = tuple[str, str, int]  # source, recipe, anchors
+
+
+def rates_apart(planner: Planner) -> Iterator[str]:
+    """Yield which streams of a source come to their anchors far more often than others of it."""
+    rates = planner.recipe_parts() / np.array([len(stream) for stream in planner.streams])
+    sources = planner.sources
+    for source in dict.fromkeys(sources.tolist()):
+        of_source = np.flatnonzero((sources == source) & (rates > 0))
+        if not len(of_source):
+            continue
+        least = of_source[np.argmin(rates[of_source])]
+        other = planner.streams[least]
+        for number in of_source[rates[of_source] > _APART * rates[least]]:
+            stream = planner.streams[number]
+            yield (
+                f"source {stream.source!r}: recipe {stream.recipe.name!r} comes to each of its "
+                f"{len(stream):,} anchors {figure(rates[number] / rates[least])} times as often as "
+                f"recipe {other.recipe.name!r} to each of its {len(other):,}; give it less weight="
+            )
+
+
+def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
+    """Yield which sources a mixture that names some does not name, and what they weigh."""
+    left = [repr(name) for name in sources if name not in mixture.named]
+    if mixture.named and left:
+        each = "each weighs" if len(left) > 1 else "it weighs"
+        never = ", so never drawn" * (not mixture.omitted)
+        yield (
+            f"sources named nowhere in the mixture: {listed(left, TOLD)}; {each} "
+            f"{mixture.omitted:g}{never}"
+        )
+
+
+def left_alone(minings: Sequence[Unused]) -> Iterator[str]:
+    """Yield which mined negatives a run does not draw."""
+    for source, recipe, anchors in minings:
+        yield (
+            f"source {source!r}, recipe {recipe!r}: mined negatives of {anchors:,} anchors are "
+            f"left alone, for the recipe draws at random; it takes them with by='bm25'"
+        )
+
+
+def falling_back(streams: Sequence[Stream]) -> Iterator[str]:
+    """Yield which streams lack mined negatives for some of their anchors."""
+    for stream in streams:
+        if stream.fallback_anchors:
+            yield (
+                f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
+                f"{percent(stream.fallback_anchors / len(stream))} of the anchors "
+                f"({stream.fallback_anchors:,} of {len(stream):,}) have fewer mined negatives "
+                f"than a sample takes, and fall back on random ones"
+            )

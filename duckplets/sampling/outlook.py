@@ -1,0 +1,268 @@
+"""Work out what a run draws, from counts and the closed form of its order: nothing is drawn.
+
+    schedule ─totals→ draws of sources ─recipes→ draws of streams ─┬→ Forecast
+    pools ─Stream→ anchors, tokens of a visit, anchors that fall back ┘
+
+All figures are those of all ranks together and begin at step 0, wherever the run stands. Weights
+that were set on the way are part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Floats, Integers
+from duckplets.base.checks import MAX_POSITION
+from duckplets.base.shown import listed, shown
+from duckplets.sampling.cautions import (
+    TOLD,
+    Unused,
+    falling_back,
+    left_alone,
+    omitted,
+    rates_apart,
+)
+from duckplets.sampling.forecast import (
+    NAME,
+    SCHEMA,
+    Forecast,
+    aligned,
+    figure,
+    percent,
+    swap_words,
+)
+
+if TYPE_CHECKING:
+    from duckplets.sampling.blocks import Reader
+    from duckplets.sampling.settings import RunSettings
+    from duckplets.sampling.stream import Stream
+
+_STREAMS = 20  # of a short description
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretches:
+    """What is dealt between changes of shares.
+
+    Attributes:
+        steps: Where each begins.
+        stops: Where each ends.
+        samples: Shape (stretches, streams).
+    """
+
+    steps: list[int]
+    stops: list[int]
+    samples: Integers
+
+
+class Outlook:
+    """Work out what a run draws, and what is odd about it.
+
+    Args:
+        settings: Of the run.
+        reader: Of the run.
+        unused: Minings that the run leaves alone.
+    """
+
+    def __init__(self, settings: RunSettings, reader: Reader, unused: Sequence[Unused]) -> None:
+        self._settings = settings
+        self._fetcher = reader.fetcher
+        self._planner = reader.planner
+        self._unused = unused
+        self._streams: list[Stream] = self._planner.streams
+        self._batch = settings.global_batch
+        self._end = reader.end
+        self._known_tokens: list[float] = []
+
+    # -- the whole ----------------------------------------------------------------------------
+
+    def positions(self, steps: int | None) -> int:
+        """Return how many positions a forecast goes over.
+
+        Args:
+            steps: So many steps, or to the end of the run if that comes before; None for the end,
+                or for one nominal epoch from where the last shares set in.
+        """
+        if steps is not None:
+            wanted = steps * self._batch
+        elif self._end is not None:
+            wanted = self._end
+        else:
+            last = self._planner.schedule.changes[-1][0]
+            wanted = last * self._batch + self._planner.epoch_length
+        return min(wanted, MAX_POSITION if self._end is None else self._end)
+
+    def forecast(self, positions: int) -> Forecast:
+        """Return the forecast of the first so many positions."""
+        planner, settings = self._planner, self._settings
+        dealt = self._stretches(positions)
+        steps = -(-positions // self._batch)
+        what = f"{positions:,} samples of {settings.kind}, split {settings.split}"
+        epochs = figure(positions / planner.epoch_length)
+        told = f"{epochs} times the nominal epoch of {planner.epoch_length:,}"
+        return Forecast(
+            table=self._table(dealt),
+            warnings=[*self.warnings(), *self._used_up(dealt, steps)],
+            title=f"{what}, steps 0 to {steps:,} of {self._batch:,}: {told}",
+            exact=self._is_exact(positions),
+        )
+
+    def _is_exact(self, positions: int) -> bool:
+        """Return whether samples are counted to the last, and none changes places with later ones.
+
+        Only at the end of a stretch of ``no_duplicates`` can it be known.
+        """
+        planner = self._planner
+        whole = not (planner.distinct_batch and positions)
+        whole = whole or planner.stretch(positions - 1)[1] == positions
+        return whole and planner.schedule.is_counted(-(-positions // planner.samples_per_draw))
+
+    def _stretches(self, positions: int) -> _Stretches:
+        """Return what is dealt of the first so many positions."""
+        planner, per_draw = self._planner, self._planner.samples_per_draw
+        whole, rest = divmod(positions, per_draw)
+        last = whole + (rest > 0)
+        changes = [change for change in planner.schedule.changes if change[1] < last]
+        if not changes:
+            return _Stretches([], [], np.zeros((0, len(self._streams)), np.int64))
+        steps = [step for step, _ in changes]
+        upto = planner.dealt([*(draw for _, draw in changes), whole, last])
+        samples = np.diff(upto[:-1], axis=0) * per_draw
+        samples[-1] += (upto[-1] - upto[-2]) * rest  # of a draw that is begun
+        stops = [*steps[1:], max(-(-positions // self._batch), steps[-1] + 1)]
+        some = np.flatnonzero(samples.any(axis=1)).tolist()
+        return _Stretches([steps[i] for i in some], [stops[i] for i in some], samples[some])
+
+    def _table(self, dealt: _Stretches) -> pa.Table:
+        streams, planner, count = self._streams, self._planner, len(dealt.steps)
+        anchors = np.array([len(stream) for stream in streams])
+        visits = dealt.samples / planner.samples_per_draw / anchors
+        phases = [planner.schedule.mixture.phase(step) for step in dealt.steps]
+        stretches = zip(dealt.steps, dealt.stops, strict=True)
+
+        def each(values: list[Any]) -> list[Any]:
+            return values * count
+
+        columns = [
+            np.repeat(np.array(phases, np.int64), len(streams)),
+            np.repeat(np.array(dealt.steps, np.int64), len(streams)),
+            each([stream.source for stream in streams]),
+            each([stream.recipe.name for stream in streams]),
+            np.concatenate([np.zeros(0), *(planner.parts(*steps) for steps in stretches)]),
+            each(anchors.tolist()),
+            dealt.samples.reshape(-1),
+            np.rint(visits * self._tokens()).astype(np.int64).reshape(-1),
+            visits.reshape(-1),
+            each([stream.negatives_from for stream in streams]),
+            each([stream.fallback_anchors for stream in streams]),
+            each([planner.swaps] * len(streams)),
+        ]
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
+        return pa.table(arrays, schema=SCHEMA)
+
+    def _tokens(self) -> Floats:
+        """Return the tokens of one visit to all anchors of every stream."""
+        per_draw = self._planner.samples_per_draw  # of the pairs of a draw, one slot is the same
+        times = ((per_draw + 1) / 2,) * 2 if self._planner.swaps else (per_draw, 1)
+        fresh = self._streams[len(self._known_tokens) :]  # some are added when weights are set
+        self._known_tokens += [s.tokens(self._fetcher.tokens, times) for s in fresh]
+        return np.array(self._known_tokens)
+
+    # -- in short -----------------------------------------------------------------------------
+
+    def described(self, step: int) -> Iterator[str]:
+        """Yield lines that say what is drawn from a step on."""
+        planner, settings, streams = self._planner, self._settings, self._streams
+        yield (
+            f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
+            f"batches of {self._batch:,}, {planner.epoch_length:,} samples a nominal epoch"
+        )
+        parts = planner.parts(step, step + 1).tolist()
+        rows = [
+            [
+                *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
+                percent(part),
+                f"{len(stream):,} anchors",
+                _negatives(stream),
+            ]
+            for stream, part in zip(streams[:_STREAMS], parts, strict=False)
+        ]
+        yield from (f"  {line}" for line in aligned(rows))
+        if len(streams) > _STREAMS:
+            yield f"  and {len(streams) - _STREAMS:,} more recipes of sources, in forecast()"
+        later = [f"{at:,}" for at, _ in planner.schedule.changes if at > step]
+        if later:
+            yield f"other shares from step {listed(later, TOLD)} on"
+        if streams[0].negatives_from is not None:
+            yield swap_words(planner.swaps)
+
+    # -- warnings -----------------------------------------------------------------------------
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what is odd about a run, however long it is."""
+        yield from rates_apart(self._planner)
+        yield from omitted(self._planner.schedule.mixture, self._settings.sources)
+        yield from left_alone(self._unused)
+        yield from falling_back(self._streams)
+
+    def _used_up(self, dealt: _Stretches, steps: int) -> Iterator[str]:
+        """Yield which sources begin again before the end, more often than was asked for."""
+        planner, asked = self._planner, self._settings.epochs or 1
+        of_source = np.cumsum(self._by_source(dealt.samples), axis=0)
+        told = []
+        for leaf, name in enumerate(planner.schedule.sources):
+            length = planner.length_of(name)
+            if not length or not len(of_source):
+                continue
+            total = int(of_source[-1, leaf])
+            slack = max(0.1 * length, (ceil(log2(len(of_source[-1]))) + 1) * len(dealt.steps))
+            if total > asked * length + slack:
+                at = self._step_of(leaf, length, of_source[:, leaf], dealt)
+                told.append((at, f"{name!r} at about step {at:,} ({figure(total / length)} times)"))
+        if told:
+            yield (
+                f"used up before step {steps:,}, and begun again: "
+                f"{listed((text for _, text in sorted(told)), TOLD)}"
+            )
+
+    def _by_source(self, samples: Integers) -> Integers:
+        found = np.zeros((len(samples), len(self._planner.schedule.sources)), np.int64)
+        for column, leaf in zip(samples.T, self._planner.sources.tolist(), strict=True):
+            found[:, leaf] += column
+        return found
+
+    def _step_of(self, leaf: int, wanted: int, upto: Integers, dealt: _Stretches) -> int:
+        """Return the step in which a source has got about so many samples.
+
+        Args:
+            leaf: Number of the source.
+            wanted: So many.
+            upto: What it has got at the end of each stretch.
+            dealt: The stretches.
+        """
+        at = int(np.searchsorted(upto, wanted))
+        left = wanted - (int(upto[at - 1]) if at else 0)
+        begin, low, high = dealt.steps[at], dealt.steps[at], dealt.stops[at]
+        while high - low > 1:
+            middle = (low + high) // 2
+            part = self._planner.schedule.parts(begin, middle)[leaf]
+            if (middle - begin) * self._batch * part < left:
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def _negatives(stream: Stream) -> str:
+    """Return where the negatives of a stream come from, in words; nothing for texts."""
+    found = stream.negatives_from
+    if found is None:
+        return ""
+    back = f" ({stream.fallback_anchors:,} anchors fall back)" * bool(stream.fallback_anchors)
+    return f"negatives {found}{back}"

@@ -1,0 +1,150 @@
+"""What a run will draw, and what another mixture alters, from the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import DESCRIPTION, cli, error, lines, ok, talk, usage
+from prebuilt import toy_corpus
+
+import duckplets as dp
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("forecasts") / "toy.duckdb"
+    toy_corpus(path, 60, sources=("a", "b")).close()
+    return path
+
+
+@pytest.fixture
+def toy(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(made, "toy.duckdb")
+    return "toy.duckdb"
+
+
+def mixture(name: str, weights: dict[str, float], phases: str = "") -> str:
+    sets = "".join(f'[[data.datasets]]\nname = "{n}"\nweight = {w}\n' for n, w in weights.items())
+    Path(name).write_text(f"{sets}{phases}")
+    return name
+
+
+def phase(step: int, weights: str, scale: float = 1) -> str:
+    return (
+        f"[[data.phases]]\nstart_step = {step}\ndataset_weights = {weights}\nlr_scale = {scale}\n"
+    )
+
+
+OPTIONS = ["--batch-size", "8", "--mixture", "a=3", "--no-swap", "--seed", "7"]
+
+
+def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
+    given: dict[str, Any] = dict(batch_size=8, mixture={"a": 3}, swap=False, seed=7)
+    with dp.Corpus(toy, read_only=True) as corpus:
+        expected = corpus.sampler(**given).forecast(20)
+    result = cli("forecast", toy, *OPTIONS, "--steps", "20")
+    assert result.stdout == f"{expected}\n"
+    assert result.stderr == ""
+    found = json.loads(ok("forecast", toy, *OPTIONS, "--steps", "20", "--json"))
+    assert found["rows"] == expected.table.to_pylist()
+    assert (found["warnings"], found["exact"]) == (expected.warnings, True)
+    assert "named nowhere in the mixture: 'b'; it weighs 1" in found["warnings"][0]
+    assert "--run is about a saved run" in usage("forecast", toy, "--run", "x")
+    assert "no source 'c'" in error("forecast", toy, "--mixture", "c=1")
+
+
+def test_a_saved_run_is_forecast_from_its_start(toy: str) -> None:
+    ok("sample", toy, *OPTIONS, "--steps", "5", "--save")
+    saved = ok("forecast", toy, "--resume", "--steps", "20")
+    assert saved == ok("forecast", toy, *OPTIONS, "--steps", "20")
+
+
+@pytest.mark.parametrize("command", ["sample", "plan"])
+def test_a_run_says_on_stderr_what_it_draws(toy: str, command: str) -> None:
+    result = cli(command, toy, *OPTIONS)
+    assert len(lines(result.stdout)) == 8
+    with dp.Corpus(toy, read_only=True) as corpus:
+        sampler = corpus.sampler(batch_size=8, mixture={"a": 3}, swap=False)
+        assert result.stderr == f"{sampler.describe()}\n"
+    for word in ("swap off", "anchor_context", "56.2 %", "negatives random", "note: sources named"):
+        assert word in result.stderr
+    assert DESCRIPTION.search(result.stderr)
+    assert talk(result.stderr) == ""
+
+
+# -- mix-diff ---------------------------------------------------------------------------------
+
+
+def test_what_a_changed_file_alters(toy: str) -> None:
+    old = mixture("old.toml", {"a": 3, "b": 1})
+    new = mixture("new.toml", {"a": 6, "b": 2}, phase(40, "{ b = 18 }", 0.5))
+    said = ok("mix-diff", old, new, "--sources", "a,b")
+    assert [line.split() for line in said.splitlines()[:3]] == [
+        ["from", "step", "source", "before", "after"],
+        ["40", "a", "75", "%", "25", "%"],
+        ["40", "b", "25", "%", "75", "%"],
+    ]
+    assert "lr_scale from step 40: 1, 0.5" in said
+    assert said.endswith("nothing changes before step 40 (position 5,120)\n")
+    found = json.loads(ok("mix-diff", old, new, "--batch-size", "10", "--json"))
+    assert (found["first_step"], found["first_position"]) == (40, 400)
+    assert found["lr_scale"] == [{"start_step": 40, "before": 1.0, "after": 0.5}]
+    assert found["shares"][0] == {
+        "start": 40, "stop": None, "source": "a", "before": [0.75, 0.75], "after": [0.25, 0.25],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("weights", "phases", "said"),
+    [
+        ({"a": 3, "b": 1}, "", "nothing changes\n"),
+        ({"a": 30, "b": 10}, "", "nothing changes\n"),
+        ({"a": 3, "b": 1}, phase(9, "{ a = 3 }", 2), "nothing changes, but lr_scale\n"),
+        ({"a": 1, "b": 1}, "", "samples are others from step 0 on\n"),
+    ],
+)
+def test_the_last_line_says_from_where(
+    toy: str, weights: dict[str, float], phases: str, said: str
+) -> None:
+    old, new = mixture("old.toml", {"a": 3, "b": 1}), mixture("new.toml", weights, phases)
+    result = ok("mix-diff", old, new)
+    if phases:  # dealt by shares of their own from there on, if by the same
+        assert "lr_scale from step 9: 1, 2" in result
+        assert result.endswith("(position 1,152)\n")
+    else:
+        assert result.endswith(said)
+
+
+def test_a_file_against_a_saved_run(toy: str) -> None:
+    old, new = {"a": 3.0, "b": 1.0}, mixture("new.toml", {"a": 3, "b": 1}, phase(6, "{ a = 0 }"))
+    with dp.Corpus(toy, read_only=True) as corpus:
+        sampler = corpus.sampler("pairs", mixture=old, batch_size=9, seed=5, run="r")
+        for _ in range(3):
+            next(sampler)
+        sampler.set_weights({"a": 9})
+        sampler.save()
+        found = json.loads(ok("mix-diff", "r", new, "--corpus", toy, "--json"))
+        resumed = corpus.resume("r", mixture=new)
+        assert found["first_position"] == resumed.changed_from
+    assert found["first_step"] == 6
+    assert {row["start"] for row in found["shares"]} == {6}
+    assert found["shares"][0]["before"] == [0.9, 0.9]
+    assert json.loads(ok("mix-diff", "r", "r", "--corpus", toy, "--json"))["first_step"] is None
+    assert "no run 'x'" in error("mix-diff", "x", new, "--corpus", toy)
+    assert "give --corpus or --state" in usage("mix-diff", "r", new)
+    assert "has its own" in usage("mix-diff", "r", new, "--corpus", toy, "--batch-size", "4")
+    assert "no source 'a'" in error("mix-diff", new, new, "--sources", "b")
+
+
+def test_two_runs_that_differ_otherwise_share_no_sample(toy: str) -> None:
+    for seed in "12":
+        ok("sample", toy, "--batch-size", "4", "--seed", seed, "--run", f"r{seed}", "--save")
+    said = ok("mix-diff", "r1", "r2", "--corpus", toy)
+    assert said == "two runs that differ in seed: all samples are others\n"
