@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 WIDTH = 80
 
 INTERFACE = {
-    "Corpus": ("Corpus", "resume", "IngestReport", "Chunking"),
+    "Corpus": ("Corpus", "resume", "IngestReport", "SplitReport", "Chunking"),
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
         *("Resumable", "Limits", "read_hub_list", "converter_names", "register_converter"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import MigrationError as MigrationError
     from duckplets.errors import MixtureError as MixtureError
     from duckplets.errors import QueryError as QueryError
+    from duckplets.errors import ReadOnlyError as ReadOnlyError
     from duckplets.errors import RecipeError as RecipeError
     from duckplets.errors import SamplerError as SamplerError
     from duckplets.errors import SourceError as SourceError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import StateMismatchError as StateMismatchError
     from duckplets.export import ExportReport as ExportReport
     from duckplets.ingest.records import IngestReport as IngestReport
+    from duckplets.ingest.splits import SplitReport as SplitReport
     from duckplets.mining.external import GivenReport as GivenReport
     from duckplets.mining.report import MiningReport as MiningReport
     from duckplets.mining.report import PairReport as PairReport
@@ -98,11 +100,13 @@ _HOMES = {
     "errors": (
         "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "
         "EmptyPoolError "
-        "ExtensionError MigrationError MixtureError QueryError RecipeError SamplerError "
+        "ExtensionError MigrationError MixtureError QueryError ReadOnlyError "
+        "RecipeError SamplerError "
         "SourceError SplitError StateMismatchError"
     ),
     "export": "ExportReport",
     "ingest.records": "IngestReport",
+    "ingest.splits": "SplitReport",
     "mining.external": "GivenReport",
     "mining.report": "MiningReport PairReport",
     "order.mixture": "Anneal Mixture Phase",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +26,13 @@ def status(database: Database, state_path: Path) -> dict[str, Any]:
     return {
         "path": str(database.path),
         "version": records.current_version(database),
-        "splits": asdict(current) if current else None,
+        "splits": current.to_dict() if current else None,
         "chunking": chunking_of(database),
         "cleaned": cleaned(database),
         "sources": database.table("status/sources").to_pylist(),
         "unfinished": unfinished.overview(database),
         "records": database.table("status/splits").to_pylist(),
+        "shared_anchors": _shared_anchors(database) if current else {},
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database) if current else [],
         "mining": _mining(database) if current else [],
@@ -55,6 +55,13 @@ def capacity(database: Database) -> pa.Table:
         "status/capacity",
         {"version": version, "triplet_recipes": triplet, "text_recipes": len(stored) - triplet},
     )
+
+
+def _shared_anchors(database: Database) -> dict[str, dict[str, int]]:
+    return {
+        split: {"anchors": anchors, "shared": shared}
+        for split, (anchors, shared) in splits.shared_anchors(database).items()
+    }
 
 
 def _pools(database: Database) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.ingest.records import IngestReport
+    from duckplets.ingest.splits import KeepTogether, SplitReport
     from duckplets.ingest.store import OnConflict
     from duckplets.records.copies import SizeMode
     from duckplets.records.data_index import DataIndex
@@ -96,28 +97,39 @@ class TextIn:
     @changes("split")
     def split(
         self,
-        train: float = 0.8,
-        validation: float = 0.1,
-        test: float = 0.1,
+        train: float | None = None,
+        validation: float | None = None,
+        test: float | None = None,
         seed: int = 42,
         *,
+        keep_together: KeepTogether = "group",
         reassign: bool = False,
-    ) -> dict[str, int]:
-        """Assign every record to a split, for good; returns the records of each split.
+    ) -> SplitReport:
+        """Assign every record to a split, for good.
 
         Args:
-            train: Share of training records; the three shares add up to 1.
-            validation: Share of validation records.
-            test: Share of test records.
+            train: Share of training records, 0.8 if no share is given. The three add up to 1;
+                those that are not given divide what is left as usual, 8 : 1 : 1.
+            validation: Share of validation records, 0.1 if no share is given.
+            test: Share of test records, 0.1 if no share is given.
             seed: Another seed gives another assignment.
-            reassign: Allow other shares or another seed than the corpus was split with.
+            keep_together: What shares a split: records of a ``group``; or by ``text`` all that
+                groups or equal anchors connect (of a record without anchor its first section; but
+                for case, accents, composition and white space). Records that come later take the
+                split of their family.
+            reassign: Allow other settings than the corpus was split with.
+
+        Returns:
+            The records of each split, as a mapping; its ``shared_anchors`` tells how many anchors
+            of validation and test train has as well.
 
         Raises:
-            SplitError: The shares are wrong, or others than before.
+            SplitError: The shares are wrong, or settings others than before.
         """
-        settings = splits.SplitSettings(train=train, validation=validation, test=test, seed=seed)
-        splits.split(self._database, settings, reassign=reassign)
-        return {row[0]: row[1] for row in self._database.run("ingest/splits/counts")}
+        settings = splits.settings_of(
+            train, validation, test, seed=seed, keep_together=keep_together
+        )
+        return splits.split(self._database, settings, reassign=reassign)
 
     @changes("chunk")
     def chunk(self, chunking: Chunking | None = None) -> int:
@@ -132,6 +144,19 @@ class TextIn:
                 texts would be cleaned otherwise while an ingest is unfinished.
         """
         return chunks.chunk(self._database, chunking or Chunking())
+
+    def chunking(self, **changes: Any) -> Chunking:
+        """Return the settings the corpus is chunked with, some of them changed, for ``chunk``.
+
+        The length of a summary follows that of a window, unless it was chosen.
+
+        Args:
+            changes: Fields of ``Chunking``.
+
+        Raises:
+            ChunkingError: A setting is unknown or wrong, or the tokenizer file has changed.
+        """
+        return chunks.chunking_with(self._database, changes)
 
     @changes("set a prefix in")
     def set_prefix(self, source: str, prefix: Prefix | str | None) -> None:

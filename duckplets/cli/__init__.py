@@ -35,6 +35,7 @@ _COMMANDS = {
     "served": "sample",
     "status": "upkeep",
     "capacity": "upkeep",
+    "remove": "upkeep",
     "migrate": "upkeep",
     "doctor": "upkeep",
 }

@@ -1,16 +1,17 @@
-"""Commands that look after corpora: `status`, `capacity`, `doctor`, `cursor`, `migrate`."""
+"""Commands that look after corpora: from `status` and `cursor` to `remove`, `compact`, `doctor`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.shown import listed
+from duckplets.base.shown import listed, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
-from duckplets.cli.options import STATE
+from duckplets.cli.options import STATE, command
 from duckplets.errors import QueryError, StateMismatchError
 
 if TYPE_CHECKING:
@@ -114,6 +115,40 @@ def reset(
         say(f"forgot {cursors} of run {run} beyond step {after:,}")
 
 
+def remove(
+    corpus: CORPUS,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a source.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; needed where nobody can.")
+    ] = False,
+    state: STATE = None,
+) -> None:
+    """Remove a source from the newest version of a corpus.
+
+    Runs that were saved before go on drawing from it: what they need stays in the file, and the
+    rest until `duckplets compact`.
+
+    Example:
+        duckplets remove faq.duckdb faq --yes
+    """
+    from duckplets.corpus import Corpus
+    from duckplets.sampling.state import runs
+
+    with Corpus(existing(corpus)) as opened:
+        there = {row["name"]: row["records"] for row in opened.sources().to_pylist()}
+        kept = {row["source"]: row["rows"] for row in opened.unfinished()}
+        if name in there or name in kept:
+            say(f"{name} has {there.get(name, 0):,} records")
+            if name in kept:
+                say(f"{kept[name]:,} rows of an unfinished ingest of it are discarded too")
+            saved = runs(_state_path(corpus, state))
+            _say_who_draws([run.name for run in saved if name in run.settings.get("sources", ())])
+            _confirm(f"remove {name} from {corpus}?", yes=yes)
+        records = opened.remove(name)  # which refuses a name that is not there
+        say(f"removed {records:,} records of {name}; the corpus is at version {opened.version}")
+    say(f"what no run needs is still in the file; to free it: {command('compact', corpus)}")
+
+
 def migrate(file: FILE) -> None:
     """Bring a corpus and the state file beside it to the schema of this version.
 
@@ -126,11 +161,36 @@ def migrate(file: FILE) -> None:
         _migrate(state_path(file))
 
 
+def _say_who_draws(runs: list[str]) -> None:
+    if runs:
+        say(f"saved runs that go on drawing from it, as it was: {listed(runs)}")
+    else:
+        say("no saved run draws from it")
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; elsewhere ``--yes`` is required.
+
+    Raises:
+        typer.Abort: The answer is no.
+        typer.BadParameter: Nobody can be asked.
+    """
+    if yes:
+        return
+    if not _can_ask():
+        raise typer.BadParameter(f"{question} Nobody can be asked here: give --yes")
+    typer.confirm(shown(question), abort=True, err=True)
+
+
+def _can_ask() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def _show_status(found: dict[str, Any]) -> None:
     splits, chunking = found["splits"], found["chunking"]
     tell(f"corpus    {found['path']}, version {found['version']}")
-    tell(f"splits    {_settings(splits) if splits else 'none yet; run: duckplets split …'}")
-    tell(f"chunks    {_settings(chunking)}")
+    tell(f"splits    {output.settings(splits) if splits else 'none yet; run: duckplets split …'}")
+    tell(f"chunks    {output.settings(chunking)}")
     if any(found["cleaned"].values()):
         tell(f"cleaned   {output.counts(found['cleaned'])}")
     tell(f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}")
@@ -143,6 +203,8 @@ def _show_status(found: dict[str, Any]) -> None:
         output.show_columns(
             ("source", "split", "records"), found["records"], title="records by split"
         )
+        for split, of_split in found["shared_anchors"].items():
+            tell(output.shared_anchors(split, of_split["anchors"], of_split["shared"]))
         rows = (
             (p["source"], p["split"], p["recipe"], p["anchors"], output.counts(p["left_out"]))
             for p in found["pools"]
@@ -157,10 +219,6 @@ def _show_status(found: dict[str, Any]) -> None:
         output.show_columns(columns, found["runs"], title="saved runs")
     else:
         tell("", "no saved run")
-
-
-def _settings(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
 def _whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

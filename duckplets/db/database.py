@@ -35,7 +35,7 @@ from duckplets.db import files, sessions
 from duckplets.db.foreign import CLOSED, translated
 from duckplets.db.queries import query
 from duckplets.db.sessions import Feed, OfThread, Session
-from duckplets.errors import CorpusLockedError, DeadlineError, MigrationError, QueryError
+from duckplets.errors import CorpusLockedError, DeadlineError, QueryError, ReadOnlyError
 
 # DuckDB 2.0 advises con.sql(), which takes no statement but a query and plans it twice.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
@@ -198,12 +198,12 @@ class Database:
             verb: What is done to the corpus, for messages.
 
         Raises:
-            MigrationError: It is open read-only.
+            ReadOnlyError: It is open read-only.
             CorpusLockedError: It is of the process from which this one was forked, or the verb
                 is called by what another one waits for.
         """
         if self.read_only:
-            raise MigrationError(
+            raise ReadOnlyError(
                 f"cannot {verb} {self.path}: it is open read-only; open it with "
                 f"Corpus({str(self.path)!r})"
             )

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -49,6 +49,24 @@ def current_chunking(database: Database) -> Chunking:
     settings = _settings(database)
     settings.pop("fingerprint", None)
     return Chunking.from_json(settings)
+
+
+def chunking_with(database: Database, changes: Mapping[str, Any]) -> Chunking:
+    """Return the settings the corpus is chunked with, some of them changed.
+
+    The length of a summary follows that of a window, unless it was chosen.
+
+    Raises:
+        ChunkingError: A setting is unknown or wrong, or the tokenizer file of the corpus has
+            changed and no other is given.
+    """
+    settings = _settings(database)
+    settings.pop("fingerprint", None)
+    if settings and settings["summary_tokens"] == Chunking.summary_of(settings["max_tokens"]):
+        del settings["summary_tokens"]
+    if "preprocessors" not in changes:
+        return Chunking.from_json(settings | dict(changes))
+    return replace(Chunking.from_json({**settings, **changes, "preprocessors": ()}), **changes)
 
 
 def fingerprint(database: Database) -> dict[str, Any]:

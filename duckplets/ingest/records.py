@@ -29,6 +29,7 @@ class IngestReport:
         replaced: Stored records that a row of this ingest took the place of.
         dropped_sections: Sections that preprocessors left nothing of, by reason.
         version: Corpus version it made.
+        spanning: Records that joined a family of which some records are in another split.
     """
 
     read: int
@@ -40,6 +41,7 @@ class IngestReport:
     replaced: int = 0
     dropped_sections: dict[str, int] = field(default_factory=dict)
     version: int = 0
+    spanning: int = 0
 
 
 def remove(database: Database, name: str) -> int:

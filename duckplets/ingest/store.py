@@ -157,7 +157,7 @@ class Storing:
         self._refuse_nothing()
         if self.removed_version is not None:
             self._publish()
-        assign_missing(self.database, self.first_record_key)
+        _, spanning = assign_missing(self.database, self.first_record_key)
         if self.request.prefix is not None:
             prefix_store.check_columns(self.database, self.source_id, self.request.prefix)
             prefix_store.set_source(
@@ -173,6 +173,7 @@ class Storing:
             replaced=counts.replaced,
             dropped_sections=dict(sorted(counts.dropped_sections.items())),
             version=self.version,
+            spanning=spanning,
         )
         commit_version(self.database, self.version, "ingest", self.request.name, asdict(report))
         return report

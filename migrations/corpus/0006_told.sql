@@ -23,3 +23,14 @@ COMMENT ON TABLE pool_counts IS 'How many anchors pools have, and what they leav
 COMMENT ON COLUMN pool_counts.content IS 'Digest of the pool''s statement, its parameters and the chunks it reads';
 COMMENT ON COLUMN pool_counts.reason IS 'Why they are left out; NULL for those that are drawn';
 COMMENT ON COLUMN pool_counts.anchors IS 'How many';
+
+CREATE VIEW leading_sections AS
+SELECT section_key, record_key
+FROM sections
+WHERE role = 'anchor'
+UNION ALL
+SELECT arg_min(section_key, position) AS section_key, record_key
+FROM sections
+GROUP BY record_key
+HAVING NOT bool_or(role = 'anchor');
+COMMENT ON VIEW leading_sections IS 'What equal texts are told by: the anchors of a record, or its first section if it has none';
