@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 WIDTH = 80
 
 INTERFACE = {
-    "Corpus": ("Corpus", "resume", "IngestReport", "SplitReport", "Chunking"),
+    "Corpus": ("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "Chunking"),
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
         *("Resumable", "Limits", "read_hub_list", "converter_names", "register_converter"),
@@ -67,7 +67,7 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in hard_negatives changing reopen status doctor testing huggingface "
+    "corpus text_in hard_negatives compact changing reopen status doctor testing huggingface "
     "errors __init__"
 )
 ROOMS = (

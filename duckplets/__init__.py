@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the table below
     from duckplets.base.documents import DocumentLimits as DocumentLimits
+    from duckplets.compact import CompactReport as CompactReport
     from duckplets.corpus import Corpus as Corpus
     from duckplets.errors import ChunkingError as ChunkingError
     from duckplets.errors import CorpusLockedError as CorpusLockedError
@@ -96,6 +97,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "base.documents": "DocumentLimits",
+    "compact": "CompactReport",
     "corpus": "Corpus",
     "errors": (
         "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "

@@ -19,7 +19,7 @@ from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
 from duckplets.changing import changes
 from duckplets.db import migrate
 from duckplets.db.database import Database
-from duckplets.errors import QueryError, SamplerError
+from duckplets.errors import QueryError, SamplerError, StateMismatchError
 from duckplets.hard_negatives import HardNegatives
 from duckplets.ingest import records
 from duckplets.mining.store import named_pool
@@ -33,6 +33,7 @@ from duckplets.text_in import TextIn
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.compact import CompactReport
     from duckplets.order.mixture import Mixture
     from duckplets.records.elements import Order
     from duckplets.sampling.batch import Batch
@@ -331,6 +332,36 @@ class Corpus(TextIn, HardNegatives):
     def capacity(self) -> pa.Table:
         """Return estimates, from counts alone, of how many samples each source and split has."""
         return status.capacity(self._database)
+
+    # -- upkeep ---------------------------------------------------------------------------------
+
+    @changes("compact")
+    def compact(self, *, state: Sequence[str | Path] = ()) -> CompactReport:
+        """Rewrite the file without what was removed or replaced and no saved run needs.
+
+        What is kept: the newest version, and those that runs of the state file beside the corpus
+        and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
+        minings of what is gone go too; keys and versions stay. It needs the room of the result;
+        whoever looks, after a kill too, sees the old file or the new one.
+
+        Args:
+            state: Further state files. Runs of any other one may not go on.
+
+        Raises:
+            CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
+                file open.
+            StateMismatchError: A state file is not there, or of another corpus.
+        """
+        from duckplets import compact
+
+        return compact.compact(self._database, self._state_paths(state))
+
+    def _state_paths(self, given: Sequence[str | Path]) -> list[Path]:
+        paths = [self._state_path(path) for path in given]
+        for path in paths:
+            if not path.exists():
+                raise StateMismatchError(f"state={str(path)!r} does not exist")
+        return [self._state_path(None), *paths]
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ _COMMANDS = {
     "status": "upkeep",
     "capacity": "upkeep",
     "remove": "upkeep",
+    "compact": "upkeep",
     "migrate": "upkeep",
     "doctor": "upkeep",
 }

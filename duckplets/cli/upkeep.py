@@ -149,6 +149,30 @@ def remove(
     say(f"what no run needs is still in the file; to free it: {command('compact', corpus)}")
 
 
+def compact(
+    corpus: CORPUS,
+    state: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A state file elsewhere, whose runs are to go on too."),
+    ] = None,
+) -> None:
+    """Rewrite a corpus without what was removed or replaced and no saved run needs any more.
+
+    Runs of the state file beside it go on; others only if their --state is given. It needs the
+    room of the result. Killed at any instant, it leaves the old file or the new one.
+
+    Example:
+        duckplets compact faq.duckdb
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(existing(corpus)) as opened:
+        report = opened.compact(state=state or ())
+    output.show_table(("table", "rows freed"), report.freed.items())
+    say(f"{report.before:,} bytes before, {report.after:,} now, in {report.seconds:g} s")
+    say(f"kept for saved runs: {listed(report.runs)}" if report.runs else "no saved run needs more")
+
+
 def migrate(file: FILE) -> None:
     """Bring a corpus and the state file beside it to the schema of this version.
 

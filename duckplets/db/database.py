@@ -62,7 +62,7 @@ class Database:
     Args:
         session: An open connection; use ``open`` or ``reader``.
         path: The file, for messages; None in memory.
-        reopen: Opens the file to read, in a forked process.
+        reopen: Opens the file anew: in a forked process, or when another takes its place.
         is_shared: Whether every thread is to have a connection of its own.
 
     Attributes:
@@ -74,7 +74,7 @@ class Database:
         session: Session,
         path: Path | None,
         *,
-        reopen: Callable[[], Session] | None = None,
+        reopen: Callable[..., Session] | None = None,
         is_shared: bool = False,
     ) -> None:
         self.path = path
@@ -108,8 +108,7 @@ class Database:
         settings, real = _settings(memory_limit, threads), files.real_path(path)
         open_real = partial(sessions.open_session, real, shown(path), settings)
         session = open_real(read_only=read_only)
-        reopen = partial(open_real, read_only=True)
-        opened = cls(session, path, reopen=reopen, is_shared=True)
+        opened = cls(session, path, reopen=open_real, is_shared=True)
         opened._memory_limit = memory_limit
         return opened
 
@@ -156,6 +155,23 @@ class Database:
             with translated():
                 session.close()
 
+    def replace_file(self, other: Path) -> None:
+        """Let another file take the place of this one, and go on with that.
+
+        Raises:
+            CorpusLockedError: Something else of this process has it open.
+        """
+        own = (self._first, *self._others)
+        sessions.refuse_shared(self._first, own, str(self.path))
+        if self._reopen is None or self.path is None:
+            raise QueryError("only a file that was opened can be replaced")
+        # The old one is closed afterwards: until then no other process can write what is lost.
+        os.replace(other, files.real_path(self.path))
+        for session in own:
+            session.close()
+        self._first, self._threads = self._reopen(read_only=False), OfThread()
+        self._threads.session, self._others = self._first, weakref.WeakSet()
+
     def interrupt(self) -> None:
         """Stop the statement that another thread is running here, on the first connection."""
         if not self._home.is_left:
@@ -186,7 +202,7 @@ class Database:
         if self._reopen is None or not self.read_only:
             self._home.need(str(self.path or "what reads a file"), _OPEN_HERE)
         else:
-            self._first, self._home = self._reopen(), Home()
+            self._first, self._home = self._reopen(read_only=True), Home()
             self._threads, self._others = OfThread(), weakref.WeakSet()
             self._threads.session = self._first
 

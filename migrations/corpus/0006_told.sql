@@ -24,6 +24,12 @@ COMMENT ON COLUMN pool_counts.content IS 'Digest of the pool''s statement, its p
 COMMENT ON COLUMN pool_counts.reason IS 'Why they are left out; NULL for those that are drawn';
 COMMENT ON COLUMN pool_counts.anchors IS 'How many';
 
+CREATE MACRO last_key(of_what) AS
+    coalesce((SELECT max((value ->> of_what)::BIGINT) FROM settings WHERE name = 'keys'), 0);
+COMMENT ON MACRO last_key IS
+    'The last key given out when the file was last compacted: what is gone takes no key along';
+COMMENT ON COLUMN settings.name IS 'Stage: splits, chunking, terms, or keys, the last ones given out when it was compacted';
+
 CREATE VIEW leading_sections AS
 SELECT section_key, record_key
 FROM sections

@@ -70,7 +70,7 @@ INSERT INTO sources (
     source_id, name, kind, uri, trust, defaults, added_version, removed_version
 )
 SELECT
-    coalesce(max(source_id), 0) + 1, $name, $kind, $uri, coalesce($trust, 0.5), $defaults,
+    greatest(max(source_id), last_key('source')) + 1, $name, $kind, $uri, coalesce($trust, 0.5), $defaults,
     $version, $removed_version
 FROM sources
 RETURNING source_id, trust
