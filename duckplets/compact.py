@@ -67,12 +67,15 @@ class CompactReport:
     seconds: float
 
 
-def compact(database: Database, state_paths: Sequence[Path]) -> CompactReport:
-    """Rewrite a corpus; see ``Corpus.compact``."""
+def compact(database: Database, beside: Path, others: Sequence[Path]) -> CompactReport:
+    """Rewrite a corpus with the state file beside it, and others; see ``Corpus.compact``."""
     started = time.monotonic()
+    for other in others:
+        if not other.exists():
+            raise StateMismatchError(f"state={str(other)!r} does not exist")
     path = Path(str(database.path))
     before = path.stat().st_size
-    runs = [run for state_path in state_paths for run in state.runs(state_path)]
+    runs = [run for state_path in (beside, *others) for run in state.runs(state_path)]
     newest = records.current_version(database)
     for run in runs:
         if run.corpus_version > newest:

@@ -19,7 +19,7 @@ from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
 from duckplets.changing import changes
 from duckplets.db import migrate
 from duckplets.db.database import Database
-from duckplets.errors import QueryError, SamplerError, StateMismatchError
+from duckplets.errors import QueryError, SamplerError
 from duckplets.hard_negatives import HardNegatives
 from duckplets.ingest import records
 from duckplets.mining.store import named_pool
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.sampler import Sampler
     from duckplets.sampling.settings import Kind, Remainder
+    from duckplets.status import Counts
 
 Recipe = recipe_store.Recipe
 
@@ -325,9 +326,23 @@ class Corpus(TextIn, HardNegatives):
             )
         return self._database.read(query, params)
 
-    def status(self) -> dict[str, Any]:
-        """Return versions, counts by source and split, pools with what they leave out, runs."""
-        return status.status(self._database, self._state_path(None))
+    def status(self, *, counts: dict[str, Counts] | None = None) -> dict[str, Any]:
+        """Return versions, counts by source and split, pools with what they leave out, runs.
+
+        Args:
+            counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
+                kept at once, where the corpus may be written.
+        """
+        new: dict[str, Counts] = {} if counts is None else counts
+        found = status.status(self._database, self._state_path(None), new)
+        if new and counts is None and not self.read_only:
+            self.keep_counts(new)
+        return found
+
+    @changes("keep counts in")
+    def keep_counts(self, counts: Mapping[str, Counts]) -> None:
+        """Keep what ``status`` has counted, so that it need not be counted again."""
+        status.keep(self._database, counts)
 
     def capacity(self) -> pa.Table:
         """Return estimates, from counts alone, of how many samples each source and split has."""
@@ -354,14 +369,8 @@ class Corpus(TextIn, HardNegatives):
         """
         from duckplets import compact
 
-        return compact.compact(self._database, self._state_paths(state))
-
-    def _state_paths(self, given: Sequence[str | Path]) -> list[Path]:
-        paths = [self._state_path(path) for path in given]
-        for path in paths:
-            if not path.exists():
-                raise StateMismatchError(f"state={str(path)!r} does not exist")
-        return [self._state_path(None), *paths]
+        others = [self._state_path(path) for path in state]
+        return compact.compact(self._database, self._state_path(None), others)
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -58,3 +58,21 @@ ORDER BY source, list_position(['train', 'validation', 'test'], split)
 SELECT count(*) AS anchors, coalesce(sum(candidates), 0)::BIGINT AS negatives
 FROM mined_anchors
 WHERE mining_key = $mining
+
+-- name: counts
+-- What is kept of how many anchors pools have.
+SELECT content, reason, anchors
+FROM pool_counts
+
+-- name: forget_counts
+-- Forget what is kept of how many anchors pools have, of other versions and what is told anew.
+-- Parameters: $version; told (Arrow: content, reason, anchors).
+DELETE FROM pool_counts
+WHERE version <> $version OR content IN (SELECT content FROM told)
+
+-- name: keep_counts
+-- Keep how many anchors pools have (Arrow told: content, reason, anchors).
+-- Parameters: $version.
+INSERT INTO pool_counts
+SELECT $version, content, reason, anchors
+FROM told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from duckplets.base.shown import listed, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
 from duckplets.cli.options import STATE, command
-from duckplets.errors import QueryError, StateMismatchError
+from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -26,15 +27,21 @@ FILE = Annotated[
 def status(corpus: CORPUS, json: JSON = False) -> None:
     """Show what is in a corpus: sources, splits, pools, mined negatives, saved runs.
 
-    Pools come with what they leave out and why, mined negatives with why they are stale.
+    Pools come with what they leave out and why, mined negatives with why they are stale. What
+    large pools have is counted once a version and kept in the corpus, if nobody else has it open.
 
     Example:
         duckplets status faq.duckdb
     """
     from duckplets.corpus import Corpus
 
+    counts: dict[str, Any] = {}
     with Corpus(corpus, read_only=True) as opened:
-        found = opened.status()
+        found = opened.status(counts=counts)
+    if counts:
+        # Others may have it open, or it may not be written: then they are counted again.
+        with suppress(DuckpletsError), Corpus(corpus) as opened:
+            opened.keep_counts(counts)
     if json:
         output.print_document(found)
     else:

@@ -117,9 +117,10 @@ def resolve(
         RecipeError: An unknown or repeated name, or none of the needed kind.
     """
     sources = dict(database.run("recipes/store/sources", {"version": version}))
-    known = [*also, *stored(database), *_all_defaults(sources)]
-    chosen = _named(given, known) if given else None
-    chosen = chosen or [r for r in stored(database) if kind == "texts" or is_triplet(r)]
+    known = stored(database)
+    chosen = [r for r in known if kind == "texts" or is_triplet(r)]
+    if given:  # only then are the defaults needed, whose conditions take a while to parse
+        chosen = _named(given, [*also, *known, *_all_defaults(sources)]) or chosen
     resolved = []
     for source, defaults in sources.items():
         if chosen:

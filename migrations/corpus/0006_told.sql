@@ -15,12 +15,14 @@ COMMENT ON COLUMN quarantine.line IS 'The line of the file it began at, from 1, 
 -- One row a reason, and one without for the anchors that are drawn: what status shows is counted
 -- once a version.
 CREATE TABLE pool_counts (
+    version BIGINT NOT NULL,
     content VARCHAR NOT NULL,
     reason VARCHAR,
     anchors BIGINT NOT NULL
 );
 COMMENT ON TABLE pool_counts IS 'How many anchors pools have, and what they leave out; counted anew where the content differs';
-COMMENT ON COLUMN pool_counts.content IS 'Digest of the pool''s statement, its parameters and the chunks it reads';
+COMMENT ON COLUMN pool_counts.version IS 'Corpus version they were counted at';
+COMMENT ON COLUMN pool_counts.content IS 'Digest of the pool''s statement, its parameters, and how records are split and chunked; or what else was counted';
 COMMENT ON COLUMN pool_counts.reason IS 'Why they are left out; NULL for those that are drawn';
 COMMENT ON COLUMN pool_counts.anchors IS 'How many';
 

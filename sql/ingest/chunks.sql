@@ -31,8 +31,10 @@ SELECT
     (SELECT greatest(max(chunk_key), last_key('chunk')) + 1 FROM chunks) AS chunk
 
 -- name: set_settings
--- Keep the settings of the chunks.
+-- Keep the settings of the chunks; what pools have is to be counted anew.
 -- Parameters: $value (JSON).
+DELETE FROM pool_counts;
+
 DELETE FROM settings
 WHERE name = 'chunking';
 

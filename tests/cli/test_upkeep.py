@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from commands import cli, error, ok, usage
 from prebuilt import toy_corpus
 
 import duckplets as dp
+from duckplets import status as corpus_status
 from duckplets.cli import upkeep
+from duckplets.pools.read import PoolReader
 
 
 @pytest.fixture
@@ -103,3 +106,48 @@ def test_remove_asks_says_who_draws_and_removes(toy: str, monkeypatch: pytest.Mo
     assert "did you mean 'other'" in error("remove", toy, "othe", "--yes")
     ok("remove", toy, "other", "--yes")
     assert json.loads(ok("status", toy, "--json"))["sources"] == []
+
+
+def test_what_pools_have_is_counted_once_a_version(
+    toy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = Path(toy).read_bytes()
+    first = json.loads(ok("status", toy, "--json"))
+    assert Path(toy).read_bytes() == content  # a small corpus is left as it is
+    monkeypatch.setattr(corpus_status, "_WORTH_KEEPING", 1)
+    counted: list[str] = []
+    count = PoolReader.count
+    monkeypatch.setattr(
+        PoolReader,
+        "count",
+        lambda self, pool: (counted.append(pool.described), count(self, pool))[1],
+    )
+
+    def told(pools: int) -> dict[str, object]:
+        counted.clear()
+        found = dict(json.loads(ok("status", toy, "--json")))
+        assert len(counted) == pools
+        return found
+
+    with dp.Corpus(toy, read_only=True):  # who reads it keeps it from being written
+        assert told(12) == first
+        assert told(12) == first
+    assert told(12) == first
+    for _ in range(2):
+        assert told(0) == first
+    with dp.Corpus(toy) as corpus:
+        corpus.add_recipe(dp.TripletRecipe("own", *[dp.any_section()] * 3))
+        assert len(corpus.status()["pools"]) == 6
+    changes: list[tuple[Callable[[dp.Corpus], object], int]] = [
+        (lambda corpus: corpus.remove_recipe("own"), 0),  # those of before are still there
+        (lambda corpus: corpus.split(0.5, reassign=True), 12),
+        (lambda corpus: corpus.chunk(dp.Chunking(max_tokens=9)), 18),
+        (lambda corpus: corpus.remove("other"), 9),
+    ]
+    for change, pools in changes:
+        with dp.Corpus(toy) as corpus:
+            change(corpus)
+        found = told(pools)
+        with dp.Corpus(toy) as corpus:
+            corpus._database.rows("DELETE FROM pool_counts")
+        assert told(len(found["pools"])) == found  # type: ignore[arg-type]
