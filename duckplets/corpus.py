@@ -393,7 +393,3 @@ class Corpus(TextIn, HardNegatives):
             f"a corpus cannot be pickled or copied: it has a file open. Open {str(self.path)!r} in "
             f"each process, read_only=True, or let duckplets.torch.SamplerDataset do so"
         )
-
-    def __repr__(self) -> str:
-        mode = ", read_only=True" if self.read_only else ""
-        return f"Corpus({str(self.path)!r}{mode})"

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress, bar
+from duckplets.base.shown import html_table, shown
 from duckplets.changing import changes
 from duckplets.db.database import Database
+from duckplets.errors import DuckpletsError
 from duckplets.ingest import chunks, ingest, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
@@ -35,6 +37,7 @@ class TextIn:
 
     _database: Database
     path: Path
+    read_only: bool
 
     @changes("ingest")
     def ingest(
@@ -279,6 +282,25 @@ class TextIn:
         others = [p for p in before.preprocessors if not isinstance(p, Denoiser)]
         cleaned = replace(before, preprocessors=(*others, denoiser or Denoiser()))
         return chunks.chunk(self._database, cleaned)
+
+    def __repr__(self) -> str:
+        mode = ", read_only=True" if self.read_only else ""
+        name = f"Corpus({str(self.path)!r}{mode})"
+        try:
+            version, rows = records.current_version(self._database), self._rows_by_source()
+        except DuckpletsError:  # it was closed, or belongs to another process
+            return name
+        told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
+        more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
+        return f"<{name}: version {version}, records: {told or 'none'}{more}>"
+
+    def _repr_html_(self) -> str:
+        rows = [row.values() for row in self._database.table("status/first_texts").to_pylist()]
+        caption = f"{self.path}, version {records.current_version(self._database)}"
+        return html_table(caption, ("source", "records", "first text"), rows)
+
+    def _rows_by_source(self) -> list[dict[str, Any]]:
+        return list(self._database.table("status/records_by_source").to_pylist())
 
     def unfinished(self) -> list[dict[str, Any]]:
         """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""

@@ -35,6 +35,7 @@ _COMMANDS = {
     "served": "sample",
     "status": "upkeep",
     "capacity": "upkeep",
+    "show": "show",
     "remove": "upkeep",
     "compact": "upkeep",
     "migrate": "upkeep",

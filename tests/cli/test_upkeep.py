@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import cli, error, ok, usage
+from commands import cli, error, lines, ok, usage
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -151,3 +151,26 @@ def test_what_pools_have_is_counted_once_a_version(
         with dp.Corpus(toy) as corpus:
             corpus._database.rows("DELETE FROM pool_counts")
         assert told(len(found["pools"])) == found  # type: ignore[arg-type]
+
+
+def test_show_shows_records_and_samples(toy: str) -> None:
+    rows = lines(ok("show", toy, "other", "--limit", "3", "--json"))
+    assert [row["record_id"] for row in rows] == [f"other/r{i}" for i in (0, 0, 1, 1, 2, 2)]
+    assert {row["role"] for row in rows} == {"anchor", "context"}
+    assert {row["split"] for row in lines(ok("show", toy, "--split", "test", "--json"))} == {"test"}
+    assert rows[0]["text"] in ok("show", toy, "other", "--limit", "1")
+    with dp.Corpus(toy, read_only=True) as corpus:
+        with corpus.sampler(batch_size=4, run="mine", seed=3) as sampler:
+            next(sampler)
+            sampler.save()
+            expected = next(sampler).to_pylist()
+        first = next(corpus.sampler(batch_size=2)).to_pylist()
+    assert lines(ok("show", toy, "--run", "mine", "--samples", "4", "--json")) == expected
+    assert lines(ok("show", toy, "--run", "mine", "--samples", "4", "--json")) == expected
+    assert lines(ok("show", toy, "--samples", "2", "--json")) == first
+    told = ok("show", toy, "--run", "mine")
+    assert expected[2]["anchor"] in told
+    assert "did you mean 'other'" in error("show", toy, "othr")
+    for wrong in (["toy", "--samples", "1"], ["--run", "mine", "--split", "test"]):
+        usage("show", toy, *wrong)
+    usage("show", toy, "--state", "x.duckdb")
