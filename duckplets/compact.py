@@ -33,19 +33,22 @@ _MEMORY = "300MB"  # of the old file, which is only read
 
 # Which rows of a table are kept: by its name, else by the first of these columns that it has.
 _OF_TABLES = {
-    "corpus_versions": "whole",
-    "mined_anchors": "of_mined_anchors",
-    "mined_negatives": "of_mined_negatives",
-    "quarantine": "of_names",
+    "corpus_versions": "compact/whole",
+    "mined_anchors": "compact/of_mined_anchors",
+    "mined_negatives": "compact/of_mined_negatives",
+    "quarantine": "compact/of_names",
 }
 _OF_COLUMNS = {
-    "mining_key": "of_minings",
-    "index_key": "of_indexes",
-    "record_key": "of_records",
-    "section_key": "of_sections",
-    "source_id": "of_sources",
+    "mining_key": "compact/of_minings",
+    "index_key": "compact/of_indexes",
+    "record_key": "compact/of_records",
+    "section_key": "compact/of_sections",
+    "source_id": "compact/of_sources",
 }
-_KEPT = ("records", "sources", "sections", "indexes", "minings")
+_KEEP = (
+    *("compact/keep_records", "compact/keep_sources", "compact/keep_sections"),
+    *("compact/keep_indexes", "compact/keep_minings"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,19 +121,19 @@ def _choose(reader: Database, versions: Collection[int], minings: Collection[int
     """Note what is kept, in temporary tables."""
     given: dict[str, Any] = {"versions": sorted(versions), "unpublished": UNPUBLISHED}
     given["pinned"] = sorted(minings)
-    for what in _KEPT:
-        sql = query(f"compact/keep_{what}")
+    for statement in _KEEP:
+        sql = query(statement)
         reader.rows(sql, {name: value for name, value in given.items() if f"${name}" in sql})
 
 
 def _copy(reader: Database, new: Database, name: str, columns: Sequence[str]) -> int:
     """Copy what is kept of a table; return how many rows that is."""
     found = (rule for column, rule in _OF_COLUMNS.items() if column in columns)
-    rule = _OF_TABLES.get(name) or next(found, "whole")
+    rule = _OF_TABLES.get(name) or next(found, "compact/whole")
     rows = 0
     insert = _insert(name)
     with new.transaction():
-        for table in _slices(reader, query(f"compact/{rule}"), name):
+        for table in _slices(reader, query(rule), name):
             with new.registered(incoming=table):
                 new.rows(insert)
             rows += table.num_rows

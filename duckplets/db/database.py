@@ -51,7 +51,6 @@ _OPEN_HERE = "open it in this process: Corpus(path, read_only=True)"
 
 Parameters = Mapping[str, Any]
 
-
 # Files that are being changed by what this code was called from, in other threads too.
 _CHANGED: ContextVar[tuple[files.FileId, ...]] = ContextVar("_CHANGED", default=())
 

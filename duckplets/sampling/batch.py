@@ -6,16 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import Any, SupportsIndex, overload
 
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.base.shown import html_table, shown
 from duckplets.errors import ExtensionError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _ROWS = 1024  # turned into dicts at once
 _SHOWN = 5  # samples in a notebook
@@ -159,7 +156,7 @@ class Batch:
         rows: list[dict[str, Any]] = self._table.to_pylist()
         return rows
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> Any:
         """Return the samples as a pandas data frame.
 
         Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import cli, error, lines, ok, usage
@@ -117,11 +118,12 @@ def test_what_pools_have_is_counted_once_a_version(
     monkeypatch.setattr(corpus_status, "_WORTH_KEEPING", 1)
     counted: list[str] = []
     count = PoolReader.count
-    monkeypatch.setattr(
-        PoolReader,
-        "count",
-        lambda self, pool: (counted.append(pool.described), count(self, pool))[1],
-    )
+
+    def counting(self: PoolReader, pool: Any) -> Any:
+        counted.append(pool.described)
+        return count(self, pool)
+
+    monkeypatch.setattr(PoolReader, "count", counting)
 
     def told(pools: int) -> dict[str, object]:
         counted.clear()

@@ -62,7 +62,7 @@ def test_samples_are_rows() -> None:
         for step in (None, 2, -1):
             assert found[low::step] == rows[low::step]
             assert found[:low:step] == rows[:low:step]
-    assert dict(found) == found.to_pydict()  # type: ignore[call-overload]
+    assert dict(found) == found.to_pydict()
     assert "anchor" in found
     assert "text" not in found
     assert found.texts == ["anchor", "negative_2"]
