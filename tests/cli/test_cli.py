@@ -183,12 +183,12 @@ def test_debug_shows_the_traceback_wherever_it_stands() -> None:
 
 
 def test_a_foreign_error_is_one_line_too(monkeypatch: pytest.MonkeyPatch, toy: str) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise KeyError("several\nlines")
 
     monkeypatch.setattr(dp.Corpus, "status", fail)
     assert "please report it: KeyError" in error("status", toy)
-    monkeypatch.setattr(dp.Corpus, "status", lambda _: os.open("/none/x", os.O_RDONLY))
+    monkeypatch.setattr(dp.Corpus, "status", lambda _, **__: os.open("/none/x", os.O_RDONLY))
     assert error("status", toy) == "error: /none/x: No such file or directory\n"
 
 
