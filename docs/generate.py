@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 WIDTH = 80
 
 INTERFACE = {
-    "Corpus": ("Corpus", "resume", "IngestReport", "Chunking"),
+    "Corpus": ("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "Chunking"),
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
         *(
@@ -76,7 +76,7 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in hard_negatives changing reopen status doctor testing huggingface "
+    "corpus text_in hard_negatives compact changing reopen status doctor testing huggingface "
     "errors __init__"
 )
 ROOMS = (

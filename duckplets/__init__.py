@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the table below
     from duckplets.base.documents import DocumentLimits as DocumentLimits
+    from duckplets.compact import CompactReport as CompactReport
     from duckplets.corpus import Corpus as Corpus
     from duckplets.errors import ChunkingError as ChunkingError
     from duckplets.errors import CorpusLockedError as CorpusLockedError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import MigrationError as MigrationError
     from duckplets.errors import MixtureError as MixtureError
     from duckplets.errors import QueryError as QueryError
+    from duckplets.errors import ReadOnlyError as ReadOnlyError
     from duckplets.errors import RecipeError as RecipeError
     from duckplets.errors import SamplerError as SamplerError
     from duckplets.errors import SourceError as SourceError
@@ -35,6 +37,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.ingest.preview import Preview as Preview
     from duckplets.ingest.preview import preview as preview
     from duckplets.ingest.records import IngestReport as IngestReport
+    from duckplets.ingest.splits import SplitReport as SplitReport
     from duckplets.mining.external import GivenReport as GivenReport
     from duckplets.mining.report import MiningReport as MiningReport
     from duckplets.mining.report import PairReport as PairReport
@@ -97,16 +100,19 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "base.documents": "DocumentLimits",
+    "compact": "CompactReport",
     "corpus": "Corpus",
     "errors": (
         "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "
         "EmptyPoolError "
-        "ExtensionError MigrationError MixtureError QueryError RecipeError SamplerError "
+        "ExtensionError MigrationError MixtureError QueryError ReadOnlyError "
+        "RecipeError SamplerError "
         "SourceError SplitError StateMismatchError"
     ),
     "export": "ExportReport",
     "ingest.preview": "Preview preview",
     "ingest.records": "IngestReport",
+    "ingest.splits": "SplitReport",
     "mining.external": "GivenReport",
     "mining.report": "MiningReport PairReport",
     "order.mixture": "Anneal Mixture Phase",

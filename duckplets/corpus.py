@@ -33,6 +33,7 @@ from duckplets.text_in import TextIn
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.compact import CompactReport
     from duckplets.order.mixture import Mixture
     from duckplets.records.elements import Order
     from duckplets.sampling.apart import NoDuplicates
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.choosing import By
     from duckplets.sampling.sampler import Sampler
     from duckplets.sampling.settings import Empty, Kind, Remainder
+    from duckplets.status import Counts
 
 Recipe = recipe_store.Recipe
 
@@ -347,13 +349,51 @@ class Corpus(TextIn, HardNegatives):
             )
         return self._database.read(query, params)
 
-    def status(self) -> dict[str, Any]:
-        """Return versions, counts by source and split, pools with what they leave out, runs."""
-        return status.status(self._database, self._state_path(None))
+    def status(self, *, counts: dict[str, Counts] | None = None) -> dict[str, Any]:
+        """Return versions, counts by source and split, pools with what they leave out, runs.
+
+        Args:
+            counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
+                kept at once, where the corpus may be written.
+        """
+        new: dict[str, Counts] = {} if counts is None else counts
+        found = status.status(self._database, self._state_path(None), new)
+        if new and counts is None and not self.read_only:
+            self.keep_counts(new)
+        return found
+
+    @changes("keep counts in")
+    def keep_counts(self, counts: Mapping[str, Counts]) -> None:
+        """Keep what ``status`` has counted, so that it need not be counted again."""
+        status.keep(self._database, counts)
 
     def capacity(self) -> pa.Table:
         """Return estimates, from counts alone, of how many samples each source and split has."""
         return status.capacity(self._database)
+
+    # -- upkeep ---------------------------------------------------------------------------------
+
+    @changes("compact")
+    def compact(self, *, state: Sequence[str | Path] = ()) -> CompactReport:
+        """Rewrite the file without what was removed or replaced and no saved run needs.
+
+        What is kept: the newest version, and those that runs of the state file beside the corpus
+        and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
+        minings of what is gone go too; keys and versions stay. It needs the room of the result;
+        whoever looks, after a kill too, sees the old file or the new one.
+
+        Args:
+            state: Further state files. Runs of any other one may not go on.
+
+        Raises:
+            CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
+                file open.
+            StateMismatchError: A state file is not there, or of another corpus.
+        """
+        from duckplets import compact
+
+        others = [self._state_path(path) for path in state]
+        return compact.compact(self._database, self._state_path(None), others)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -376,7 +416,3 @@ class Corpus(TextIn, HardNegatives):
             f"a corpus cannot be pickled or copied: it has a file open. Open {str(self.path)!r} in "
             f"each process, read_only=True, or let duckplets.torch.SamplerDataset do so"
         )
-
-    def __repr__(self) -> str:
-        mode = ", read_only=True" if self.read_only else ""
-        return f"Corpus({str(self.path)!r}{mode})"

@@ -12,6 +12,7 @@
     ├── MigrationError      a file of another schema, or not ours at all
     ├── DamagedFileError    something in a corpus or state file is not as it was written
     ├── CorpusLockedError   another process writes the file
+    ├── ReadOnlyError       a corpus that was opened to read is to be changed
     ├── ExtensionError      a DuckDB extension or an optional package is missing
     └── QueryError          a statement DuckDB refused
         └── DeadlineError   a statement that took too long was stopped
@@ -38,6 +39,7 @@ __all__ = [
     "MigrationError",
     "MixtureError",
     "QueryError",
+    "ReadOnlyError",
     "RecipeError",
     "SamplerError",
     "SourceError",
@@ -103,6 +105,10 @@ class DamagedFileError(DuckpletsError):
 
 class CorpusLockedError(DuckpletsError):
     """Another process has the file open for writing."""
+
+
+class ReadOnlyError(DuckpletsError):
+    """A corpus that was opened with ``read_only=True`` is to be changed."""
 
 
 class ExtensionError(DuckpletsError):

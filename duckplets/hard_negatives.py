@@ -70,6 +70,21 @@ class HardNegatives:
                 self._database, terms=terms, source=source, split=split, progress=advance
             )
 
+    def terms(self, source: str | None = None, **changes: Any) -> Terms:
+        """Return how text becomes terms, some settings changed, for ``index``.
+
+        Args:
+            source: In this source; by default in all that have no settings of their own.
+            changes: Fields of ``Terms``.
+
+        Raises:
+            RecipeError: A setting is unknown or wrong.
+        """
+        from duckplets.search import index
+        from duckplets.search.terms import Terms
+
+        return Terms.from_dict(index.terms_of(self._database, source).to_dict() | changes)
+
     def search(
         self, text: str, k: int = 10, source: str | None = None, split: str | None = None
     ) -> pa.Table:

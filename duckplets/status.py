@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from duckplets.db.database import Database
 from duckplets.ingest import records, splits, unfinished
@@ -17,25 +20,32 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sampling import state
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Counts = dict[str | None, int]  # anchors by why they are left out; None for those that are drawn
+
+_WORTH_KEEPING = 20_000  # anchors: counting so many takes a tenth of a second
 
 
-def status(database: Database, state_path: Path) -> dict[str, Any]:
-    """Return the state of a corpus as plain values; see ``Corpus.status``."""
+def status(database: Database, state_path: Path, new: dict[str, Counts]) -> dict[str, Any]:
+    """Return the state of a corpus as plain values; see ``Corpus.status``.
+
+    ``new`` takes the counts that are worth keeping and are not kept yet.
+    """
     current = splits.current_splits(database)
+    sources = database.table("status/sources").to_pylist()
+    kept = _kept(database) if current else {}
     return {
         "path": str(database.path),
         "version": records.current_version(database),
-        "splits": asdict(current) if current else None,
+        "splits": current.to_dict() if current else None,
         "chunking": chunking_of(database),
         "cleaned": cleaned(database),
-        "sources": database.table("status/sources").to_pylist(),
+        "sources": sources,
         "unfinished": unfinished.overview(database),
         "records": database.table("status/splits").to_pylist(),
+        "shared_anchors": _shared_anchors(database, kept, new) if current else {},
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
-        "pools": _pools(database) if current else [],
-        "mining": _mining(database) if current else [],
+        "pools": _pools(database, kept, new) if current else [],
+        "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "state": str(state_path),
         "runs": state.cursors(state_path),
     }
@@ -63,11 +73,35 @@ def capacity(database: Database) -> pa.Table:
     )
 
 
-def _pools(database: Database) -> list[dict[str, Any]]:
-    """Count, for every source, split and recipe, the anchors and what is left out, by reason."""
+def _shared_anchors(
+    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+) -> dict[str, dict[str, int]]:
+    content = f"shared anchors of version {records.current_version(database)}"
+    if content not in kept:
+        kept[content] = {None: 0}
+        for split, (anchors, shared) in splits.shared_anchors(database).items():
+            kept[content] |= {split: anchors, f"{split} and train": shared}
+        if sum(kept[content].values()) >= _WORTH_KEEPING:
+            new[content] = kept[content]
+    of = kept[content]
+    return {
+        split: {"anchors": of[split], "shared": of[f"{split} and train"]}
+        for split in splits.SPLITS
+        if split in of
+    }
+
+
+def _pools(
+    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+) -> list[dict[str, Any]]:
+    """Count, for every source, split and recipe, the anchors and what is left out, by reason.
+
+    Those that are kept with the corpus are not counted again: they follow from the statement, the
+    version and the mining, until records are split or chunked otherwise.
+    """
     version = records.current_version(database)
     max_tokens = chunking_of(database)["max_tokens"]
-    pools = []
+    pools: list[CompiledPool] = []
     for split in splits.SPLITS:
         resolved = recipe_store.resolve(
             database, None, kind="triplets", split=split, version=version, max_tokens=max_tokens
@@ -83,22 +117,58 @@ def _pools(database: Database) -> list[dict[str, Any]]:
             for of_source in resolved
             for recipe in of_source.recipes
         ]
-        pools += _counted(database, compiled) if compiled else []
-    return pools
+        pools += compiled
+    made = repr((splits.need_splits(database), chunking_of(database)))
+    contents = [_content(pool, made) for pool in pools]
+    fresh: dict[str, Counts] = {}
+    for split in splits.SPLITS:
+        missing = {
+            content: pool
+            for pool, content in zip(pools, contents, strict=True)
+            if pool.parameters["split"] == split and content not in kept
+        }
+        if missing:
+            with PoolReader(database, list(missing.values())) as reader:
+                fresh |= {content: reader.count(pool) for content, pool in missing.items()}
+    if sum(sum(found.values()) for found in fresh.values()) >= _WORTH_KEEPING:
+        new |= fresh
+    counts = kept | fresh
+    return [_row(pool, counts[content]) for pool, content in zip(pools, contents, strict=True)]
 
 
-def _counted(database: Database, compiled: list[CompiledPool]) -> list[dict[str, Any]]:
-    rows = []
-    with PoolReader(database, compiled) as reader:
-        for pool in compiled:
-            counts = reader.count(pool)
-            where = {name: pool.parameters[name] for name in ("source", "split")}
-            found = {"anchors": counts.pop(None, 0), "left_out": counts}
-            rows.append(where | {"recipe": pool.recipe.name} | found)
-    return rows
+def _row(pool: CompiledPool, counts: Counts) -> dict[str, Any]:
+    where = {name: pool.parameters[name] for name in ("source", "split")}
+    left_out = {reason: n for reason, n in counts.items() if reason is not None}
+    found = {"anchors": counts.get(None, 0), "left_out": left_out}
+    return where | {"recipe": pool.recipe.name} | found
 
 
-def _mining(database: Database) -> list[dict[str, Any]]:
+def _content(pool: CompiledPool, made: str) -> str:
+    """Return what the counts of a pool follow from, as a hash."""
+    told = [made, pool.sql("counts", staged=True), *sorted(pool.parameters.items())]
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
+
+
+def _kept(database: Database) -> dict[str, Counts]:
+    """Return the counts that are kept, by content."""
+    kept: dict[str, Counts] = {}
+    for content, reason, anchors in database.run("status/counts"):
+        kept.setdefault(content, {})[reason] = anchors
+    return kept
+
+
+def keep(database: Database, counts: Mapping[str, Counts]) -> None:
+    """Keep the counts of pools, by content; those of other versions are forgotten."""
+    rows = [(c, reason, n) for c, found in counts.items() for reason, n in found.items()]
+    rows += [(content, None, 0) for content, found in counts.items() if None not in found]
+    columns = dict(zip(("content", "reason", "anchors"), zip(*rows, strict=True), strict=True))
+    told = pa.table({name: pa.array(column) for name, column in columns.items()})
+    with database.transaction(), database.registered(told=told):
+        database.run("status/forget_counts", {"version": records.current_version(database)})
+        database.run("status/keep_counts", {"version": records.current_version(database)})
+
+
+def _mining(database: Database, sources: list[str]) -> list[dict[str, Any]]:
     """Tell what was mined or given, what of it is stale, and what stored recipes still lack."""
     version = records.current_version(database)
     by_name = {
@@ -109,7 +179,7 @@ def _mining(database: Database) -> list[dict[str, Any]]:
     found = mining_store.found(database)
     rows = [_mined(database, mining, by_name.get(mining.recipe), version) for mining in found]
     there = {(mining.recipe, mining.source, mining.split) for mining in found}
-    for source in database.table("status/sources")["name"].to_pylist():
+    for source in sources:
         for recipe in by_name.values():
             if recipe.mined and source in (recipe.sources or (source,)):
                 rows += [

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress, bar
+from duckplets.base.shown import html_table, shown
 from duckplets.changing import changes
 from duckplets.db.database import Database
+from duckplets.errors import DuckpletsError
 from duckplets.ingest import chunks, ingest, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.ingest.records import IngestReport
+    from duckplets.ingest.splits import KeepTogether, SplitReport
     from duckplets.ingest.store import OnConflict
     from duckplets.order.copies import SizeMode
     from duckplets.records.data_index import DataIndex
@@ -35,6 +38,7 @@ class TextIn:
 
     _database: Database
     path: Path
+    read_only: bool
 
     @changes("ingest")
     def ingest(
@@ -108,28 +112,39 @@ class TextIn:
     @changes("split")
     def split(
         self,
-        train: float = 0.8,
-        validation: float = 0.1,
-        test: float = 0.1,
+        train: float | None = None,
+        validation: float | None = None,
+        test: float | None = None,
         seed: int = 42,
         *,
+        keep_together: KeepTogether = "group",
         reassign: bool = False,
-    ) -> dict[str, int]:
-        """Assign every record to a split, for good; returns the records of each split.
+    ) -> SplitReport:
+        """Assign every record to a split, for good.
 
         Args:
-            train: Share of training records; the three shares add up to 1.
-            validation: Share of validation records.
-            test: Share of test records.
+            train: Share of training records, 0.8 if no share is given. The three add up to 1;
+                those that are not given divide what is left as usual, 8 : 1 : 1.
+            validation: Share of validation records, 0.1 if no share is given.
+            test: Share of test records, 0.1 if no share is given.
             seed: Another seed gives another assignment.
-            reassign: Allow other shares or another seed than the corpus was split with.
+            keep_together: What shares a split: records of a ``group``; or by ``text`` all that
+                groups or equal anchors connect (of a record without anchor its first section; but
+                for case, accents, composition and white space). Records that come later take the
+                split of their family.
+            reassign: Allow other settings than the corpus was split with.
+
+        Returns:
+            The records of each split, as a mapping; its ``shared_anchors`` tells how many anchors
+            of validation and test train has as well.
 
         Raises:
-            SplitError: The shares are wrong, or others than before.
+            SplitError: The shares are wrong, or settings others than before.
         """
-        settings = splits.SplitSettings(train=train, validation=validation, test=test, seed=seed)
-        splits.split(self._database, settings, reassign=reassign)
-        return {row[0]: row[1] for row in self._database.run("ingest/splits/counts")}
+        settings = splits.settings_of(
+            train, validation, test, seed=seed, keep_together=keep_together
+        )
+        return splits.split(self._database, settings, reassign=reassign)
 
     @changes("chunk")
     def chunk(self, chunking: Chunking | None = None) -> int:
@@ -144,6 +159,19 @@ class TextIn:
                 texts would be cleaned otherwise while an ingest is unfinished.
         """
         return chunks.chunk(self._database, chunking or Chunking())
+
+    def chunking(self, **changes: Any) -> Chunking:
+        """Return the settings the corpus is chunked with, some of them changed, for ``chunk``.
+
+        The length of a summary follows that of a window, unless it was chosen.
+
+        Args:
+            changes: Fields of ``Chunking``.
+
+        Raises:
+            ChunkingError: A setting is unknown or wrong, or the tokenizer file has changed.
+        """
+        return chunks.chunking_with(self._database, changes)
 
     @changes("set a prefix in")
     def set_prefix(self, source: str, prefix: Prefix | str | None) -> None:
@@ -272,6 +300,25 @@ class TextIn:
         others = [p for p in before.preprocessors if not isinstance(p, Denoiser)]
         cleaned = replace(before, preprocessors=(*others, denoiser or Denoiser()))
         return chunks.chunk(self._database, cleaned)
+
+    def __repr__(self) -> str:
+        mode = ", read_only=True" if self.read_only else ""
+        name = f"Corpus({str(self.path)!r}{mode})"
+        try:
+            version, rows = records.current_version(self._database), self._rows_by_source()
+        except DuckpletsError:  # it was closed, or belongs to another process
+            return name
+        told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
+        more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
+        return f"<{name}: version {version}, records: {told or 'none'}{more}>"
+
+    def _repr_html_(self) -> str:
+        rows = [row.values() for row in self._database.table("status/first_texts").to_pylist()]
+        caption = f"{self.path}, version {records.current_version(self._database)}"
+        return html_table(caption, ("source", "records", "first text"), rows)
+
+    def _rows_by_source(self) -> list[dict[str, Any]]:
+        return list(self._database.table("status/records_by_source").to_pylist())
 
     def unfinished(self) -> list[dict[str, Any]]:
         """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""

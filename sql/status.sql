@@ -91,3 +91,74 @@ ORDER BY source, list_position(['train', 'validation', 'test'], split)
 SELECT count(*) AS anchors, coalesce(sum(candidates), 0)::BIGINT AS negatives
 FROM mined_anchors
 WHERE mining_key = $mining
+
+-- name: counts
+-- What is kept of how many anchors pools have.
+SELECT content, reason, anchors
+FROM pool_counts
+
+-- name: forget_counts
+-- Forget what is kept of how many anchors pools have, of other versions and what is told anew.
+-- Parameters: $version; told (Arrow: content, reason, anchors).
+DELETE FROM pool_counts
+WHERE version <> $version OR content IN (SELECT content FROM told)
+
+-- name: keep_counts
+-- Keep how many anchors pools have (Arrow told: content, reason, anchors).
+-- Parameters: $version.
+INSERT INTO pool_counts
+SELECT $version, content, reason, anchors
+FROM told
+
+-- name: records_by_source
+-- Live records of every source.
+-- Rows: by name.
+SELECT sources.name AS source, count(records.record_key) AS records
+FROM sources
+LEFT JOIN records ON records.source_id = sources.source_id AND records.removed_version IS NULL
+WHERE sources.removed_version IS NULL
+GROUP BY sources.name
+ORDER BY sources.name
+
+-- name: first_texts
+-- The first sources with their live records, and the text that each begins with.
+-- Rows: by name.
+SELECT
+    of_source.name AS source,
+    of_source.records,
+    (
+        SELECT left(arg_min(sections.text, sections.position), 200)
+        FROM sections
+        WHERE sections.record_key = of_source.first
+    ) AS text
+FROM (
+    SELECT
+        sources.name, count(records.record_key) AS records, min(records.record_key) AS first
+    FROM sources
+    LEFT JOIN records
+        ON records.source_id = sources.source_id AND records.removed_version IS NULL
+    WHERE sources.removed_version IS NULL
+    GROUP BY sources.name
+    ORDER BY sources.name
+    LIMIT 20
+) AS of_source
+ORDER BY of_source.name
+
+-- name: show
+-- The sections of the first live records of a source, or of all.
+-- Parameters: $source (NULL for all), $split (NULL for all), $limit (records).
+-- Rows: by record and position.
+SELECT
+    shown.record_id, shown.split, sections.role, sections.heading, sections.token_count AS tokens,
+    sections.text
+FROM (
+    SELECT record_key, record_id, split
+    FROM live_records
+    WHERE
+        source = coalesce($source, source)
+        AND ($split IS NULL OR split = $split)
+    ORDER BY record_key
+    LIMIT $limit
+) AS shown
+JOIN sections ON sections.record_key = shown.record_key
+ORDER BY shown.record_key, sections.position

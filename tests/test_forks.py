@@ -124,7 +124,7 @@ def test_a_forked_child_reads_rightly_or_says_why_not(path: Path, read_only: boo
             if outcomes[not read_only] == RIGHT:
                 assert told == "True", name
             else:
-                kind = "MigrationError" if "read-only" in told else "CorpusLockedError"
+                kind = "ReadOnlyError" if "read-only" in told else "CorpusLockedError"
                 assert told.startswith(kind), f"{name}: {told}"
                 assert "read_only=True" in told or "process" in told or "Corpus(" in told, told
         # What the children did is not felt here.

@@ -68,6 +68,11 @@ def remove(path: Path, name: str) -> None:
         corpus.remove(name)
 
 
+def compact(path: Path, name: str) -> None:
+    with Corpus(path) as corpus:
+        corpus.compact()
+
+
 def recipe(path: Path, name: str) -> None:
     with Corpus(path) as corpus:
         corpus.add_recipe(dp.TextRecipe(name, dp.any_section()))
@@ -110,7 +115,7 @@ def export(path: Path, name: str) -> None:
 
 VERBS: dict[str, Callable[[Path, str], None]] = {
     verb.__name__: verb
-    for verb in (ingest, pages, remove, recipe, split, chunk, prefix, mine, save, export)
+    for verb in (ingest, pages, remove, compact, recipe, split, chunk, prefix, mine, save, export)
 }
 
 

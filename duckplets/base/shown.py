@@ -9,7 +9,8 @@ Everything that prints or raises with such a value goes through these functions;
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from html import escape
 from itertools import islice
 
 MESSAGE = 4000  # characters of a message: no cause is longer
@@ -35,6 +36,22 @@ def listed(values: Iterable[object], most: int = 20) -> str:
     first = [shown(value, 80) for value in islice(rest, most)]
     more = sum(1 for _ in rest)
     return ", ".join(first) + (f" and {more:,} more" if more else "")
+
+
+def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table for a notebook: plain HTML in which every text is escaped and cut."""
+    head = "".join(f"<th>{_in_html(column)}</th>" for column in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{_in_html(value)}</td>' for value in row)}</tr>" for row in rows
+    )
+    return (
+        f"<table><caption>{_in_html(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _in_html(value: object) -> str:
+    return escape("" if value is None else shown(value))
 
 
 def harmless(text: str, limit: int | None = MESSAGE) -> str:

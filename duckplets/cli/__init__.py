@@ -37,6 +37,9 @@ _COMMANDS = {
     "mix-diff": "mix_diff",
     "status": "upkeep",
     "capacity": "upkeep",
+    "show": "show",
+    "remove": "upkeep",
+    "compact": "upkeep",
     "migrate": "upkeep",
     "doctor": "upkeep",
 }

@@ -42,20 +42,23 @@ def index(
 ) -> None:
     """Build the full-text indexes that are missing or stale.
 
-    Searching and mining do that as well. The settings are kept, for one source or for all; with
-    one of them given, the other is set to its default.
+    Searching and mining do that as well. The settings are kept, for one source or for all; what
+    is not named stays as it is.
 
     Example:
         duckplets index faq.duckdb --stemmer english --stop-words english
     """
     from duckplets.corpus import Corpus
-    from duckplets.search.terms import Terms
 
-    terms = None
-    if stemmer is not None or stop_words is not None:
-        terms = Terms(stemmer=stemmer or Terms().stemmer, stop_words=_stop_words(stop_words))
+    given: dict[str, Any] = {} if stemmer is None else {"stemmer": stemmer}
+    if stop_words is not None:
+        given["stop_words"] = _stop_words(stop_words)
     with Corpus(existing(corpus)) as opened:
+        terms = opened.terms(source, **given) if given else None
         reports = opened.index(terms, source=source, split=split)
+    if terms is not None:
+        words = terms.stop_words if isinstance(terms.stop_words, str) else len(terms.stop_words)
+        say(f"terms: stemmer {terms.stemmer}, stop words {words}")
     if not reports:
         say("all indexes fit already")
         return

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duckplets.ingest.records import IngestReport
     from duckplets.text.denoiser import Denoiser
 
-_SHARE = "from 0 to 1; the three add up to 1."
+_SHARE = "from 0 to 1; those not given divide the rest as usual, 8 : 1 : 1."
 _COLUMNS = "Repeat it, or separate by commas."
 
 
@@ -285,26 +285,45 @@ def _remove_empty(corpus: Corpus) -> None:
 
 def split(
     corpus: CORPUS,
-    train: Annotated[float, typer.Option(help=f"Share of training records, {_SHARE}")] = 0.8,
-    validation: Annotated[float, typer.Option(help="Share of validation records.")] = 0.1,
-    test: Annotated[float, typer.Option(help="Share of test records.")] = 0.1,
+    train: Annotated[
+        float | None, typer.Option(help=f"Share of training records, {_SHARE}")
+    ] = None,
+    validation: Annotated[float | None, typer.Option(help="Share of validation records.")] = None,
+    test: Annotated[float | None, typer.Option(help="Share of test records.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another assignment.")] = 42,
+    keep_together: Annotated[
+        Literal["group", "text"],
+        typer.Option(help="What shares a split: a group; or all that groups or texts connect."),
+    ] = "group",
     reassign: Annotated[
         bool, typer.Option("--reassign", help="Move records of a corpus split otherwise.")
     ] = False,
 ) -> None:
     """Assign every record to train, validation or test, for good.
 
-    Records ingested later get theirs by the same shares and seed.
+    Records ingested later get theirs by the same shares and seed. With --keep-together text no
+    anchor of validation or test is one of train, but for case, accents and white space.
 
     Example:
-        duckplets split faq.duckdb --train 0.9 --validation 0.05 --test 0.05
+        duckplets split faq.duckdb --train 0.9
+        duckplets split faq.duckdb --keep-together text --reassign
     """
     from duckplets.corpus import Corpus
 
     with Corpus(existing(corpus)) as opened:
-        counts = opened.split(train, validation, test, seed, reassign=reassign)
-    output.show_table(("split", "records"), counts.items())
+        report = opened.split(
+            train, validation, test, seed, keep_together=keep_together, reassign=reassign
+        )
+    if None in (train, validation, test) and (train, validation, test) != (None,) * 3:
+        used = report.settings
+        say(f"shares: train {used.train:g}, validation {used.validation:g}, test {used.test:g}")
+    output.show_table(("split", "records"), report.items())
+    for name, anchors in report.anchors.items():
+        say(output.shared_anchors(name, anchors, report.shared_anchors[name]))
+    if any(report.shared_anchors.values()) and keep_together == "group":
+        say("to keep equal texts together: duckplets split … --keep-together text --reassign")
+    if report.spanning:
+        say(f"{report.spanning:,} families have records in more than one split")
 
 
 def chunk(
@@ -347,11 +366,16 @@ def chunk(
     keep_tables: Annotated[
         bool, typer.Option("--keep-tables", help="Leave Markdown tables as they are.")
     ] = False,
+    defaults: Annotated[
+        bool,
+        typer.Option("--defaults", help="What is not named is the default, not as it was."),
+    ] = False,
 ) -> None:
     """Cut the sections into windows again, with other settings.
 
     Ingest cuts what it adds, so this is needed only for settings other than the corpus has.
-    What is left out is set to its default: without --denoise the texts are again as they came.
+    What is not named stays as it is; with --defaults it is set to its default, and texts that
+    were cleaned are again as they came unless --denoise is given too.
 
     Example:
         duckplets chunk faq.duckdb --max-tokens 256 --overlap 32,64
@@ -370,10 +394,12 @@ def chunk(
         "tokenizer": tokenizer,
         "preprocessors": _denoiser(denoise, max_digit_ratio, tables=not keep_tables),
     }
-    chunking = Chunking(**{name: value for name, value in given.items() if value is not None})
+    named = {name: value for name, value in given.items() if value is not None}
     with Corpus(existing(corpus)) as opened:
+        chunking = Chunking(**named) if defaults else opened.chunking(**named)
         sections = opened.chunk(chunking)
     say(f"cut {sections:,} sections again" if sections else "these are the settings it has already")
+    say(f"chunks: {output.settings(chunking.fingerprint())}")
 
 
 def _say_what_is_kept(corpus: Corpus) -> None:
@@ -391,7 +417,8 @@ def _print(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
         counts = ("read", "added", "replaced", "skipped", "failed", "seconds")
         rows = []
         for name, r in reports:
-            reasons = output.counts(r.reasons | r.dropped_sections) or "-"
+            joined = {"joined a family of several splits": r.spanning} if r.spanning else {}
+            reasons = output.counts(r.reasons | r.dropped_sections | joined) or "-"
             rows.append((name, *(getattr(r, c) for c in counts), reasons))
         output.show_table(("source", *counts, "reasons"), rows)
 

@@ -72,6 +72,17 @@ def counts(found: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in ordered)
 
 
+def settings(values: Mapping[str, Any]) -> str:
+    """Return settings in one line, those that are None left out."""
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+
+
+def shared_anchors(split: str, anchors: int, shared: int) -> str:
+    """Return how many anchors of a split train has as well, in words."""
+    share = f" ({100 * shared / anchors:.1f} %)" if shared else ""
+    return f"{split}: {shared:,} of {anchors:,} anchors are anchors of train too{share}"
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 

@@ -1,17 +1,19 @@
-"""Commands that look after corpora: `status`, `capacity`, `doctor`, `cursor`, `migrate`."""
+"""Commands that look after corpora: from `status` and `cursor` to `remove`, `compact`, `doctor`."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.shown import listed
+from duckplets.base.shown import listed, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
-from duckplets.cli.options import STATE
-from duckplets.errors import QueryError, StateMismatchError
+from duckplets.cli.options import STATE, command
+from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -25,15 +27,21 @@ FILE = Annotated[
 def status(corpus: CORPUS, json: JSON = False) -> None:
     """Show what is in a corpus: sources, splits, pools, mined negatives, saved runs.
 
-    Pools come with what they leave out and why, mined negatives with why they are stale.
+    Pools come with what they leave out and why, mined negatives with why they are stale. What
+    large pools have is counted once a version and kept in the corpus, if nobody else has it open.
 
     Example:
         duckplets status faq.duckdb
     """
     from duckplets.corpus import Corpus
 
+    counts: dict[str, Any] = {}
     with Corpus(corpus, read_only=True) as opened:
-        found = opened.status()
+        found = opened.status(counts=counts)
+    if counts:
+        # Others may have it open, or it may not be written: then they are counted again.
+        with suppress(DuckpletsError), Corpus(corpus) as opened:
+            opened.keep_counts(counts)
     if json:
         output.print_document(found)
     else:
@@ -114,6 +122,64 @@ def reset(
         say(f"forgot {cursors} of run {run} beyond step {after:,}")
 
 
+def remove(
+    corpus: CORPUS,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a source.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; needed where nobody can.")
+    ] = False,
+    state: STATE = None,
+) -> None:
+    """Remove a source from the newest version of a corpus.
+
+    Runs that were saved before go on drawing from it: what they need stays in the file, and the
+    rest until `duckplets compact`.
+
+    Example:
+        duckplets remove faq.duckdb faq --yes
+    """
+    from duckplets.corpus import Corpus
+    from duckplets.sampling.state import runs
+
+    with Corpus(existing(corpus)) as opened:
+        there = {row["name"]: row["records"] for row in opened.sources().to_pylist()}
+        kept = {row["source"]: row["rows"] for row in opened.unfinished()}
+        if name in there or name in kept:
+            say(f"{name} has {there.get(name, 0):,} records")
+            if name in kept:
+                say(f"{kept[name]:,} rows of an unfinished ingest of it are discarded too")
+            saved = runs(_state_path(corpus, state))
+            _say_who_draws([run.name for run in saved if name in run.settings.get("sources", ())])
+            _confirm(f"remove {name} from {corpus}?", yes=yes)
+        records = opened.remove(name)  # which refuses a name that is not there
+        say(f"removed {records:,} records of {name}; the corpus is at version {opened.version}")
+    say(f"what no run needs is still in the file; to free it: {command('compact', corpus)}")
+
+
+def compact(
+    corpus: CORPUS,
+    state: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A state file elsewhere, whose runs are to go on too."),
+    ] = None,
+) -> None:
+    """Rewrite a corpus without what was removed or replaced and no saved run needs any more.
+
+    Runs of the state file beside it go on; others only if their --state is given. It needs the
+    room of the result. Killed at any instant, it leaves the old file or the new one.
+
+    Example:
+        duckplets compact faq.duckdb
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(existing(corpus)) as opened:
+        report = opened.compact(state=state or ())
+    output.show_table(("table", "rows freed"), report.freed.items())
+    say(f"{report.before:,} bytes before, {report.after:,} now, in {report.seconds:g} s")
+    say(f"kept for saved runs: {listed(report.runs)}" if report.runs else "no saved run needs more")
+
+
 def migrate(file: FILE) -> None:
     """Bring a corpus and the state file beside it to the schema of this version.
 
@@ -126,11 +192,36 @@ def migrate(file: FILE) -> None:
         _migrate(state_path(file))
 
 
+def _say_who_draws(runs: list[str]) -> None:
+    if runs:
+        say(f"saved runs that go on drawing from it, as it was: {listed(runs)}")
+    else:
+        say("no saved run draws from it")
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; elsewhere ``--yes`` is required.
+
+    Raises:
+        typer.Abort: The answer is no.
+        typer.BadParameter: Nobody can be asked.
+    """
+    if yes:
+        return
+    if not _can_ask():
+        raise typer.BadParameter(f"{question} Nobody can be asked here: give --yes")
+    typer.confirm(shown(question), abort=True, err=True)
+
+
+def _can_ask() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def _show_status(found: dict[str, Any]) -> None:
     splits, chunking = found["splits"], found["chunking"]
     tell(f"corpus    {found['path']}, version {found['version']}")
-    tell(f"splits    {_settings(splits) if splits else 'none yet; run: duckplets split …'}")
-    tell(f"chunks    {_settings(chunking)}")
+    tell(f"splits    {output.settings(splits) if splits else 'none yet; run: duckplets split …'}")
+    tell(f"chunks    {output.settings(chunking)}")
     if any(found["cleaned"].values()):
         tell(f"cleaned   {output.counts(found['cleaned'])}")
     tell(f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}")
@@ -145,6 +236,8 @@ def _show_status(found: dict[str, Any]) -> None:
         output.show_columns(
             ("source", "split", "records"), found["records"], title="records by split"
         )
+        for split, of_split in found["shared_anchors"].items():
+            tell(output.shared_anchors(split, of_split["anchors"], of_split["shared"]))
         rows = (
             (p["source"], p["split"], p["recipe"], p["anchors"], output.counts(p["left_out"]))
             for p in found["pools"]
@@ -159,10 +252,6 @@ def _show_status(found: dict[str, Any]) -> None:
         output.show_columns(columns, found["runs"], title="saved runs")
     else:
         tell("", "no saved run")
-
-
-def _settings(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
 def _whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

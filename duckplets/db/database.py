@@ -35,7 +35,7 @@ from duckplets.db import files, sessions
 from duckplets.db.foreign import CLOSED, translated
 from duckplets.db.queries import query
 from duckplets.db.sessions import Feed, OfThread, Session
-from duckplets.errors import CorpusLockedError, DeadlineError, MigrationError, QueryError
+from duckplets.errors import CorpusLockedError, DeadlineError, QueryError, ReadOnlyError
 
 # DuckDB 2.0 advises con.sql(), which takes no statement but a query and plans it twice.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
@@ -51,7 +51,6 @@ _OPEN_HERE = "open it in this process: Corpus(path, read_only=True)"
 
 Parameters = Mapping[str, Any]
 
-
 # Files that are being changed by what this code was called from, in other threads too.
 _CHANGED: ContextVar[tuple[files.FileId, ...]] = ContextVar("_CHANGED", default=())
 
@@ -62,7 +61,7 @@ class Database:
     Args:
         session: An open connection; use ``open`` or ``reader``.
         path: The file, for messages; None in memory.
-        reopen: Opens the file to read, in a forked process.
+        reopen: Opens the file anew: in a forked process, or when another takes its place.
         is_shared: Whether every thread is to have a connection of its own.
 
     Attributes:
@@ -74,7 +73,7 @@ class Database:
         session: Session,
         path: Path | None,
         *,
-        reopen: Callable[[], Session] | None = None,
+        reopen: Callable[..., Session] | None = None,
         is_shared: bool = False,
     ) -> None:
         self.path = path
@@ -108,8 +107,7 @@ class Database:
         settings, real = _settings(memory_limit, threads), files.real_path(path)
         open_real = partial(sessions.open_session, real, shown(path), settings)
         session = open_real(read_only=read_only)
-        reopen = partial(open_real, read_only=True)
-        opened = cls(session, path, reopen=reopen, is_shared=True)
+        opened = cls(session, path, reopen=open_real, is_shared=True)
         opened._memory_limit = memory_limit
         return opened
 
@@ -156,6 +154,23 @@ class Database:
             with translated():
                 session.close()
 
+    def replace_file(self, other: Path) -> None:
+        """Let another file take the place of this one, and go on with that.
+
+        Raises:
+            CorpusLockedError: Something else of this process has it open.
+        """
+        own = (self._first, *self._others)
+        sessions.refuse_shared(self._first, own, str(self.path))
+        if self._reopen is None or self.path is None:
+            raise QueryError("only a file that was opened can be replaced")
+        # The old one is closed afterwards: until then no other process can write what is lost.
+        os.replace(other, files.real_path(self.path))
+        for session in own:
+            session.close()
+        self._first, self._threads = self._reopen(read_only=False), OfThread()
+        self._threads.session, self._others = self._first, weakref.WeakSet()
+
     def interrupt(self) -> None:
         """Stop the statement that another thread is running here, on the first connection."""
         if not self._home.is_left:
@@ -186,7 +201,7 @@ class Database:
         if self._reopen is None or not self.read_only:
             self._home.need(str(self.path or "what reads a file"), _OPEN_HERE)
         else:
-            self._first, self._home = self._reopen(), Home()
+            self._first, self._home = self._reopen(read_only=True), Home()
             self._threads, self._others = OfThread(), weakref.WeakSet()
             self._threads.session = self._first
 
@@ -198,12 +213,12 @@ class Database:
             verb: What is done to the corpus, for messages.
 
         Raises:
-            MigrationError: It is open read-only.
+            ReadOnlyError: It is open read-only.
             CorpusLockedError: It is of the process from which this one was forked, or the verb
                 is called by what another one waits for.
         """
         if self.read_only:
-            raise MigrationError(
+            raise ReadOnlyError(
                 f"cannot {verb} {self.path}: it is open read-only; open it with "
                 f"Corpus({str(self.path)!r})"
             )

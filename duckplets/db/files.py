@@ -147,8 +147,8 @@ def check_room(path: Path, name: str) -> None:
 
 def sweep(path: Path) -> None:
     """Remove what dead processes left beside a file that this one has open for writing."""
-    name = re.escape(path.name)
-    aside.sweep(path, rf"(?:{name}\.(?P<process>\d+)\.tmp)")
+    name, new = re.escape(path.name), r"\.[^/]*\.\d+-\d+\.new\.[^/]*"
+    aside.sweep(path, rf"(?:(?:{name}|{new})\.(?P<process>\d+)\.tmp)")
 
 
 def wal_of(path: Path) -> Path:

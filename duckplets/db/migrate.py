@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection
+import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
@@ -49,6 +50,33 @@ def create(path: Path, kind: Kind) -> None:
             os.replace(aside, path)
     finally:
         for left in (aside, files.wal_of(aside)):
+            remove(left)
+
+
+def rewrite(database: Database, kind: Kind, fill: Callable[[Database], None]) -> None:
+    """Put a new file in the place of an open one, whole or not at all.
+
+    Args:
+        database: The open file; it goes on with the new one.
+        kind: Of both.
+        fill: Fills the new one, which has the newest schema.
+
+    Raises:
+        CorpusLockedError: Something else of this process has it open.
+    """
+    name, path = shown(database.path), files.real_path(Path(str(database.path)))
+    aside = aside_of(path)
+    try:
+        new = _opened_aside(aside, name)
+        try:
+            migrate(new, kind)
+            fill(new)
+        finally:
+            new.close()
+        shutil.copymode(path, aside)
+        database.replace_file(aside)
+    finally:
+        for left in (aside, files.wal_of(aside), files.spill_folder(aside)):
             remove(left)
 
 

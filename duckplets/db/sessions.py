@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,21 @@ def _is_inherited(path: Path) -> bool:
 def _is_open_here(path: Path) -> bool:
     file = file_id(path)
     return file is not None and any(session.file == file for session in _SESSIONS)
+
+
+def refuse_shared(session: Session, own: Collection[Session], name: str) -> None:
+    """Refuse to go on where others of this process have the file of a session open.
+
+    Raises:
+        CorpusLockedError: They have.
+    """
+    with _GATE:
+        others = [s for s in _SESSIONS if s.file == session.file and s not in own]
+    if others:
+        raise CorpusLockedError(
+            f"{name} is open {len(others)} more times in this process, by samplers, readers or "
+            f"other Corpus objects; close them first"
+        )
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -41,7 +42,6 @@ _SETTINGS: dict[str, Any] = {
     "preprocessors?": [{"name": str}],
 }
 _FINGERPRINT = _SETTINGS | {"tokenizer": (None, str)}
-_KINDS = pa.array(["window", "summary"])
 
 
 def current_chunking(database: Database) -> Chunking:
@@ -49,6 +49,24 @@ def current_chunking(database: Database) -> Chunking:
     settings = _settings(database)
     settings.pop("fingerprint", None)
     return Chunking.from_json(settings)
+
+
+def chunking_with(database: Database, changes: Mapping[str, Any]) -> Chunking:
+    """Return the settings the corpus is chunked with, some of them changed.
+
+    The length of a summary follows that of a window, unless it was chosen.
+
+    Raises:
+        ChunkingError: A setting is unknown or wrong, or the tokenizer file of the corpus has
+            changed and no other is given.
+    """
+    settings = _settings(database)
+    settings.pop("fingerprint", None)
+    if settings and settings["summary_tokens"] == Chunking.summary_of(settings["max_tokens"]):
+        del settings["summary_tokens"]
+    if "preprocessors" not in changes:
+        return Chunking.from_json(settings | dict(changes))
+    return replace(Chunking.from_json({**settings, **changes, "preprocessors": ()}), **changes)
 
 
 def fingerprint(database: Database) -> dict[str, Any]:
@@ -240,7 +258,7 @@ def _cut(sections: pa.Table, chunking: Chunking, first_key: int) -> tuple[Any, p
         "chunk_key": np.arange(first_key, first_key + len(found.section), dtype=np.int64),
         "section_key": sections["section_key"].to_numpy()[found.section],
         "record_key": sections["record_key"].to_numpy()[found.section],
-        "kind": _KINDS.take(pa.array(found.summary.astype(np.int8))),
+        "kind": _kinds().take(pa.array(found.summary.astype(np.int8))),
         "window_index": found.window_index,
         "overlap": found.overlap,
         "start": found.start,
@@ -250,6 +268,12 @@ def _cut(sections: pa.Table, chunking: Chunking, first_key: int) -> tuple[Any, p
         "text": _texts(texts, found),
     }
     return tokens, pa.table(columns)
+
+
+@cache
+def _kinds() -> pa.Array:
+    """Return the kinds of chunks: making an array of a list imports pandas, where it is there."""
+    return pa.array(["window", "summary"])
 
 
 def _store_anew(database: Database, chunking: Chunking) -> int:

@@ -38,6 +38,7 @@ class IngestReport:
         removed: Records that a remapped source no longer has.
         notes: Sentences on what was found, and on which choices were made.
         version: Corpus version it made.
+        spanning: Records that joined a family of which some records are in another split.
     """
 
     read: int
@@ -53,6 +54,7 @@ class IngestReport:
     incomplete: dict[str, int] = field(default_factory=dict)
     removed: int = 0
     notes: list[str] = field(default_factory=list)
+    spanning: int = 0
 
     def __str__(self) -> str:
         """Say in plain lines what became of every row."""
@@ -67,6 +69,11 @@ class IngestReport:
             for reason, n in self.incomplete.items()
         ]
         lines += [f"  {n:,} times: {reason}" for reason, n in self.dropped_sections.items()]
+        if self.spanning:
+            lines.append(
+                f"  {self.spanning:,} records joined a family that has records in two splits: they "
+                f"have that of its first"
+            )
         if self.removed:
             lines.append(f"  {self.removed:,} records removed that the source no longer has")
         return "\n".join(lines + [f"  {note}" for note in self.notes])

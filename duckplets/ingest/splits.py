@@ -2,21 +2,30 @@
 
 ``u = first 8 bytes of MD5(seed 0x1f key) / 2^64``, where the key is the record's group if it has
 one, else its id: a family of records shares a split, and neither the order of an ingest nor the
-rows around a record matter. The ratios are kept in ``settings``; later ingests assign only what
-is new.
+rows around a record matter. With ``keep_together="text"`` a family is all that is connected by
+groups and by equal anchors, and its key the least group in it, else the hash of the text. The
+settings are kept in ``settings``; later ingests assign only what is new.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Integers, Words
 from duckplets.base.plain import Stored
 from duckplets.db.database import Database
 from duckplets.errors import SplitError
 
 SPLITS = ("train", "validation", "test")
+KeepTogether = Literal["group", "text"]
+
+_USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,12 +37,14 @@ class SplitSettings:
         validation: Share of validation records.
         test: Share of test records; the three add up to 1 (within 1e-9).
         seed: Another seed gives another assignment.
+        keep_together: What makes records a family: their ``group``, or equal texts too.
     """
 
     train: float
     validation: float
     test: float
     seed: int
+    keep_together: KeepTogether = "group"
 
     def __post_init__(self) -> None:
         ratios = {"train": self.train, "validation": self.validation, "test": self.test}
@@ -49,9 +60,80 @@ class SplitSettings:
             )
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
             raise SplitError(f"seed={self.seed!r}: give an integer")
+        if self.keep_together not in get_args(KeepTogether):
+            choices = " or ".join(map(repr, get_args(KeepTogether)))
+            raise SplitError(f"keep_together={self.keep_together!r}: give {choices}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values; those that are newer than others when they differ.
+
+        A run compares them with what it was saved with, by an earlier version perhaps.
+        """
+        found = asdict(self)
+        if self.keep_together == "group":
+            del found["keep_together"]
+        return found
 
 
-def split(database: Database, settings: SplitSettings, *, reassign: bool = False) -> None:
+class SplitReport(dict[str, int]):
+    """What a split did: a mapping of each split to its records, by name.
+
+    Attributes:
+        settings: Shares, seed and ``keep_together``.
+        anchors: Anchors of validation and of test; of a record without any, its first section.
+        shared_anchors: How many of these are an anchor of train as well, but for case, accents,
+            composition and white space.
+        spanning: Families whose records lie in more than one split, because what connects them
+            came after they were split; 0 unless ``keep_together="text"``.
+    """
+
+    def __init__(
+        self,
+        records: Mapping[str, int],
+        *,
+        settings: SplitSettings,
+        anchors: Mapping[str, int],
+        shared_anchors: Mapping[str, int],
+        spanning: int,
+    ) -> None:
+        super().__init__(records)
+        self.settings = settings
+        self.anchors = dict(anchors)
+        self.shared_anchors = dict(shared_anchors)
+        self.spanning = spanning
+
+    def __repr__(self) -> str:
+        return (
+            f"SplitReport({super().__repr__()}, anchors={self.anchors}, "
+            f"shared_anchors={self.shared_anchors}, spanning={self.spanning})"
+        )
+
+
+def settings_of(
+    train: float | None,
+    validation: float | None,
+    test: float | None,
+    *,
+    seed: int,
+    keep_together: KeepTogether,
+) -> SplitSettings:
+    """Return the settings of a split; shares that are None divide what is left as usual, 8 : 1 : 1.
+
+    Raises:
+        SplitError: A value is wrong.
+    """
+    given = {"train": train, "validation": validation, "test": test}
+    named = {name: share for name, share in given.items() if share is not None}
+    shares: dict[str, Any] = _USUAL | named
+    if named and all(isinstance(s, int | float) and 0 <= s <= 1 for s in named.values()):
+        rest = max(0.0, 1 - sum(named.values()))
+        usual = sum(share for name, share in _USUAL.items() if name not in named)
+        # Rounded, so that the rest of 0.9 is 0.05 and 0.05 as people write it.
+        shares |= {n: round(rest * s / usual, 12) for n, s in _USUAL.items() if n not in named}
+    return SplitSettings(**shares, seed=seed, keep_together=keep_together)
+
+
+def split(database: Database, settings: SplitSettings, *, reassign: bool = False) -> SplitReport:
     """Set the splits; records that have one keep it unless ``reassign``.
 
     Raises:
@@ -64,10 +146,26 @@ def split(database: Database, settings: SplitSettings, *, reassign: bool = False
             f"keep those, or move records between splits with reassign=True"
         )
     with database.transaction():
-        if stored != settings:
+        # Families that came to span two splits are moved by the settings they were split with.
+        if stored != settings or (reassign and settings.keep_together == "text"):
             database.run("ingest/splits/clear")
-            database.run("ingest/splits/set", {"value": json.dumps(asdict(settings))})
-        assign_missing(database, 0)
+            database.run("ingest/splits/set", {"value": json.dumps(settings.to_dict())})
+        database.run("ingest/splits/hash")
+        spanning, _ = assign_missing(database, 0)
+    told = shared_anchors(database)
+    return SplitReport(
+        dict(database.run("ingest/splits/counts")),
+        settings=settings,
+        anchors={name: anchors for name, (anchors, _) in told.items()},
+        shared_anchors={name: shared for name, (_, shared) in told.items()},
+        spanning=spanning,
+    )
+
+
+def shared_anchors(database: Database) -> dict[str, tuple[int, int]]:
+    """Return the anchors of validation and of test, and how many of them train has as well."""
+    rows = database.run("ingest/splits/shared_anchors")
+    return {name: (int(anchors), int(shared)) for name, anchors, shared in rows}
 
 
 def current_splits(database: Database) -> SplitSettings | None:
@@ -80,9 +178,11 @@ def current_splits(database: Database) -> SplitSettings | None:
     if not rows:
         return None
     place = Stored(database.path, "settings", "splits")
-    found = place.read("value", rows[0][0], dict.fromkeys(SPLITS, float) | {"seed": int})
+    shape: dict[Any, Any] = dict.fromkeys(SPLITS, float)
+    found = place.read("value", rows[0][0], shape | {"seed": int, "keep_together?": str})
     with place.making("value"):
-        return SplitSettings(**{name: found[name] for name in (*SPLITS, "seed")})
+        names = (*SPLITS, "seed", "keep_together")
+        return SplitSettings(**{name: found[name] for name in names if name in found})
 
 
 def need_splits(database: Database, what: str = "") -> SplitSettings:
@@ -100,20 +200,66 @@ def need_splits(database: Database, what: str = "") -> SplitSettings:
     return settings
 
 
-def assign_missing(database: Database, first_record_key: int) -> None:
-    """Give records from a key on their split, if the corpus has splits."""
+def assign_missing(database: Database, first_record_key: int) -> tuple[int, int]:
+    """Give records from a key on their split, if the corpus has splits.
+
+    Returns:
+        How many families have records in more than one split, and how many of these records have
+        a key from that one on.
+    """
     settings = current_splits(database)
-    if settings is not None:
-        database.run(
-            "ingest/splits/assign",
-            {
-                "seed": str(settings.seed),
-                "train": settings.train,
-                "validation": settings.train + settings.validation,
-                "test": settings.test,
-                "first_record_key": first_record_key,
-            },
-        )
+    if settings is None:
+        return 0, 0
+    values = {
+        "seed": str(settings.seed),
+        "train": settings.train,
+        "validation": settings.train + settings.validation,
+        "test": settings.test,
+    }
+    first = {"first_record_key": first_record_key}
+    if settings.keep_together == "group":
+        database.run("ingest/splits/assign", values | first)
+        return 0, 0
+    database.run("ingest/splits/hash")
+    with database.registered(families=_families(database)):
+        database.run("ingest/splits/assign_families", values)
+        families, records = database.run("ingest/splits/spanning", first)[0]
+    return int(families), int(records)
+
+
+def _families(database: Database) -> pa.Table:
+    """Return the records that are connected with others, each with the least key of its family."""
+    ties = database.table("ingest/splits/ties")
+    records, families = connected(ties["record_key"].to_numpy(), ties["tie"].to_numpy())
+    return pa.table({"record_key": records, "family": families})
+
+
+def connected(records: Integers, ties: Words) -> tuple[Integers, Integers]:
+    """Return the distinct records, ascending, and of each the least one it is connected with.
+
+    Every round joins each family with the least neighbour that it is tied to. So families at
+    least double in two rounds, whatever the ties: a path of 10,000 records takes 4.
+
+    Args:
+        records: Keys of records, each as often as it has ties; shape (n,).
+        ties: What each is tied by: records of one tie are connected; shape (n,).
+    """
+    nodes, node = np.unique(records, return_inverse=True)
+    order = np.argsort(ties, kind="stable")
+    node = node[order]
+    starts = np.flatnonzero(np.r_[True, np.diff(ties[order]) != 0])[: len(ties)]
+    sizes = np.diff(np.r_[starts, len(ties)])
+    label = np.arange(len(nodes))
+    while len(nodes):
+        roots = label[node]
+        parent = np.arange(len(nodes))
+        np.minimum.at(parent, roots, np.repeat(np.minimum.reduceat(roots, starts), sizes))
+        while not np.array_equal(above := parent[parent], parent):
+            parent = above
+        if np.array_equal(after := parent[label], label):
+            break
+        label = after
+    return nodes, nodes[label]
 
 
 def checked_split(name: Any) -> str:
@@ -124,4 +270,4 @@ def checked_split(name: Any) -> str:
 
 
 def _spelled(settings: SplitSettings) -> str:
-    return ", ".join(f"{name}={value}" for name, value in asdict(settings).items())
+    return ", ".join(f"{name}={value}" for name, value in settings.to_dict().items())

@@ -146,10 +146,10 @@ class Storing:
         counts.read += sum(rejected.values())
         counts.reasons.update(rejected)
         self._refuse_nothing()
+        removed = spanning = 0
         if self.refusal is None:
-            removed = self._complete()
+            removed, spanning = self._complete()
         else:
-            removed = 0
             self._keep_quarantine()
         report = IngestReport(
             read=counts.read,
@@ -165,6 +165,7 @@ class Storing:
             incomplete=dict(sorted(counts.incomplete.items())),
             removed=removed,
             notes=self._notes(),
+            spanning=spanning,
         )
         what = "ingest" if self.refusal is None else "quarantine"
         commit_version(self.database, self.version, what, self.request.name, asdict(report))
@@ -177,18 +178,22 @@ class Storing:
             said.append(f"{self.counts.quarantined:,} rows are in the table quarantine")
         return [note for note in (*said, *self.rows.notes()) if note]
 
-    def _complete(self) -> int:
-        """Let what was stored be seen; return how many records a remapped source has no more."""
+    def _complete(self) -> tuple[int, int]:
+        """Let what was stored be seen.
+
+        Returns how many records a remapped source has no more, and how many joined a family that
+        has records in two splits.
+        """
         if self.removed_version is not None:
             self._publish()
         removed = self._remove_the_rest() if self.request.remap else 0
-        assign_missing(self.database, self.first_record_key)
+        _, spanning = assign_missing(self.database, self.first_record_key)
         if self.request.prefix is not None:
             prefix_store.check_columns(self.database, self.source_id, self.request.prefix)
             prefix_store.set_source(
                 self.database, self.source_id, self.version, self.request.prefix
             )
-        return removed
+        return removed, spanning
 
     def _remove_the_rest(self) -> int:
         """Remove the records of a source that were there before and did not come again."""

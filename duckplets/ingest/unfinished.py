@@ -38,6 +38,7 @@ _COUNTS = {
 }
 _DISCARD = (
     "ingest/unfinished/discard_chunks",
+    "ingest/unfinished/discard_text_hashes",
     "ingest/unfinished/discard_sections",
     "ingest/unfinished/discard_section_originals",
     "ingest/unfinished/discard_splits",

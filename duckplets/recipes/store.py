@@ -192,9 +192,10 @@ def resolve(
         RecipeError: An unknown or repeated name, or none of the needed kind.
     """
     sources = sources_of(database, version)
-    known = [*also, *stored(database), *_all_brought(sources)]
-    chosen = _named(given, known) if given else None
-    chosen = chosen or [r for r in stored(database) if kind == "texts" or is_triplet(r)]
+    known = stored(database)
+    chosen = [r for r in known if kind == "texts" or is_triplet(r)]
+    if given:  # only then are the defaults needed, whose conditions take a while to parse
+        chosen = _named(given, [*also, *known, *_all_brought(sources)]) or chosen
     resolved = []
     for source, brought in sources.items():
         recipes: list[Recipe] = [r for r in chosen if r.sources is None or source in r.sources]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex, overload
 
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
+from duckplets.base.shown import html_table, shown
+from duckplets.errors import ExtensionError
+
+_ROWS = 1024  # turned into dicts at once
+_SHOWN = 5  # samples in a notebook
+_TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,8 @@ class Tally:
 class Batch:
     """One batch: ``batch["anchor"]`` is a list with one entry a sample, ``len(batch)`` long.
 
+    ``batch[0]`` is a sample as a dict, ``batch[:3]`` a list of them, and so is what a loop yields.
+
     Args:
         table: The samples.
         step: Number of the step it belongs to.
@@ -97,14 +107,47 @@ class Batch:
         """Return the names of the columns, in order; ``dict(batch)`` works."""
         return list(self._table.column_names)
 
-    def __getitem__(self, column: str) -> list[Any]:
-        if column not in self._table.column_names:
-            raise KeyError(f"{column!r}; this batch has {', '.join(self._table.column_names)}")
-        values: list[Any] = self._table.column(column).to_pylist()
-        return values
+    @overload
+    def __getitem__(self, which: str) -> list[Any]: ...
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table.column_names)
+    @overload
+    def __getitem__(self, which: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> list[dict[str, Any]]: ...
+
+    def __getitem__(
+        self, which: str | SupportsIndex | slice
+    ) -> list[Any] | dict[str, Any] | list[dict[str, Any]]:
+        """Return a column by its name, a sample by its number, or several by a slice.
+
+        Raises:
+            KeyError: There is no such column.
+            IndexError: There is no such sample.
+        """
+        if isinstance(which, str):
+            if which not in self:
+                raise KeyError(f"{which!r}; this batch has {', '.join(self._table.column_names)}")
+            values: list[Any] = self._table.column(which).to_pylist()
+            return values
+        if isinstance(which, slice):
+            numbers = range(*which.indices(len(self)))
+            rows = self._table.take(pa.array(numbers, pa.int64())).to_pylist()
+            return list(rows)
+        number = index(which)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"{number}; this batch has {len(self)} samples")
+        row: dict[str, Any] = self._table.slice(number % len(self), 1).to_pylist()[0]
+        return row
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the samples, each as a dict."""
+        for part in self._table.to_batches(max_chunksize=_ROWS):
+            yield from part.to_pylist()
+
+    def __contains__(self, column: object) -> bool:
+        """Whether there is a column of that name."""
+        return column in self._table.column_names
 
     def __len__(self) -> int:
         """Return the number of samples (not of columns)."""
@@ -120,5 +163,36 @@ class Batch:
         rows: list[dict[str, Any]] = self._table.to_pylist()
         return rows
 
+    def to_pandas(self) -> Any:
+        """Return the samples as a pandas data frame.
+
+        Raises:
+            ExtensionError: pandas is not installed.
+        """
+        try:
+            return self._table.to_pandas()
+        except ModuleNotFoundError as error:
+            raise ExtensionError(
+                "to_pandas() needs the package 'pandas': pip install pandas; without it "
+                "batch.table is an Arrow table, and batch.to_pylist() a list of dicts"
+            ) from error
+
     def __repr__(self) -> str:
-        return f"Batch(step={self.step}, position={self.position}, samples={len(self)})"
+        more = ""
+        if len(self) and self.texts:
+            texts = (f"{name}={shown(self._first(name), 60)!r}" for name in self.texts)
+            more = f", first: {', '.join(texts)}"
+        return f"Batch(step={self.step}, position={self.position}, samples={len(self)}{more})"
+
+    def _repr_html_(self) -> str:
+        caption = f"step {self.step}, position {self.position}, {len(self)} samples"
+        rows = (row.values() for row in self[:_SHOWN])
+        return html_table(caption, self.keys(), rows)
+
+    @property
+    def texts(self) -> list[str]:
+        """The names of the columns that hold what samples are made of."""
+        return [name for name in self._table.column_names if _TEXTS.fullmatch(name)]
+
+    def _first(self, column: str) -> Any:
+        return self._table.column(column)[0].as_py()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ def open_run(
         columns=checked_columns(columns, kind, negatives, padded=padded, rejected=rejected),
         corpus_version=version,
         records=records.fingerprint(database, version),
-        splits=asdict(split_settings),
+        splits=split_settings.to_dict(),
         chunking=chunking,
         declared_prefixes=prefix_store.digest(database, version),
         index=drawn_by.index,
@@ -168,7 +168,7 @@ def resume_run(
     now = replace(
         settings,
         records=records.fingerprint(database, settings.corpus_version),
-        splits=asdict(current) if current else {},
+        splits=current.to_dict() if current else {},
         chunking=chunking_of(database),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
     )

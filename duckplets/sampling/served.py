@@ -197,7 +197,7 @@ class Views:
             batch: Of this run, as it was taken.
             losses: One number a sample: a list, an array or a tensor of shape (samples,).
         """
-        if "source" in batch.keys():  # noqa: SIM118 - a batch iterates its columns, as a dict does
+        if "source" in batch:
             return mean_by_source(batch["source"], losses)
         names = self._planner.schedule.sources
         numbers = self._planner.sources[self._plan_of(batch).streams]

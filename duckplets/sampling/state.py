@@ -201,6 +201,15 @@ def cursors(path: Path) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in _cursors(database)]
 
 
+def runs(path: Path) -> list[Run]:
+    """Return every saved run of a state file, by name; none if there is no file."""
+    if not path.exists():
+        return []
+    with _reading(path) as database:
+        names = sorted({str(row[0]) for row in _cursors(database)})
+        return [run for name in names if (run := _find_run(database, name)) is not None]
+
+
 def reset(path: Path, run: str, *, after: int | None = None) -> int:
     """Forget a run and its cursors; returns how many cursors that were.
 

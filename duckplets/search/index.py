@@ -220,10 +220,10 @@ def check_scope(database: Database, source: str | None, split: str | None) -> No
 # -- terms
 
 
-def terms_of(database: Database, source: str) -> Terms:
-    """Return how the texts of a source become terms by the settings of the corpus."""
+def terms_of(database: Database, source: str | None) -> Terms:
+    """Return how the texts of a source, or of all others, become terms by the settings."""
     settings = _settings(database)
-    return Terms.from_dict(settings.get(source, settings.get(_ALL, {})))
+    return Terms.from_dict(settings.get(source or _ALL, settings.get(_ALL, {})))
 
 
 def _settings(database: Database) -> dict[str, Mapping[str, Any]]:

@@ -63,8 +63,7 @@ class Chunking:
         """Check every field, and bring overlap, weights and the path into one form."""
         _check_int("max_tokens", self.max_tokens, 1)
         if self.summary_tokens is None:
-            length = min(_SUMMARY, self.max_tokens // 2)
-            object.__setattr__(self, "summary_tokens", length)
+            object.__setattr__(self, "summary_tokens", self.summary_of(self.max_tokens))
         _check_int("summary_tokens", self.summary_tokens, 0)
         object.__setattr__(self, "overlap", _overlaps(self.overlap))
         for name in ("summary_weight", "weight_floor"):
@@ -79,6 +78,11 @@ class Chunking:
             object.__setattr__(self, "tokenizer", _absolute(self.tokenizer))
             open_tokenizer(str(self.tokenizer))
         object.__setattr__(self, "preprocessors", checked(self.preprocessors))
+
+    @staticmethod
+    def summary_of(max_tokens: int) -> int:
+        """Return the tokens of a summary where none are given."""
+        return min(_SUMMARY, max_tokens // 2)
 
     @property
     def summary_length(self) -> int:

@@ -17,11 +17,30 @@ COMMENT ON COLUMN quarantine.line IS 'The line of the file it began at, from 1, 
 -- One row a reason, and one without for the anchors that are drawn: what status shows is counted
 -- once a version.
 CREATE TABLE pool_counts (
+    version BIGINT NOT NULL,
     content VARCHAR NOT NULL,
     reason VARCHAR,
     anchors BIGINT NOT NULL
 );
 COMMENT ON TABLE pool_counts IS 'How many anchors pools have, and what they leave out; counted anew where the content differs';
-COMMENT ON COLUMN pool_counts.content IS 'Digest of the pool''s statement, its parameters and the chunks it reads';
+COMMENT ON COLUMN pool_counts.version IS 'Corpus version they were counted at';
+COMMENT ON COLUMN pool_counts.content IS 'Digest of the pool''s statement, its parameters, and how records are split and chunked; or what else was counted';
 COMMENT ON COLUMN pool_counts.reason IS 'Why they are left out; NULL for those that are drawn';
 COMMENT ON COLUMN pool_counts.anchors IS 'How many';
+
+CREATE MACRO last_key(of_what) AS
+    coalesce((SELECT max((value ->> of_what)::BIGINT) FROM settings WHERE name = 'keys'), 0);
+COMMENT ON MACRO last_key IS
+    'The last key given out when the file was last compacted: what is gone takes no key along';
+COMMENT ON COLUMN settings.name IS 'Stage: splits, chunking, terms, or keys, the last ones given out when it was compacted';
+
+CREATE VIEW leading_sections AS
+SELECT section_key, record_key
+FROM sections
+WHERE role = 'anchor'
+UNION ALL
+SELECT arg_min(section_key, position) AS section_key, record_key
+FROM sections
+GROUP BY record_key
+HAVING NOT bool_or(role = 'anchor');
+COMMENT ON VIEW leading_sections IS 'What equal texts are told by: the anchors of a record, or its first section if it has none';

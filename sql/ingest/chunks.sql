@@ -15,8 +15,8 @@ WITH latest AS (
 )
 
 SELECT
-    (SELECT coalesce(max(record_key), 0) + 1 FROM records) AS record,
-    (SELECT coalesce(max(section_key), 0) + 1 FROM latest) + (
+    (SELECT greatest(max(record_key), last_key('record')) + 1 FROM records) AS record,
+    greatest(last_key('section') + 1, (SELECT coalesce(max(section_key), 0) + 1 FROM latest) + (
         SELECT count(*)
         FROM section_originals
         LEFT JOIN latest ON TRUE
@@ -27,12 +27,14 @@ SELECT
                 section_originals.record_key = latest.record_key
                 AND section_originals.position > latest.position
             )
-    ) AS section,
-    (SELECT coalesce(max(chunk_key), 0) + 1 FROM chunks) AS chunk
+    )) AS section,
+    (SELECT greatest(max(chunk_key), last_key('chunk')) + 1 FROM chunks) AS chunk
 
 -- name: set_settings
--- Keep the settings of the chunks.
+-- Keep the settings of the chunks; what pools have is to be counted anew.
 -- Parameters: $value (JSON).
+DELETE FROM pool_counts;
+
 DELETE FROM settings
 WHERE name = 'chunking';
 

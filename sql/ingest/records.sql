@@ -72,8 +72,8 @@ INSERT INTO sources (
     weight
 )
 SELECT
-    coalesce(max(source_id), 0) + 1, $name, $kind, $uri, coalesce($trust, 0.5), $defaults,
-    $version, $removed_version, $mapping, nullif($recipes, '[]')::JSON, $weight
+    greatest(max(source_id), last_key('source')) + 1, $name, $kind, $uri, coalesce($trust, 0.5),
+    $defaults, $version, $removed_version, $mapping, nullif($recipes, '[]')::JSON, $weight
 FROM sources
 RETURNING source_id, trust
 

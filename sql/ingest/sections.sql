@@ -21,8 +21,10 @@ SELECT record_key, position, role, heading, original
 FROM new_originals
 
 -- name: clear
--- Forget all sections and originals, to store them anew.
+-- Forget all sections and originals, and the hashes of their texts, to store them anew.
 DELETE FROM sections;
+
+DELETE FROM text_hashes;
 
 DELETE FROM section_originals
 

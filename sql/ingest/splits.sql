@@ -12,6 +12,8 @@ ORDER BY list_position(['train', 'validation', 'test'], split)
 DELETE FROM settings
 WHERE name = 'splits';
 
+DELETE FROM pool_counts;
+
 DELETE FROM splits
 
 -- name: set
@@ -47,3 +49,112 @@ FROM (
     WHERE record_key >= $first_record_key
 )
 WHERE record_key NOT IN (SELECT record_key FROM splits WHERE record_key >= $first_record_key)
+
+-- name: hash
+-- Keep the hashes of the normalised texts of anchors, those that are not there yet.
+INSERT INTO text_hashes
+SELECT section_key, normalised_hash(sections.text)
+FROM sections
+WHERE
+    section_key IN (SELECT section_key FROM leading_sections)
+    AND section_key NOT IN (SELECT section_key FROM text_hashes)
+
+-- name: ties
+-- What connects records with others: their group, and the texts of their anchors.
+-- Rows: one a record and tie, unordered.
+WITH all_ties AS (
+    SELECT leading_sections.record_key, text_hashes.text_hash AS tie
+    FROM leading_sections
+    JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
+    UNION ALL
+    SELECT record_key, md5_number_lower('group' || chr(31) || group_key) AS tie
+    FROM records
+    WHERE group_key IS NOT NULL
+)
+
+SELECT record_key, tie
+FROM all_ties
+WHERE tie IN (SELECT tie FROM all_ties GROUP BY tie HAVING min(record_key) < max(record_key))
+
+-- name: assign_families
+-- Give every record that has no split that of its family; where the family's lie in several, that
+-- of the least key; where it has none, the first 8 bytes of MD5(seed 0x1f key) decide, as for
+-- single records.
+-- Parameters: $seed, $train, $validation (train + validation), $test; families (Arrow: record_key,
+-- family), of the records that are connected with others.
+INSERT INTO splits
+WITH texts AS (
+    SELECT leading_sections.record_key, min(text_hashes.text_hash) AS text_hash
+    FROM leading_sections
+    JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
+    GROUP BY leading_sections.record_key
+),
+members AS (
+    SELECT
+        records.record_key, records.group_key, records.record_id, texts.text_hash, splits.split,
+        coalesce(families.family, records.record_key) AS family
+    FROM records
+    LEFT JOIN families ON families.record_key = records.record_key
+    LEFT JOIN texts ON texts.record_key = records.record_key
+    LEFT JOIN splits ON splits.record_key = records.record_key
+),
+chosen AS (
+    SELECT
+        family,
+        arg_min(split, record_key) AS split,
+        ('0x' || left(md5($seed || chr(31) || coalesce(
+            min(group_key), format('{:016x}', min(text_hash)), min(record_id)
+        )), 16))::UBIGINT / 18446744073709551616.0 AS u
+    FROM members
+    GROUP BY family
+    HAVING count(*) > count(split)
+)
+
+SELECT
+    members.record_key,
+    CASE
+        WHEN chosen.split IS NOT NULL THEN chosen.split
+        WHEN chosen.u < $train THEN 'train'
+        WHEN chosen.u < $validation OR $test = 0 THEN 'validation'
+        ELSE 'test'
+    END AS split
+FROM members
+JOIN chosen ON chosen.family = members.family
+WHERE members.split IS NULL
+ORDER BY members.record_key
+
+-- name: spanning
+-- How many families (Arrow families: record_key, family) have records in more than one split, and
+-- how many of these records have a key from a first one on.
+-- Parameters: $first_record_key.
+SELECT count(*) AS spanning, coalesce(sum(newcomers), 0)::BIGINT AS records
+FROM (
+    SELECT count(*) FILTER (families.record_key >= $first_record_key) AS newcomers
+    FROM families
+    JOIN splits ON splits.record_key = families.record_key
+    GROUP BY families.family
+    HAVING count(DISTINCT splits.split) > 1
+)
+
+-- name: shared_anchors
+-- The anchors of validation and of test in the newest version, and how many of them are an anchor
+-- of train as well.
+-- Rows: validation, then test; none for a split without any.
+WITH texts AS (
+    SELECT
+        live_records.split,
+        coalesce(text_hashes.text_hash, normalised_hash(sections.text)) AS text_hash
+    FROM leading_sections
+    JOIN live_records ON live_records.record_key = leading_sections.record_key
+    JOIN sections ON sections.section_key = leading_sections.section_key
+    LEFT JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
+)
+
+SELECT
+    split,
+    count(*) AS anchors,
+    count(*) FILTER (text_hash IN (SELECT text_hash FROM texts WHERE split = 'train')) AS shared
+FROM texts
+WHERE split IN ('validation', 'test')
+GROUP BY split
+ORDER BY split DESC

@@ -13,6 +13,17 @@ WHERE record_key IN (
     WHERE source_id = $source_id AND removed_version = $unpublished
 )
 
+-- name: discard_text_hashes
+-- Delete what belongs to a source's unpublished records from text_hashes.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM text_hashes
+WHERE section_key IN (
+    SELECT sections.section_key
+    FROM sections
+    JOIN records ON records.record_key = sections.record_key
+    WHERE records.source_id = $source_id AND records.removed_version = $unpublished
+)
+
 -- name: discard_sections
 -- Delete what belongs to a source's unpublished records from sections.
 -- Parameters: $source_id, $unpublished.

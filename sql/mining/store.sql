@@ -51,7 +51,7 @@ ORDER BY minings.mining_key
 -- Rows: one, its key.
 INSERT INTO minings
 SELECT
-    (SELECT coalesce(max(mining_key), 0) + 1 FROM minings),
+    (SELECT greatest(max(mining_key), last_key('mining')) + 1 FROM minings),
     $recipe,
     (SELECT source_id FROM sources WHERE name = $source AND removed_version IS NULL),
     $split, $method, $definition, $settings, $content, $version, $anchors,

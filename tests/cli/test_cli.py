@@ -143,7 +143,8 @@ def test_wrong_usage_exits_with_2(toy: str, arguments: list[str]) -> None:
         (["ingest", "toy.duckdb", "x.csv", "--text", "q"], "no column 'q'"),
         (["ingest", "toy.duckdb", "x.csv"], "say which columns hold the text"),
         (["ingest", "toy.duckdb", "x.csv", "--text", "t", "--trust", "2"], "trust"),
-        (["split", "toy.duckdb", "--train", "0.9"], "add up to 1.1"),
+        (["split", "toy.duckdb", "--train", "0.9", "--test", "0.2"], "--test 0.2 add up to 1.1"),
+        (["split", "toy.duckdb", "--keep-together", "text"], "--keep-together text; keep those"),
         (["split", "toy.duckdb"], "--reassign"),
         (["chunk", "toy.duckdb", "--max-tokens", "0"], "--max-tokens 0:"),
         (["recipe", "add", "toy.duckdb", "none.toml"], "no such file"),
@@ -182,12 +183,12 @@ def test_debug_shows_the_traceback_wherever_it_stands() -> None:
 
 
 def test_a_foreign_error_is_one_line_too(monkeypatch: pytest.MonkeyPatch, toy: str) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise KeyError("several\nlines")
 
     monkeypatch.setattr(dp.Corpus, "status", fail)
     assert "please report it: KeyError" in error("status", toy)
-    monkeypatch.setattr(dp.Corpus, "status", lambda _: os.open("/none/x", os.O_RDONLY))
+    monkeypatch.setattr(dp.Corpus, "status", lambda _, **__: os.open("/none/x", os.O_RDONLY))
     assert error("status", toy) == "error: /none/x: No such file or directory\n"
 
 

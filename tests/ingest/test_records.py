@@ -686,7 +686,7 @@ def test_a_read_only_corpus_refuses_to_change(tmp_path: Path) -> None:
     content = (tmp_path / "toy.duckdb").read_bytes()
     with dp.Corpus(tmp_path / "toy.duckdb", read_only=True) as corpus:
         for verb, attempt in attempts:
-            with pytest.raises(dp.MigrationError, match=f"cannot {verb}.*open read-only.*Corpus"):
+            with pytest.raises(dp.ReadOnlyError, match=f"cannot {verb}.*open read-only.*Corpus"):
                 attempt(corpus)
         assert next(corpus.sampler(batch_size=2)).keys()
     assert (tmp_path / "toy.duckdb").read_bytes() == content

@@ -13,7 +13,7 @@ from mining_oracle import BOTH, Oracle, odd_corpus, records, sections
 from programs import python
 
 import duckplets as dp
-from duckplets.errors import MigrationError, RecipeError, SplitError, StateMismatchError
+from duckplets.errors import ReadOnlyError, RecipeError, SplitError, StateMismatchError
 from duckplets.mining import guards
 from duckplets.mining import mine as mining
 
@@ -408,7 +408,7 @@ def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
             corpus.sampler(recipes=[recipe()])
     with (
         dp.Corpus(path, read_only=True) as corpus,
-        pytest.raises(MigrationError, match=r"cannot mine negatives in .* read-only"),
+        pytest.raises(ReadOnlyError, match=r"cannot mine negatives in .* read-only"),
     ):
         corpus.mine(recipe())
     with dp.Corpus(tmp_path / "d.duckdb") as corpus:

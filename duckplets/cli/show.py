@@ -1,0 +1,95 @@
+"""The command `show`: rows of a source with their sections, or samples of a run, to look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duckplets.cli import output
+from duckplets.cli.app import CORPUS, JSON, say
+from duckplets.cli.options import SPLIT, STATE
+
+if TYPE_CHECKING:
+    from duckplets.corpus import Corpus
+    from duckplets.sampling.batch import Batch
+
+_DETAILS = ("source", "recipe", "label", "negative_by", "weight")
+
+
+def show(
+    corpus: CORPUS,
+    source: Annotated[
+        str | None, typer.Argument(metavar="[SOURCE]", help="Name of a source; by default all.")
+    ] = None,
+    split: SPLIT = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Records, at most; 10.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Show so many samples, the first of a new run.")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Samples that a saved run serves next.")
+    ] = None,
+    state: STATE = None,
+    json: JSON = False,
+) -> None:
+    """Show records of a source with their sections, or samples; nothing is saved.
+
+    Long texts are cut, but with --json.
+
+    Example:
+        duckplets show faq.duckdb faq --limit 3
+        duckplets show faq.duckdb --samples 2
+    """
+    from duckplets.corpus import Corpus
+
+    drawn = samples is not None or run is not None
+    if drawn and (source is not None or limit is not None):
+        raise typer.BadParameter("SOURCE and --limit are about records: leave --samples, --run out")
+    if run is not None and split is not None:
+        raise typer.BadParameter("--split: a saved run has its own")
+    if state is not None and run is None:
+        raise typer.BadParameter("--state is about a saved run: give --run with it")
+    with Corpus(corpus, read_only=True) as opened:
+        if not drawn:
+            _show_records(opened, source, split, 10 if limit is None else limit, json=json)
+            return
+        if run is not None:
+            sampler = opened.resume(run, state=state, prefetch=0)
+        else:
+            sampler = opened.sampler(split=split or "train", batch_size=samples or 1, prefetch=0)
+        batch = next(sampler, None)
+    if batch is None:
+        say(f"run {run} has come to its end")
+    else:
+        _show_samples(batch, samples or 3, json=json)
+
+
+def _show_records(
+    corpus: Corpus, source: str | None, split: str | None, limit: int, *, json: bool
+) -> None:
+    from duckplets.db.queries import query
+    from duckplets.errors import SourceError, nearest
+
+    known = corpus.sources()["name"].to_pylist()
+    if source is not None and source not in known:
+        raise SourceError(
+            f"no source {source!r}{nearest(source, known)}; there are: {', '.join(known) or 'none'}"
+        )
+    where = {"source": source, "split": split, "limit": limit}
+    found = corpus.sql(query("status/show"), where)
+    if json:
+        output.write_rows(found, output.stdout())
+    else:
+        output.show_columns(found.column_names, found.to_pylist())
+
+
+def _show_samples(batch: Batch, most: int, *, json: bool) -> None:
+    if json:
+        output.print_lines(batch[:most])
+        return
+    rows = []
+    for number, sample in enumerate(batch[:most], batch.position):
+        told = [name for name in sample if name in batch.texts or name in _DETAILS]
+        rows += [(str(number), name, sample[name]) for name in told]
+    output.show_table(("position", "column", "value"), rows)

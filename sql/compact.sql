@@ -1,0 +1,172 @@
+-- name: keep_records
+-- Note the records to keep: those some version needs, and those of unfinished ingests.
+-- Parameters: $versions (the newest and those that runs are pinned to), $unpublished.
+CREATE OR REPLACE TEMP TABLE kept_records AS
+SELECT record_key, source_id
+FROM records
+WHERE
+    removed_version = $unpublished
+    OR EXISTS (
+        SELECT 1
+        FROM (SELECT unnest($versions::BIGINT[]) AS version) AS needed
+        WHERE is_live(records.added_version, records.removed_version, needed.version)
+    )
+
+-- name: keep_sources
+-- Note the sources to keep: those of a version that is needed, of unfinished ingests, and of
+-- records that are kept.
+-- Parameters: $versions, $unpublished.
+CREATE OR REPLACE TEMP TABLE kept_sources AS
+SELECT source_id, name
+FROM sources
+WHERE
+    removed_version = $unpublished
+    OR source_id IN (SELECT source_id FROM kept_records)
+    OR EXISTS (
+        SELECT 1
+        FROM (SELECT unnest($versions::BIGINT[]) AS version) AS needed
+        WHERE is_live(sources.added_version, sources.removed_version, needed.version)
+    )
+
+-- name: keep_sections
+-- Note the sections to keep.
+CREATE OR REPLACE TEMP TABLE kept_sections AS
+SELECT section_key
+FROM sections
+WHERE record_key IN (SELECT record_key FROM kept_records)
+
+-- name: keep_indexes
+-- Note the indexes to keep: those without a section that goes. One that has one is stale.
+CREATE OR REPLACE TEMP TABLE kept_indexes AS
+SELECT index_key
+FROM text_indexes
+WHERE
+    source_id IN (SELECT source_id FROM kept_sources)
+    AND index_key NOT IN (
+        SELECT index_key
+        FROM index_documents
+        WHERE section_key NOT IN (SELECT section_key FROM kept_sections)
+    )
+
+-- name: keep_minings
+-- Note the minings to keep: those that runs are pinned to, whole, and the newest of sources that
+-- are there.
+-- Parameters: $pinned.
+CREATE OR REPLACE TEMP TABLE kept_minings AS
+SELECT mining_key, list_contains($pinned::BIGINT[], mining_key) AS is_pinned
+FROM minings
+WHERE
+    is_pinned
+    OR (superseded_at IS NULL AND source_id IN (SELECT source_id FROM kept_sources))
+
+-- name: tables
+-- The tables of the corpus, each with its columns and its rows.
+-- Rows: by name.
+SELECT tables.table_name, list(columns.column_name)
+FROM duckdb_tables() AS tables
+JOIN duckdb_columns() AS columns USING (table_oid)
+WHERE NOT tables.internal AND NOT tables.temporary AND columns.database_name = current_database()
+GROUP BY tables.table_name
+ORDER BY tables.table_name
+
+-- name: count
+-- The rows of a table.
+-- Parameters: $table.
+SELECT count(*)
+FROM query_table($table)
+
+-- name: whole
+-- All rows of a table.
+-- Parameters: $table.
+-- Rows: as they were stored, here and below.
+FROM query_table($table)
+
+-- name: of_records
+-- The rows of a table that are of kept records, or of none.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+WHERE record_key IS NULL OR record_key IN (SELECT record_key FROM kept_records)
+
+-- name: of_sections
+-- The rows of a table that are of kept sections.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+WHERE section_key IN (SELECT section_key FROM kept_sections)
+
+-- name: of_indexes
+-- The rows of a table that are of kept indexes.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+WHERE index_key IN (SELECT index_key FROM kept_indexes)
+
+-- name: of_sources
+-- The rows of a table that are of kept sources.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+WHERE source_id IN (SELECT source_id FROM kept_sources)
+
+-- name: of_names
+-- The rows of a table that are of kept sources, by their names.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+WHERE source IN (SELECT name FROM kept_sources)
+
+-- name: of_minings
+-- The rows of a table that are of kept minings.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+WHERE mining_key IN (SELECT mining_key FROM kept_minings)
+
+-- name: of_mined_anchors
+-- The rows of a table that are of kept minings and of kept anchors; all of minings pinned to.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+WHERE
+    mining_key IN (SELECT mining_key FROM kept_minings WHERE is_pinned)
+    OR (
+        mining_key IN (SELECT mining_key FROM kept_minings)
+        AND anchor_section_key IN (SELECT section_key FROM kept_sections)
+    )
+
+-- name: of_mined_negatives
+-- The same where the negatives are kept too.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+WHERE
+    mining_key IN (SELECT mining_key FROM kept_minings WHERE is_pinned)
+    OR (
+        mining_key IN (SELECT mining_key FROM kept_minings)
+        AND anchor_section_key IN (SELECT section_key FROM kept_sections)
+        AND negative_section_key IN (SELECT section_key FROM kept_sections)
+    )
+
+-- name: last_keys
+-- The last key given out of each kind; of indexes, the last of their sequence.
+SELECT
+    (SELECT greatest(max(source_id), last_key('source')) FROM sources) AS source,
+    (SELECT greatest(max(mining_key), last_key('mining')) FROM minings) AS mining,
+    (SELECT coalesce(last_value, 0) FROM duckdb_sequences() WHERE sequence_name = 'text_index_keys')
+        AS index
+
+-- name: set_keys
+-- Keep the last keys given out.
+-- Parameters: $value (JSON).
+DELETE FROM settings
+WHERE name = 'keys';
+
+INSERT INTO settings
+VALUES ('keys', $value)
+
+-- name: use_up
+-- Use up so many numbers of indexes.
+-- Parameters: $numbers.
+SELECT max(nextval('text_index_keys'))
+FROM range($numbers)

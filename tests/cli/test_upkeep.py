@@ -1,0 +1,178 @@
+"""Looking after a corpus from the shell: what is not named stays, and removing asks first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import cli, error, lines, ok, usage
+from prebuilt import toy_corpus
+
+import duckplets as dp
+from duckplets import status as corpus_status
+from duckplets.cli import upkeep
+from duckplets.pools.read import PoolReader
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    toy_corpus(Path("toy.duckdb"), 40, sources=("toy", "other")).close()
+    return "toy.duckdb"
+
+
+def chunking(path: str) -> dict[str, object]:
+    return dict(json.loads(ok("status", path, "--json"))["chunking"])
+
+
+def test_chunk_keeps_what_is_not_named(toy: str) -> None:
+    ok("chunk", toy, "--max-tokens", "20", "--overlap", "2,4", "--denoise")
+    first = chunking(toy)
+    told = cli("chunk", toy, "--summary-weight", "0.5").stderr
+    assert "overlap=[2, 4], summary_tokens=10, summary_weight=0.5" in told
+    assert chunking(toy) == first | {"summary_weight": 0.5}
+    ok("chunk", toy, "--max-tokens", "8")  # the summary follows, for nobody has chosen it
+    assert (chunking(toy)["overlap"], chunking(toy)["summary_tokens"]) == ([2, 4], 4)
+    ok("chunk", toy, "--summary-tokens", "3")
+    ok("chunk", toy, "--max-tokens", "12", "--denoise", "--keep-tables")
+    assert chunking(toy)["summary_tokens"] == 3
+    with dp.Corpus(toy, read_only=True) as corpus:
+        found = corpus.chunking()
+        assert (found.max_tokens, found.overlap) == (12, (2, 4))
+        assert found.preprocessors == (dp.Denoiser(strip_markdown=False),)
+        assert corpus.chunking(overlap=(1,)).overlap == (1,)
+        with pytest.raises(dp.ChunkingError, match=r"unknown chunking setting 'overlaps'"):
+            corpus.chunking(overlaps=(1,))
+    ok("chunk", toy, "--defaults", "--max-tokens", "30")
+    assert chunking(toy) == dp.Chunking(max_tokens=30).fingerprint()
+
+
+def test_index_keeps_what_is_not_named(toy: str) -> None:
+    Path("stop.txt").write_text("river\nstone\n")
+    told = cli("index", toy, "--stemmer", "none", "--stop-words", "stop.txt")
+    assert "terms: stemmer none, stop words 2" in told.stderr
+    assert "stemmer none, stop words 0" in cli("index", toy, "--stop-words", "none").stderr
+    ok("index", toy, "--stop-words", "stop.txt", "--source", "toy")
+    with dp.Corpus(toy, read_only=True) as corpus:
+        assert corpus.terms("toy") == dp.Terms(stemmer="none", stop_words=("river", "stone"))
+        assert corpus.terms() == corpus.terms("other") == dp.Terms(stemmer="none")
+
+
+def test_split_says_what_is_shared_and_what_was_not_named(toy: str) -> None:
+    told = cli("split", toy, "--train", "0.5", "--reassign")
+    assert "shares: train 0.5, validation 0.25, test 0.25" in told.stderr
+    assert "validation: 0 of " in told.stderr
+    ok(
+        "ingest",
+        toy,
+        write([{"i": str(i), "t": f"text {i % 9}"} for i in range(60)]),
+        "--id",
+        "i",
+        "--text",
+        "t",
+    )
+    told = cli("split", toy, "--train", "0.5")
+    assert "anchors are anchors of train too (" in told.stderr
+    assert "--keep-together text --reassign" in told.stderr
+    assert "anchors of train too (" in ok("status", toy)
+    told = cli("split", toy, "--train", "0.5", "--keep-together", "text", "--reassign")
+    assert "test: 0 of " in told.stderr
+    assert json.loads(ok("status", toy, "--json"))["shared_anchors"]["test"]["shared"] == 0
+
+
+def write(rows: list[dict[str, str]]) -> str:
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "rows.jsonl"
+
+
+def test_remove_asks_says_who_draws_and_removes(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with dp.Corpus(toy) as corpus, corpus.sampler(batch_size=4, run="tuesday") as sampler:
+        next(sampler)
+        sampler.save()
+    assert "give --yes" in usage("remove", toy, "toy")
+    monkeypatch.setattr(upkeep, "_can_ask", lambda: True)
+    refused = cli("remove", toy, "toy", stdin="n\n")
+    assert refused.exit_code == 1
+    assert "toy has 40 records" in refused.stderr
+    assert "go on drawing from it, as it was: tuesday" in refused.stderr
+    assert [row["name"] for row in json.loads(ok("status", toy, "--json"))["sources"]] == [
+        *("other", "toy")
+    ]
+    agreed = cli("remove", toy, "toy", stdin="y\n")
+    assert "removed 40 records of toy; the corpus is at version 3" in agreed.stderr
+    assert "duckplets compact toy.duckdb" in agreed.stderr
+    assert "did you mean 'other'" in error("remove", toy, "othe", "--yes")
+    ok("remove", toy, "other", "--yes")
+    assert json.loads(ok("status", toy, "--json"))["sources"] == []
+
+
+def test_what_pools_have_is_counted_once_a_version(
+    toy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = Path(toy).read_bytes()
+    first = json.loads(ok("status", toy, "--json"))
+    assert Path(toy).read_bytes() == content  # a small corpus is left as it is
+    monkeypatch.setattr(corpus_status, "_WORTH_KEEPING", 1)
+    counted: list[str] = []
+    count = PoolReader.count
+
+    def counting(self: PoolReader, pool: Any) -> Any:
+        counted.append(pool.described)
+        return count(self, pool)
+
+    monkeypatch.setattr(PoolReader, "count", counting)
+
+    def told(pools: int) -> dict[str, object]:
+        counted.clear()
+        found = dict(json.loads(ok("status", toy, "--json")))
+        assert len(counted) == pools
+        return found
+
+    with dp.Corpus(toy, read_only=True):  # who reads it keeps it from being written
+        assert told(12) == first
+        assert told(12) == first
+    assert told(12) == first
+    for _ in range(2):
+        assert told(0) == first
+    with dp.Corpus(toy) as corpus:
+        corpus.add_recipe(dp.TripletRecipe("own", *[dp.any_section()] * 3))
+        assert len(corpus.status()["pools"]) == 6
+    changes: list[tuple[Callable[[dp.Corpus], object], int]] = [
+        (lambda corpus: corpus.remove_recipe("own"), 0),  # those of before are still there
+        (lambda corpus: corpus.split(0.5, reassign=True), 12),
+        (lambda corpus: corpus.chunk(dp.Chunking(max_tokens=9)), 18),
+        (lambda corpus: corpus.remove("other"), 9),
+    ]
+    for change, pools in changes:
+        with dp.Corpus(toy) as corpus:
+            change(corpus)
+        found = told(pools)
+        with dp.Corpus(toy) as corpus:
+            corpus._database.rows("DELETE FROM pool_counts")
+        assert told(len(found["pools"])) == found  # type: ignore[arg-type]
+
+
+def test_show_shows_records_and_samples(toy: str) -> None:
+    rows = lines(ok("show", toy, "other", "--limit", "3", "--json"))
+    assert [row["record_id"] for row in rows] == [f"other/r{i}" for i in (0, 0, 1, 1, 2, 2)]
+    assert {row["role"] for row in rows} == {"anchor", "context"}
+    assert {row["split"] for row in lines(ok("show", toy, "--split", "test", "--json"))} == {"test"}
+    assert rows[0]["text"] in ok("show", toy, "other", "--limit", "1")
+    with dp.Corpus(toy, read_only=True) as corpus:
+        with corpus.sampler(batch_size=4, run="mine", seed=3) as sampler:
+            next(sampler)
+            sampler.save()
+            expected = next(sampler).to_pylist()
+        first = next(corpus.sampler(batch_size=2)).to_pylist()
+    assert lines(ok("show", toy, "--run", "mine", "--samples", "4", "--json")) == expected
+    assert lines(ok("show", toy, "--run", "mine", "--samples", "4", "--json")) == expected
+    assert lines(ok("show", toy, "--samples", "2", "--json")) == first
+    told = ok("show", toy, "--run", "mine")
+    assert expected[2]["anchor"] in told
+    assert "did you mean 'other'" in error("show", toy, "othr")
+    for wrong in (["toy", "--samples", "1"], ["--run", "mine", "--split", "test"]):
+        usage("show", toy, *wrong)
+    usage("show", toy, "--state", "x.duckdb")

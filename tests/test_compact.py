@@ -1,0 +1,247 @@
+"""Compacting: what goes, what stays, and that whoever draws from it sees no difference."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import cli, ok
+from effort import often
+from prebuilt import toy_corpus
+
+import duckplets as dp
+from duckplets.testing import toy_records
+
+MINED = dp.TripletRecipe(
+    "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(top_k=4)
+)
+PLAIN = dp.TripletRecipe("plain", dp.role("anchor"), dp.role("context"), dp.role("context"))
+COLUMNS = ["anchor", "positive", "negative", "negative_by", "weight", "anchor_record_id"]
+
+
+def source(seed: int, low: int, high: int) -> dp.MemorySource:
+    records = toy_records(high, seed=seed)[low:]
+    return dp.MemorySource(records, anchor="title", positive="body", id="id", meta=["topic"])
+
+
+def drawn(sampler: dp.Sampler) -> list[Any]:
+    """Batches from the beginning of a run, and where it stands."""
+    return [sampler.batch_at(step).to_pydict() for step in (0, 1, 7)] + [next(sampler).to_pydict()]
+
+
+def tables(corpus: dp.Corpus) -> dict[str, list[Any]]:
+    """Every row of every table, but for what says when the file was made."""
+    found = {}
+    for name in corpus.sql("SELECT table_name FROM duckdb_tables()")["table_name"].to_pylist():
+        if name not in ("schema_migrations", "settings"):
+            found[name] = corpus.sql(f'SELECT * FROM "{name}"').to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(often(10, less=1)))
+def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int) -> None:
+    draw, path, elsewhere = random.Random(seed), tmp_path / "c.duckdb", tmp_path / "other.duckdb"
+    before: dict[str, list[Any]] = {}
+    with toy_corpus(path, 60, sources=("toy", "gone")) as corpus:
+        corpus.add_recipe(replace(MINED, sources=("toy",)))
+        corpus.add_recipe(PLAIN)
+        corpus.index(dp.Terms(stemmer="none"), source="toy", split="train", progress=False)
+        for n in range(4):
+            corpus.mine(source="toy", split="train", progress=False)
+            state: dict[str, Any] = {"state": elsewhere} if n == 1 else {}
+            if n != 2:  # whose records and minings nobody needs
+                with corpus.sampler(batch_size=4, run=f"r{n}", columns=COLUMNS, **state) as run:
+                    next(run)
+                    run.save()
+                with corpus.resume(f"r{n}", **state) as run:
+                    before[f"r{n}"] = drawn(run)
+            low = draw.randrange(10)
+            corpus.ingest(source(n + 1, low, low + 20), name="toy", on_conflict="replace")
+            if n == 2:
+                corpus.remove("gone")
+        corpus.mine(source="toy", split="train", progress=False)
+        with corpus.sampler(batch_size=4, seed=5, columns=COLUMNS) as run:
+            before["new"] = drawn(run)
+        kept = {name: rows for name, rows in tables(corpus).items() if name != "pool_counts"}
+        status = corpus.status()
+        keys = corpus._database.run("ingest/chunks/next_keys")
+        size = path.stat().st_size
+        report = corpus.compact(state=[elsewhere])
+        assert (report.before, report.after) == (size, path.stat().st_size)
+        assert report.runs == ("r0", "r1", "r3")
+        assert report.freed["records"] > 0 < report.freed["minings"]
+        for name, rows in tables(corpus).items():
+            if name in kept:
+                assert len(kept[name]) - len(rows) == report.freed.get(name, 0)
+                left = iter(kept[name])
+                assert all(row in left for row in rows), name  # the same, in the same order
+        assert corpus._database.run("ingest/chunks/next_keys") == keys
+        assert corpus.status() == status
+        for name in ("r0", "r1", "r3"):
+            state = {"state": elsewhere} if name == "r1" else {}
+            with corpus.resume(name, **state) as run:
+                assert drawn(run) == before[name]
+        with corpus.sampler(batch_size=4, seed=5, columns=COLUMNS) as run:
+            assert drawn(run) == before["new"]
+        assert corpus.compact(state=[elsewhere]).freed == {}
+        # Without the other state file what its run needs goes, and it says so.
+        assert corpus.compact().freed["records"] > 0
+        with pytest.raises(dp.StateMismatchError, match="records"):
+            corpus.resume("r1", state=elsewhere)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        *("c.duckdb", "c.state.duckdb", "other.duckdb")
+    }
+
+
+def test_nothing_goes_where_nothing_was_removed(tmp_path: Path) -> None:
+    prefix = "topic, source"
+    with toy_corpus(tmp_path / "c.duckdb", 40) as corpus:
+        chats = [
+            {"messages": [{"role": r, "content": f"{r} {i}"} for r in ("user", "assistant")]}
+            for i in range(20)
+        ]
+        bad: list[Any] = [*chats, {"messages": 5}]
+        talk = dp.MemorySource(bad, converter="openai", on_error="quarantine")
+        corpus.ingest(talk, name="talk")
+        corpus.set_prefix("toy", prefix)
+        corpus.set_index_controls("toy", size=5)
+        corpus.add_recipe(MINED)
+        corpus.denoise()
+        corpus.index(dp.Terms(stemmer="none"), source="toy", split="test", progress=False)
+        corpus.mine(source="toy", split="test", progress=False)
+        before = tables(corpus)
+        settings = corpus.sql("FROM settings WHERE name <> 'keys' ORDER BY ALL").to_pylist()
+        empty = {name for name, rows in before.items() if not rows}
+        assert empty <= {
+            "unfinished_ingests",
+            "record_prefixes",
+            "pool_counts",
+            "section_originals",
+        }
+        assert corpus.compact().freed == {}
+        assert tables(corpus) == before
+        after = corpus.sql("FROM settings WHERE name <> 'keys' ORDER BY ALL").to_pylist()
+        assert after == settings
+        corpus.index(dp.Terms(stemmer="none", lower=False), split="test", progress=False)
+        numbers = corpus.sql("SELECT index_key FROM text_indexes")["index_key"].to_pylist()
+        assert not {row["index_key"] for row in before["text_indexes"]} & {*numbers}
+
+
+def test_keys_are_not_given_out_again(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 20, sources=("a", "b")) as corpus:
+        corpus.add_recipe(MINED)
+        corpus.index(dp.Terms(stemmer="none"), source="b", split="test", progress=False)
+        corpus.mine(source="b", split="test", progress=False)
+        used = {
+            table: set(corpus.sql(f"SELECT {key} FROM {table}")[key].to_pylist())
+            for table, key in KEYS.items()
+        }
+        corpus.remove("b")
+        for _ in range(2):  # what the first one noted, the second passes on
+            corpus.compact()
+        corpus.ingest(source(9, 0, 30), name="c")
+        corpus.mine(source="c", split="test", progress=False)
+        for table, key in KEYS.items():
+            new = corpus.sql(f"SELECT {key} FROM {table}")[key].to_pylist()
+            assert min({*new} - used[table]) > max(used[table]), table
+        assert corpus.sql("SELECT count(*) AS n FROM records")["n"][0].as_py() == 50
+        assert corpus.version == 4
+
+
+KEYS = {
+    "records": "record_key",
+    "sections": "section_key",
+    "chunks": "chunk_key",
+    "sources": "source_id",
+    "minings": "mining_key",
+}
+
+
+class Pages:
+    """A source that stops at its third page, the first time."""
+
+    name = "pages"
+    stops = True
+
+    def batches(self, cursor: int | None) -> Iterator[tuple[list[dict[str, str]], int]]:
+        for page in range(cursor or 0, 4):
+            if page == 2 and self.stops:
+                raise RuntimeError("the net is down")
+            yield [{"id": f"{page}-{i}", "text": f"{page} {i}"} for i in range(9_000)], page + 1
+
+
+def test_an_unfinished_ingest_goes_on_after_it(tmp_path: Path) -> None:
+    pages = Pages()
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        with pytest.raises(dp.SourceError):
+            corpus.ingest(pages, progress=False)
+        stored = corpus.unfinished()
+        assert stored[0]["rows"] > 0
+        assert corpus.compact().freed == {}
+        assert corpus.unfinished() == stored
+        pages.stops = False
+        assert corpus.ingest(pages, progress=False).added == 36_000
+
+
+def test_it_is_refused_where_others_have_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with toy_corpus(path, 30, sources=("a", "b")) as corpus:
+        corpus.remove("b")
+        content = path.read_bytes()
+        with ExitStack() as others:
+            others.enter_context(corpus.sampler(batch_size=4))
+            with pytest.raises(dp.CorpusLockedError, match="samplers, readers or other Corpus"):
+                corpus.compact()
+        with dp.Corpus(path), pytest.raises(dp.CorpusLockedError, match="1 more times"):
+            corpus.compact()
+        with pytest.raises(dp.StateMismatchError, match="does not exist"):
+            corpus.compact(state=[tmp_path / "none.duckdb"])
+        assert path.read_bytes() == content
+        assert corpus.count() == 30
+        corpus.compact()
+    with dp.Corpus(path, read_only=True) as corpus:
+        with pytest.raises(dp.ReadOnlyError, match="cannot compact"):
+            corpus.compact()
+        assert corpus.count() == 30
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    texts = [{"id": str(i), "text": random.Random(i).randbytes(400).hex()} for i in range(3_000)]
+    with toy_corpus(path, 30) as corpus:
+        corpus.ingest(dp.MemorySource(texts, id="id", text="text"), name="big")
+        corpus.remove("toy")
+        content = path.read_bytes()
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, limits[1]))
+        try:
+            with pytest.raises(dp.DuckpletsError):
+                corpus.compact()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert [file.name for file in tmp_path.iterdir()] == [path.name]
+        assert path.read_bytes() == content
+        assert corpus.count() == 3_000
+        assert corpus.compact().freed["records"] == 30
+        assert corpus.count() == 3_000
+    assert path.stat().st_mode & 0o777 == Path(path).stat().st_mode & 0o777
+
+
+def test_the_command_says_what_it_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with toy_corpus(Path("c.duckdb"), 30, sources=("a", "b")) as corpus:
+        corpus.remove("b")
+    Path("c.duckdb").chmod(0o640)
+    told = cli("compact", "c.duckdb")
+    assert told.stdout.split()[:3] == ["table", "rows", "freed"]
+    assert "records              30" in told.stdout
+    assert "no saved run needs more" in told.stderr
+    assert Path("c.duckdb").stat().st_mode & 0o777 == 0o640
+    assert json.loads(ok("status", "c.duckdb", "--json"))["version"] == 3
