@@ -70,13 +70,14 @@ TYPES = {
     "sampling.settings": ("Kind", "Remainder"),
     "sources.base": ("Columns",),
     "sources.paths": ("Paths",),
-    "recipes.recipes": ("Role", "Strategy", "StrategyName", "Per"),
+    "recipes.selectors": ("Role",),
+    "recipes.recipes": ("Strategy", "StrategyName", "Per"),
 }
 
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in hard_negatives compact changing reopen status doctor testing huggingface "
+    "corpus text_in named_pools hard_negatives compact changing reopen status doctor testing huggingface "
     "errors __init__"
 )
 ROOMS = (

@@ -11,6 +11,7 @@ from duckplets.base.progress import Progress, bar
 from duckplets.changing import changes
 from duckplets.errors import RecipeError
 from duckplets.ingest import records
+from duckplets.named_pools import NamedPools
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25Settings
 from duckplets.recipes.recipes import TripletRecipe
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from duckplets.search.terms import Terms
 
 
-class HardNegatives:
+class HardNegatives(NamedPools):
     """The part of ``Corpus`` that searches its texts, and mines, takes and exports hard negatives.
 
     Args:

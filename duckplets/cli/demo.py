@@ -235,7 +235,7 @@ def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestRepo
 
 def _mine(corpus: Corpus, tell: Callable[[str], None]) -> MiningReport:
     """Store the default recipes, one of them with hard negatives, and mine those."""
-    from duckplets.recipes.recipes import default_recipes
+    from duckplets.recipes.defaults import default_recipes
     from duckplets.search.terms import Terms
 
     to_context, to_anchor = default_recipes("roles")

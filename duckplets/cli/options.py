@@ -15,7 +15,8 @@ from duckplets.cli.app import as_written, in_options, say
 from duckplets.cli.inputs import names
 
 if TYPE_CHECKING:
-    from duckplets.corpus import Corpus, Recipe
+    from duckplets.corpus import Corpus
+    from duckplets.named_pools import Recipe
     from duckplets.order.mixture import Mixture
     from duckplets.sampling.sampler import Sampler
 

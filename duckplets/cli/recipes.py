@@ -16,7 +16,8 @@ from duckplets.cli.options import command
 from duckplets.errors import RecipeError, nearest
 
 if TYPE_CHECKING:
-    from duckplets.corpus import Corpus, Recipe
+    from duckplets.corpus import Corpus
+    from duckplets.named_pools import Recipe
 
 RECIPE = Annotated[str, typer.Argument(metavar="RECIPE", help="Name of a recipe.")]
 SOURCE = Annotated[
@@ -153,7 +154,7 @@ def pool(
 def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:
     """Return what the sources bring or have by default, once each, with where it comes from."""
     from duckplets.db.queries import query
-    from duckplets.recipes.recipes import default_recipes, long_section_recipe
+    from duckplets.recipes.defaults import default_recipes, long_section_recipe
 
     found: dict[tuple[str, Recipe], list[str]] = {}
     kinds = {source["name"]: source["defaults"] for source in corpus.sources().to_pylist()}

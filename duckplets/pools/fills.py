@@ -16,7 +16,8 @@ from duckplets.errors import RecipeError
 from duckplets.pools.facts import Fact, told
 from duckplets.pools.steps import literal
 from duckplets.recipes.conditions import pair_condition, where_condition
-from duckplets.recipes.recipes import Selector, SqlStrategy, TextRecipe, TripletRecipe
+from duckplets.recipes.recipes import SqlStrategy, TextRecipe, TripletRecipe
+from duckplets.recipes.selectors import Selector
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -31,15 +31,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from duckplets.base.documents import DocumentLimits, Form, read_document
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.bm25 import Bm25, bm25_from
-from duckplets.recipes.recipes import (
-    ARGUMENTS,
-    Selector,
-    SelectorKind,
-    SqlStrategy,
-    TextRecipe,
-    TripletRecipe,
-    check_choice,
-)
+from duckplets.recipes.recipes import SqlStrategy, TextRecipe, TripletRecipe
+from duckplets.recipes.selectors import ARGUMENTS, Selector, SelectorKind, check_choice
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -10,44 +10,18 @@ checked as it is made, conditions included, and nothing here touches a database.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from duckplets.base.checks import LONGEST_NAME, checked_name
 from duckplets.base.documents import SURROGATE
 from duckplets.base.shown import shown
-from duckplets.errors import RecipeError, nearest
+from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
-from duckplets.recipes.conditions import pair_condition, where_condition
+from duckplets.recipes.conditions import pair_condition
+from duckplets.recipes.selectors import Selector, check_choice
 
-__all__ = [
-    "By",
-    "NegativesFrom",
-    "Per",
-    "Role",
-    "Selector",
-    "SelectorKind",
-    "Share",
-    "SqlStrategy",
-    "Strategy",
-    "StrategyName",
-    "TextRecipe",
-    "TripletRecipe",
-    "WhenShort",
-    "any_section",
-    "default_recipes",
-    "derived_text_recipe",
-    "long_section_recipe",
-    "near_date",
-    "position",
-    "role",
-    "sql",
-]
-
-Role = Literal["anchor", "context", "rejected"]
-SelectorKind = Literal["role", "position", "any_section", "near_date"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
 By: TypeAlias = Literal["random", "bm25"] | Bm25
@@ -55,70 +29,7 @@ Share = Literal["anchors"]
 NegativesFrom = Literal["source", "split"]
 WhenShort = Literal["drop", "random"]
 
-ARGUMENTS = {"role": "role", "position": "index", "near_date": "days"}
-_MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is still one to DuckDB
-_LONGEST_DERIVED = (
-    9  # signs that text recipes of saved runs may have behind a triplet recipe's name
-)
-TEXTS = "texts"  # the name of a source's derived text recipe
-
-
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """Which sections may stand in a slot; made by the four functions below.
-
-    Attributes:
-        kind: ``role``, ``position``, ``any_section`` or ``near_date``.
-        role: The role of the section, for ``role``.
-        index: The position of the section in its record, from 0, for ``position``.
-        days: Days from the anchor's date to the one looked for, for ``near_date``.
-        where: SQL condition over columns of records, sections and chunks, or None.
-    """
-
-    kind: SelectorKind
-    role: Role | None = None
-    index: int | None = None
-    days: int | None = None
-    where: str | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("selector kind", self.kind, get_args(SelectorKind))
-        if self.kind == "role":
-            check_choice("selector role", self.role, get_args(Role))
-        if self.kind == "position" and not _is_integer(self.index, least=0):
-            raise RecipeError(f"selector position must be 0, 1, 2, …, not {self.index!r}")
-        if self.kind == "near_date" and not _is_integer(self.days, least=-_MOST):
-            raise RecipeError(f"selector near_date must be a number of days, not {self.days!r}")
-        for argument in ARGUMENTS.values():
-            value = getattr(self, argument)
-            if value is not None and argument != ARGUMENTS.get(self.kind):
-                raise RecipeError(f"selector {self.kind} takes no {argument}, but got {value!r}")
-        if self.where is not None:
-            where_condition(self.where)
-
-
-def role(r: Role, where: str | None = None) -> Selector:
-    """Select sections of a role: ``anchor``, ``context``, or ``rejected`` of preference pairs."""
-    return Selector("role", role=r, where=where)
-
-
-def position(i: int, where: str | None = None) -> Selector:
-    """Select the section at a position in its record, counted from 0."""
-    return Selector("position", index=i, where=where)
-
-
-def any_section(where: str | None = None) -> Selector:
-    """Select any section, but for the rejected replies of preference pairs."""
-    return Selector("any_section", where=where)
-
-
-def near_date(days: int, where: str | None = None) -> Selector:
-    """Select context of the record whose date is nearest to the anchor's plus ``days``.
-
-    It is another record of the same source and split, or one that shares ``taxonomy[0]``. Days
-    may be negative. As it looks from an anchor, it is no anchor itself and not for text recipes.
-    """
-    return Selector("near_date", days=days, where=where)
+_LONGEST_DERIVED = 9  # signs that saved text recipes may have behind a triplet recipe's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,86 +201,6 @@ class TextRecipe:
         return self.selector if isinstance(self.selector, tuple) else (self.selector,)
 
 
-def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
-    """Return the recipes of a source that was given none.
-
-    Args:
-        defaults: What its rows are like: ``roles``, ``documents`` (whose anchors are headings or
-            file names), ``text``, ``dated``, ``ready`` (roles with ready negatives), or ``pairs``
-            of a chosen and a rejected reply.
-    """
-    anchor, context, whole = role("anchor"), role("context"), any_section()
-    to_context = TripletRecipe("anchor_context", anchor, context, context, weight=0.75)
-    to_anchor = TripletRecipe("anchor_anchor", anchor, context, anchor, weight=0.25)
-    if defaults in ("roles", "documents"):
-        return (to_context, to_anchor)
-    if defaults == "text":
-        return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
-    rejected = role("rejected")
-    chosen = TripletRecipe(
-        "chosen_rejected", anchor, context, rejected, strategy="same_record", weight=0.75
-    )
-    if defaults == "pairs":
-        return (chosen, replace(to_context, weight=0.25))
-    if defaults == "ready":
-        ready = replace(chosen, name="ready_negative", when_short="random")
-        return (ready, replace(to_context, weight=0.25))
-    check_choice("defaults", defaults, ("roles", "documents", "text", "dated", "pairs", "ready"))
-    return (
-        replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
-        replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),
-        replace(to_context, weight=0.35),
-        to_anchor,
-    )
-
-
-def long_section_recipe(role: str) -> TripletRecipe:
-    """Return the recipe of two different windows of one record, for sections of a role."""
-    check_choice("role", role, get_args(Role))
-    windows = Selector("role", role=cast("Role", role), where="kind = 'window'")
-    return TripletRecipe("long_section", windows, windows, windows, share="anchors")
-
-
-def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True) -> TextRecipe:
-    """Return the text recipe of a source: every chunk that its triplet recipes take, each once.
-
-    A ``near_date`` slot becomes its context; rejected texts are no negatives of texts. An
-    instruction goes with it where all recipes have the same.
-
-    Args:
-        recipes: One or more. Those of weight 0 take nothing, if there are others.
-        titles: Whether sections of the role ``anchor`` are texts of their own.
-    """
-    drawn = [recipe for recipe in recipes if recipe.weight] or list(recipes)
-    found: dict[Selector, None] = {}
-    for recipe in drawn:
-        rejected = recipe.negative.role == "rejected"
-        slots = (recipe.anchor, recipe.positive, *(() if rejected else (recipe.negative,)))
-        found |= dict.fromkeys(
-            role("context", slot.where) if slot.kind == "near_date" else slot for slot in slots
-        )
-    selectors = [s for s in found if not any(_covers(other, s) for other in found)]
-    if not titles:
-        selectors = [s for s in selectors if s.role != "anchor"] or selectors
-    instructions = {recipe.instruction for recipe in drawn}
-    return TextRecipe(
-        TEXTS,
-        selectors[0] if len(selectors) == 1 else tuple(selectors),
-        weight=1.0 if drawn[0].weight else 0.0,
-        instruction=instructions.pop() if len(instructions) == 1 else None,
-        per="chunk",
-    )
-
-
-def _covers(wider: Selector, selector: Selector) -> bool:
-    """Whether a selector without a condition takes all that another one does."""
-    if wider.where is not None or wider == selector:
-        return False
-    if wider.kind == "any_section":
-        return selector.kind == "any_section" or selector.role in ("anchor", "context")
-    return wider.kind == "role" == selector.kind and wider.role == selector.role
-
-
 def _check_common(recipe: TripletRecipe | TextRecipe, longest: int) -> str:
     """Check what both kinds have, make weight and sources uniform, and return who it is."""
     name, weight, instruction = recipe.name, recipe.weight, recipe.instruction
@@ -412,14 +243,3 @@ def _check_selector(what: str, selector: Any, *, near: bool) -> None:
         raise RecipeError(
             f"{what}: near_date looks from an anchor, so only a positive or a negative can be one"
         )
-
-
-def check_choice(what: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        hint = nearest(value, choices) if isinstance(value, str) else ""
-        names = ", ".join(map(repr, choices))
-        raise RecipeError(f"{what} must be one of {names}, not {value!r}{hint}")
-
-
-def _is_integer(value: Any, *, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST

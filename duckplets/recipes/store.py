@@ -16,15 +16,14 @@ from duckplets.base.plain import Stored
 from duckplets.base.shown import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
-from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.recipes import (
+from duckplets.recipes.defaults import (
     TEXTS,
-    TextRecipe,
-    TripletRecipe,
     default_recipes,
     derived_text_recipe,
     long_section_recipe,
 )
+from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
 Recipe = TripletRecipe | TextRecipe
 LONG_SECTION = "long_section"

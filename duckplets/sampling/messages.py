@@ -17,7 +17,8 @@ from duckplets.base.arrays import Integers
 from duckplets.errors import EmptyPoolError, StateMismatchError
 from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import compile_pool
-from duckplets.recipes.recipes import TextRecipe, any_section
+from duckplets.recipes.recipes import TextRecipe
+from duckplets.recipes.selectors import any_section
 from duckplets.recipes.store import SourceRecipes
 from duckplets.sampling.anchored import Anchored
 from duckplets.sampling.batch import Block, Tally

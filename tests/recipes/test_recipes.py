@@ -15,20 +15,10 @@ from programs import said
 
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.defaults import default_recipes, derived_text_recipe, long_section_recipe
 from duckplets.recipes.files import from_dict, load_recipes, to_dict, to_table
-from duckplets.recipes.recipes import (
-    Selector,
-    TextRecipe,
-    TripletRecipe,
-    any_section,
-    default_recipes,
-    derived_text_recipe,
-    long_section_recipe,
-    near_date,
-    position,
-    role,
-    sql,
-)
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe, sql
+from duckplets.recipes.selectors import Selector, any_section, near_date, position, role
 
 if TYPE_CHECKING:
     from collections.abc import Callable

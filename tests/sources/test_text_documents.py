@@ -16,7 +16,7 @@ from source_rows import read, texts
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.recipes.recipes import default_recipes
+from duckplets.recipes.defaults import default_recipes
 from duckplets.sources.documents import listed
 from duckplets.text.headings import heading_of, is_binary
 

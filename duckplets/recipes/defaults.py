@@ -1,0 +1,92 @@
+"""From what the rows of a source are like to the recipes it is drawn by if nobody gives others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast, get_args
+
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.recipes.selectors import Role, Selector, any_section, check_choice, role
+
+TEXTS = "texts"  # the name of a source's derived text recipe
+
+
+def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
+    """Return the recipes of a source that was given none.
+
+    Args:
+        defaults: What its rows are like: ``roles``, ``documents`` (whose anchors are headings or
+            file names), ``text``, ``dated``, ``ready`` (roles with ready negatives), or ``pairs``
+            of a chosen and a rejected reply.
+    """
+    anchor, context, whole = role("anchor"), role("context"), any_section()
+    to_context = TripletRecipe("anchor_context", anchor, context, context, weight=0.75)
+    to_anchor = TripletRecipe("anchor_anchor", anchor, context, anchor, weight=0.25)
+    if defaults in ("roles", "documents"):
+        return (to_context, to_anchor)
+    if defaults == "text":
+        return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
+    rejected = role("rejected")
+    chosen = TripletRecipe(
+        "chosen_rejected", anchor, context, rejected, strategy="same_record", weight=0.75
+    )
+    if defaults == "pairs":
+        return (chosen, replace(to_context, weight=0.25))
+    if defaults == "ready":
+        ready = replace(chosen, name="ready_negative", when_short="random")
+        return (ready, replace(to_context, weight=0.25))
+    check_choice("defaults", defaults, ("roles", "documents", "text", "dated", "pairs", "ready"))
+    return (
+        replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
+        replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),
+        replace(to_context, weight=0.35),
+        to_anchor,
+    )
+
+
+def long_section_recipe(role: str) -> TripletRecipe:
+    """Return the recipe of two different windows of one record, for sections of a role."""
+    check_choice("role", role, get_args(Role))
+    windows = Selector("role", role=cast("Role", role), where="kind = 'window'")
+    return TripletRecipe("long_section", windows, windows, windows, share="anchors")
+
+
+def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True) -> TextRecipe:
+    """Return the text recipe of a source: every chunk that its triplet recipes take, each once.
+
+    A ``near_date`` slot becomes its context; rejected texts are no negatives of texts. An
+    instruction goes with it where all recipes have the same.
+
+    Args:
+        recipes: One or more. Those of weight 0 take nothing, if there are others.
+        titles: Whether sections of the role ``anchor`` are texts of their own.
+    """
+    drawn = [recipe for recipe in recipes if recipe.weight] or list(recipes)
+    found: dict[Selector, None] = {}
+    for recipe in drawn:
+        rejected = recipe.negative.role == "rejected"
+        slots = (recipe.anchor, recipe.positive, *(() if rejected else (recipe.negative,)))
+        found |= dict.fromkeys(
+            role("context", slot.where) if slot.kind == "near_date" else slot for slot in slots
+        )
+    selectors = [s for s in found if not any(_covers(other, s) for other in found)]
+    if not titles:
+        selectors = [s for s in selectors if s.role != "anchor"] or selectors
+    instructions = {recipe.instruction for recipe in drawn}
+    return TextRecipe(
+        TEXTS,
+        selectors[0] if len(selectors) == 1 else tuple(selectors),
+        weight=1.0 if drawn[0].weight else 0.0,
+        instruction=instructions.pop() if len(instructions) == 1 else None,
+        per="chunk",
+    )
+
+
+def _covers(wider: Selector, selector: Selector) -> bool:
+    """Whether a selector without a condition takes all that another one does."""
+    if wider.where is not None or wider == selector:
+        return False
+    if wider.kind == "any_section":
+        return selector.kind == "any_section" or selector.role in ("anchor", "context")
+    return wider.kind == "role" == selector.kind and wider.role == selector.role
