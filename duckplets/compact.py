@@ -26,6 +26,7 @@ from duckplets.ingest import records
 from duckplets.ingest.chunks import next_key
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.sampling import state
+from duckplets.sampling.saved import Run
 
 _BYTES = 32_000_000  # of rows that are handed over at once
 _ROWS = 8192
@@ -110,7 +111,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
     )
 
 
-def _minings(run: state.Run) -> Iterator[int]:
+def _minings(run: Run) -> Iterator[int]:
     """Yield the numbers of the minings that a run draws from."""
     for of_source in run.settings.get("candidates", {}).values():
         for pinned in of_source.values():

@@ -21,8 +21,8 @@ from duckplets.cli.options import STATE
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
+    from duckplets.sampling.saved import Run
     from duckplets.sampling.settings import RunSettings
-    from duckplets.sampling.state import Run
 
 _OR_RUN = "A mixture file, FILE.toml, or the name of a saved run of --corpus."
 _BATCH = 128  # samples, where no run says how many

@@ -16,7 +16,7 @@ from duckplets.order.mixture import Mixture
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import NoAnchorError, PoolReader
 from duckplets.recipes.recipes import TripletRecipe
-from duckplets.sampling import candidates, choosing
+from duckplets.sampling import candidates, choosing, minings
 from duckplets.sampling.columns import needs_scores
 from duckplets.sampling.shares import counted
 from duckplets.sampling.stream import Stream
@@ -113,7 +113,7 @@ def _compiled(
     database: Database, settings: RunSettings, source: str, recipe: Recipe
 ) -> tuple[CompiledPool, mining_store.Mining | None]:
     mined = isinstance(recipe, TripletRecipe) and recipe.mined
-    mining = candidates.pinned(database, settings, source, recipe.name) if mined else None
+    mining = minings.pinned(database, settings, source, recipe.name) if mined else None
     pool = compile_pool(
         recipe,
         source=source,

@@ -9,9 +9,7 @@ and scores are kept only where they cannot be told otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +18,11 @@ import pyarrow as pa
 from duckplets.base.arrays import Flags, Floats, Integers
 from duckplets.db.database import Database
 from duckplets.db.queries import query
-from duckplets.errors import StateMismatchError
-from duckplets.mining import store as mining_store
 from duckplets.mining.store import Mining
 from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import Negatives, Pool
 from duckplets.recipes.bm25 import Bm25, Sampling
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe
-
-if TYPE_CHECKING:
-    from duckplets.recipes.store import Recipe
-    from duckplets.sampling.settings import RunSettings
-    from duckplets.sampling.stream import Stream
+from duckplets.recipes.recipes import TextRecipe
 
 Numbers = npt.NDArray[np.int32]
 
@@ -339,80 +330,3 @@ class Lots(Circle):
         self._drawn = np.vstack([self._drawn, drawn])
         self._spent[left] += 1
         return left, self._first[left] + rank
-
-
-# -- which mining a run is pinned to --------------------------------------------------------------
-
-
-def unused(
-    database: Database, settings: RunSettings, streams: Sequence[Stream]
-) -> list[tuple[str, str, int]]:
-    """Return source, recipe and anchors of minings that streams of a run leave alone."""
-    alone = {(stream.source, stream.recipe.name) for stream in streams if not stream.candidates}
-    rows = database.run("sampling/candidates/there", {"split": settings.split})
-    return [(source, name, anchors) for source, name, anchors in rows if (source, name) in alone]
-
-
-def pins(
-    database: Database,
-    settings: RunSettings,
-    drawn: Mapping[str, Sequence[Recipe]],
-    needed: Collection[str],
-    *,
-    allow_stale: bool,
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the number and digest of the mining of every mined recipe, by source.
-
-    Args:
-        database: The corpus.
-        settings: Of the run.
-        drawn: Its recipes.
-        needed: Sources that it draws from; of others what is missing or stale is left out.
-        allow_stale: Whether to take minings of other records than those of the run.
-
-    Raises:
-        StateMismatchError: Negatives were not mined, or are stale.
-    """
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for source in settings.sources:
-        for recipe in drawn[source]:
-            if not (isinstance(recipe, TripletRecipe) and recipe.mined):
-                continue
-            try:
-                mining = mining_store.current(
-                    database,
-                    recipe,
-                    source=source,
-                    split=settings.split,
-                    version=settings.corpus_version,
-                    allow_stale=allow_stale,
-                )
-            except StateMismatchError:
-                if source in needed:
-                    raise
-                continue
-            named = {"mining": mining.key, "digest": mining.digest}
-            found.setdefault(source, {})[recipe.name] = named
-    return found
-
-
-def pinned(database: Database, settings: RunSettings, source: str, recipe: str) -> Mining:
-    """Return the mining that a run draws the negatives of a recipe from.
-
-    Raises:
-        StateMismatchError: There is none, or it is another than when the run was opened.
-    """
-    named = settings.candidates.get(source, {}).get(recipe)
-    if named is None:
-        raise StateMismatchError(
-            f"source {source!r}, recipe {recipe!r}: there were no mined negatives when run "
-            f"{settings.run!r} was opened; call corpus.mine({recipe!r}), and open another run"
-        )
-    mining = mining_store.by_key(database, named["mining"])
-    if mining.digest != named["digest"]:
-        raise StateMismatchError(
-            f"source {source!r}, recipe {recipe!r}: the negatives of mining {mining.key} are not "
-            f"those run {settings.run!r} was opened with (digest then: {named['digest']}, now: "
-            f"{mining.digest}); it is another file"
-        )
-    return mining

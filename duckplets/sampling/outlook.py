@@ -20,6 +20,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.shown import listed, shown
+from duckplets.sampling import expected
 from duckplets.sampling.cautions import (
     TOLD,
     Unused,
@@ -171,7 +172,7 @@ class Outlook:
         per_draw = self._planner.samples_per_draw  # of the pairs of a draw, one slot is the same
         times = ((per_draw + 1) / 2,) * 2 if self._planner.swaps else (per_draw, 1)
         fresh = self._streams[len(self._known_tokens) :]  # some are added when weights are set
-        self._known_tokens += [s.tokens(self._fetcher.tokens, times) for s in fresh]
+        self._known_tokens += [expected.tokens(s, self._fetcher.tokens, times) for s in fresh]
         return np.array(self._known_tokens)
 
     # -- in short -----------------------------------------------------------------------------

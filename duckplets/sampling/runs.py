@@ -27,7 +27,7 @@ from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.sampling import candidates, choosing, messages, state
+from duckplets.sampling import choosing, messages, minings, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
 from duckplets.sampling.cautions import rates_apart
@@ -130,7 +130,7 @@ def open_run(
     drawn = choosing.with_mined(
         database, settings, {s.source: [r for r in s.recipes if r.weight] for s in resolved}
     )
-    pins = candidates.pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
+    pins = minings.pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
     settings = replace(settings, candidates=pins)
     notes += [] if kind in SINGLE else choosing.notes(database, settings, schedule.drawn)
     drawn = choosing.drawn_by(settings)
@@ -322,7 +322,7 @@ def _opened(
         return open_streams(database, settings, drawn, [name])[0]
 
     sampler = Sampler(settings, reader, state_path, open_source)
-    sampler.unused = candidates.unused(database, settings, streams)
+    sampler.unused = minings.unused(database, settings, streams)
     sampler.notes += [] if settings.rank else [*notes, *rates_apart(planner)]
     return sampler
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,14 +15,14 @@ from duckplets.base.checks import MAX_POSITION, checked_name, integer
 from duckplets.base.home import HomeLock, alone
 from duckplets.base.shown import shown
 from duckplets.errors import SamplerError, StateMismatchError
-from duckplets.order.permute import ORDER_VERSION
 from duckplets.sampling import state
 from duckplets.sampling.batch import Batch
 from duckplets.sampling.blocks import Reader
 from duckplets.sampling.fingerprint import Fingerprint, digest, plain_state, refuse_mismatch
 from duckplets.sampling.metrics import PhaseLog
+from duckplets.sampling.saved import Cursor
 from duckplets.sampling.served import ServedLog, Views
-from duckplets.sampling.settings import RunSettings
+from duckplets.sampling.settings import RunSettings, run_of
 from duckplets.sampling.weight_events import EventWriter
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from duckplets.sampling.stream import Stream
 
 log = logging.getLogger("duckplets")
-
 
 _IN_EACH_PROCESS = (
     "each would take the same batches: open a sampler in every process, with rank= and "
@@ -336,17 +334,8 @@ class Sampler(Views):
         target = Path(path) if path is not None else self._state_path
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
-        run = state.Run(
-            name=self._settings.run,
-            kind=self._settings.kind,
-            corpus_version=self._settings.corpus_version,
-            order_version=ORDER_VERSION,
-            settings=asdict(replace(self._settings, rank=0)),
-            fingerprint=self._settings.fingerprint(),
-            events=self._planner.schedule.events,
-        )
         position = self._used_up_to(step)
-        cursor = state.Cursor(
+        cursor = Cursor(
             tag=tag,
             position=position,
             step=position // self._batch,
@@ -358,7 +347,7 @@ class Sampler(Views):
             self._log.bring_up_to_date(self._identities)
         state.save(
             target,
-            run,
+            run_of(self._settings, self._planner.schedule.events),
             cursor,
             drifted_from=self._drifted_from,
             changed_from=self.changed_from,

@@ -7,7 +7,7 @@ recipes or mixtures gain later alter no fingerprint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,12 +16,12 @@ from duckplets.base.shown import shown
 from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart, batch_size_of
-from duckplets.sampling import state
 from duckplets.sampling.apart import NoDuplicates
 from duckplets.sampling.choosing import By, checked_by, wants_mined
 from duckplets.sampling.columns import checked_columns, default_columns
 from duckplets.sampling.fingerprint import Fingerprint, digest
 from duckplets.sampling.plan import SINGLE
+from duckplets.sampling.saved import Events, Run
 
 Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
@@ -244,7 +244,20 @@ def skips(empty: str) -> bool:
     return empty == "skip"
 
 
-def saved_settings(saved: state.Run) -> RunSettings:
+def run_of(settings: RunSettings, events: Events) -> Run:
+    """Return what is saved of a run with these settings, the same for all ranks."""
+    return Run(
+        name=settings.run,
+        kind=settings.kind,
+        corpus_version=settings.corpus_version,
+        order_version=ORDER_VERSION,
+        settings=asdict(replace(settings, rank=0)),
+        fingerprint=settings.fingerprint(),
+        events=events,
+    )
+
+
+def saved_settings(saved: Run) -> RunSettings:
     """Return the settings of a saved run.
 
     Raises:

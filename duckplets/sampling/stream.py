@@ -9,19 +9,20 @@ vectorised, nothing is remembered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Floats, Integers, Words
+from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.permute import below, hashed, key, ranks
 from duckplets.pools.arrays import Negatives, Pool, Positives
 from duckplets.pools.legality import Anchored, Legality
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.sampling import expected
 from duckplets.sampling.candidates import Candidates
 from duckplets.sampling.negatives import MinedNegatives, OwnNegatives, RandomNegatives
 from duckplets.sampling.wanting import (
@@ -329,77 +330,4 @@ class Stream:
         """How many anchors have a chunk with fewer mined candidates than a sample takes."""
         if self.candidates is None:
             return 0
-        own = np.append(self.candidates.own(), 0)  # the last is of those without a row
-        short = own[self.candidates.rows] < self.negatives
-        return int(np.logical_or.reduceat(short, self.pool.anchors.starts[:-1]).sum())
-
-    def tokens(
-        self, tokens_of: Callable[[Integers], Integers], times: tuple[float, float] = (1, 1)
-    ) -> float:
-        """Return the tokens of one visit to every anchor, on average over many visits.
-
-        What rotates comes up evenly; random negatives are taken to come from all that the anchor's
-        class may draw, also from the few chunks that are illegal for one anchor.
-
-        Args:
-            tokens_of: Returns how many tokens chunks have, by their keys.
-            times: How often a visit shows anchor and positive: in pairs, one of them several times.
-        """
-        anchors, positives, negatives = self.pool.anchors, self.pool.positives, self.pool.negatives
-        own = tokens_of(anchors.chunks).astype(np.float64)
-        total = own * times[0]
-        if positives is not None and negatives is not None:
-            same = self.pool.compiled.own_positive
-            total += times[1] * (own if same else self._of_positives(positives, own, tokens_of))
-            total += self.negatives * self._of_negatives(negatives, tokens_of)
-        return float(self._by_anchor(total).sum())
-
-    def _by_anchor(self, values: Floats) -> Floats:
-        """Return the mean over each anchor's chunks."""
-        starts = self.pool.anchors.starts
-        means: Floats = np.add.reduceat(values, starts[:-1]) / np.diff(starts)
-        return means
-
-    def _of_positives(
-        self, positives: Positives, own: Floats, tokens_of: Callable[[Integers], Integers]
-    ) -> Floats:
-        """Return the mean tokens of the positives of every anchor chunk.
-
-        Those it must not take have its own text, and so its own tokens.
-        """
-        anchors = self.pool.anchors
-        sums = np.concatenate([[0], np.cumsum(tokens_of(positives.chunks))])
-        last = positives.starts + positives.counts
-        unit = np.repeat(np.arange(len(anchors)), np.diff(anchors.starts))
-        total, count = (sums[last] - sums[positives.starts])[unit], positives.counts[unit]
-        banned = 0 if positives.banned is None else positives.banned.counts
-        means: Floats = (total - banned * own) / (count - banned)
-        return means
-
-    def _of_negatives(self, pool: Negatives, tokens_of: Callable[[Integers], Integers]) -> Floats:
-        """Return the mean tokens of a negative of every anchor chunk."""
-        tokens = tokens_of(pool.chunks).astype(np.float64)
-        at_random = self._at_random(pool, tokens)[self.pool.anchors.classes]
-        if self.candidates is None:
-            return at_random
-        documents = self.candidates.documents
-        tokens = tokens if documents.chunks is None else tokens[documents.chunks]
-        of_documents = np.add.reduceat(tokens, documents.firsts[:-1]) / np.diff(documents.firsts)
-        means, counts = self.candidates.means(of_documents, slots=self.negatives)
-        rows = self.candidates.rows
-        mined = np.minimum(np.append(counts, 0)[rows] / self.negatives, 1)
-        return np.asarray(mined * np.append(means, 0)[rows] + (1 - mined) * at_random, np.float64)
-
-    def _at_random(self, pool: Negatives, tokens: Floats) -> Floats:
-        """Return the mean tokens of a chunk that each class may draw, or of all of a record."""
-        whole = self.pool.compiled.own_negatives  # drawn by the chunk, not by the record first
-        chunks = np.diff(pool.starts)
-        sums = np.add.reduceat(tokens, pool.starts[:-1])
-        values, counts = (sums, chunks) if whole else (sums / chunks, np.ones(len(chunks)))
-        sizes = np.diff(pool.sums)
-        found = []
-        for of_units in (values, counts):
-            upto = np.concatenate([[0], np.cumsum(of_units)])
-            in_range = upto[pool.lows + sizes] - upto[pool.lows]
-            found.append(np.add.reduceat(in_range, pool.firsts[:-1]))
-        return np.asarray(found[0] / found[1], np.float64)
+        return expected.fallback_anchors(self.pool.anchors, self.candidates, self.negatives)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from duckplets.base.home import Home
 from duckplets.sampling import state
+from duckplets.sampling.refusals import refuse_farther
 
 if TYPE_CHECKING:
     from duckplets.order.schedule import Events
@@ -61,7 +62,7 @@ class EventWriter:
         if self._farthest is None:
             found = state.farthest_tag(self._path, self._run, self._fingerprint)
             self._farthest = found or ("", -1)
-        state.refuse_farther(self._run, *self._farthest, step)
+        refuse_farther(self._run, *self._farthest, step)
         with self._changed:
             self._raise()
             self._waiting = events

@@ -17,6 +17,7 @@ from prebuilt import prebuilt, toy_corpus
 
 import duckplets as dp
 from duckplets.sampling import state
+from duckplets.sampling.saved import Cursor
 from duckplets.sampling.settings import RunSettings
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
@@ -124,7 +125,7 @@ def _saved_without_shares(sampler: dp.Sampler, path: Path) -> None:
     }
     plain = {k: v for k, v in kept.settings.items() if k != "index"} | {"recipes": recipes}
     run = replace(kept, settings=plain, fingerprint=RunSettings(**plain).fingerprint())
-    state.save(path, run, state.Cursor(tag=None, position=0, step=0, epoch=0))
+    state.save(path, run, Cursor(tag=None, position=0, step=0, epoch=0))
 
 
 # -- texts -----------------------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+"""Tell what a stream will draw without drawing: its pool and mined negatives → means and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from duckplets.base.arrays import Floats, Integers
+from duckplets.pools.arrays import Anchors, Negatives, Positives
+
+if TYPE_CHECKING:
+    from duckplets.sampling.candidates import Candidates
+    from duckplets.sampling.stream import Stream
+
+
+def fallback_anchors(anchors: Anchors, candidates: Candidates, slots: int) -> int:
+    """Return how many anchors have a chunk with fewer mined candidates than a sample takes."""
+    own = np.append(candidates.own(), 0)  # the last is of those without a row
+    short = own[candidates.rows] < slots
+    return int(np.logical_or.reduceat(short, anchors.starts[:-1]).sum())
+
+
+def tokens(
+    stream: Stream,
+    tokens_of: Callable[[Integers], Integers],
+    times: tuple[float, float] = (1, 1),
+) -> float:
+    """Return the tokens of one visit to every anchor, on average over many visits.
+
+    What rotates comes up evenly; random negatives are taken to come from all that the anchor's
+    class may draw, also from the few chunks that are illegal for one anchor.
+
+    Args:
+        stream: Whose anchors.
+        tokens_of: Returns how many tokens chunks have, by their keys.
+        times: How often a visit shows anchor and positive: in pairs, one of them several times.
+    """
+    pool = stream.pool
+    anchors, positives, negatives = pool.anchors, pool.positives, pool.negatives
+    own = tokens_of(anchors.chunks).astype(np.float64)
+    total = own * times[0]
+    if positives is not None and negatives is not None:
+        same = pool.compiled.own_positive
+        of_positives = own if same else _of_positives(anchors, positives, own, tokens_of)
+        total += times[1] * of_positives
+        total += stream.negatives * _of_negatives(stream, negatives, tokens_of)
+    return float(_by_anchor(anchors, total).sum())
+
+
+def _by_anchor(anchors: Anchors, values: Floats) -> Floats:
+    """Return the mean over each anchor's chunks."""
+    starts = anchors.starts
+    means: Floats = np.add.reduceat(values, starts[:-1]) / np.diff(starts)
+    return means
+
+
+def _of_positives(
+    anchors: Anchors,
+    positives: Positives,
+    own: Floats,
+    tokens_of: Callable[[Integers], Integers],
+) -> Floats:
+    """Return the mean tokens of the positives of every anchor chunk.
+
+    Those it must not take have its own text, and so its own tokens.
+    """
+    sums = np.concatenate([[0], np.cumsum(tokens_of(positives.chunks))])
+    last = positives.starts + positives.counts
+    unit = np.repeat(np.arange(len(anchors)), np.diff(anchors.starts))
+    total, count = (sums[last] - sums[positives.starts])[unit], positives.counts[unit]
+    banned = 0 if positives.banned is None else positives.banned.counts
+    means: Floats = (total - banned * own) / (count - banned)
+    return means
+
+
+def _of_negatives(
+    stream: Stream, pool: Negatives, tokens_of: Callable[[Integers], Integers]
+) -> Floats:
+    """Return the mean tokens of a negative of every anchor chunk."""
+    tokens = tokens_of(pool.chunks).astype(np.float64)
+    whole = stream.pool.compiled.own_negatives  # drawn by the chunk, not by the record first
+    at_random = _at_random(pool, tokens, whole=whole)[stream.pool.anchors.classes]
+    candidates = stream.candidates
+    if candidates is None:
+        return at_random
+    documents = candidates.documents
+    tokens = tokens if documents.chunks is None else tokens[documents.chunks]
+    of_documents = np.add.reduceat(tokens, documents.firsts[:-1]) / np.diff(documents.firsts)
+    means, counts = candidates.means(of_documents, slots=stream.negatives)
+    rows = candidates.rows
+    mined = np.minimum(np.append(counts, 0)[rows] / stream.negatives, 1)
+    return np.asarray(mined * np.append(means, 0)[rows] + (1 - mined) * at_random, np.float64)
+
+
+def _at_random(pool: Negatives, tokens: Floats, *, whole: bool) -> Floats:
+    """Return the mean tokens of a chunk that each class may draw, or of all of a record."""
+    chunks = np.diff(pool.starts)
+    sums = np.add.reduceat(tokens, pool.starts[:-1])
+    values, counts = (sums, chunks) if whole else (sums / chunks, np.ones(len(chunks)))
+    sizes = np.diff(pool.sums)
+    found = []
+    for of_units in (values, counts):
+        upto = np.concatenate([[0], np.cumsum(of_units)])
+        in_range = upto[pool.lows + sizes] - upto[pool.lows]
+        found.append(np.add.reduceat(in_range, pool.firsts[:-1]))
+    return np.asarray(found[0] / found[1], np.float64)

@@ -1,0 +1,128 @@
+"""Read runs from a state file: what its tables hold, checked against its shape → Run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from duckplets.base.plain import Stored
+from duckplets.db.database import Database
+from duckplets.sampling.fingerprint import Fingerprint
+
+Events = Mapping[int, Mapping[str, float]]
+
+# Of a run that another version saved some may be missing.
+_GLOBAL_BATCH = range(1, (1 << 22) + 1)
+_COUNT = range((1 << 53) + 1)
+_SETTINGS: dict[Any, Any] = {
+    **dict.fromkeys(("kind?", "split?", "run?", "remainder?"), str),
+    **dict.fromkeys(("batch_size?", "world_size?"), _GLOBAL_BATCH),
+    **dict.fromkeys(("rank?", "prefetch?", "corpus_version?"), _COUNT),
+    **dict.fromkeys(("steps?", "epochs?"), (_COUNT, None)),
+    "seed?": int,
+    "negatives?": range(1, 1 << 16),
+    **dict.fromkeys(("swap?", "prefixes?"), bool),
+    "no_duplicates?": (bool, str),
+    "by?": (None, str, {str: float}),
+    **dict.fromkeys(("mixture?", "splits?", "chunking?", "declared_prefixes?"), dict),
+    "recipes?": {str: [dict]},
+    "optional?": {str: [str]},
+    "sources?": [str],
+    "columns?": [str],
+    "log?": (str, None),
+    "records?": [int],
+    "index?": {
+        str: {"size": (range((1 << 32) + 1), None), "size_mode": str, "weight": float, "seed": int}
+    },
+    "candidates?": {str: {str: {"mining": range(1 << 31), "digest": str}}},
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cursor:
+    """Where a run stands.
+
+    Attributes:
+        tag: Name of the checkpoint, or None for the latest save.
+        position: First position not yet taken.
+        step: First step not yet taken.
+        epoch: Nominal epoch of the position.
+        counts: [samples, tokens] taken of each source since the start, and fallbacks if any.
+    """
+
+    tag: str | None
+    position: int
+    step: int
+    epoch: int
+    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """What a run draws from and how.
+
+    Attributes:
+        name: Its name.
+        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
+        corpus_version: The version it is pinned to.
+        order_version: The version of its order.
+        settings: What opens its sampler again.
+        fingerprint: What must agree for its cursors to be valid.
+        events: Weights that were set during the run, by the step from which on.
+    """
+
+    name: str
+    kind: str
+    corpus_version: int
+    order_version: int
+    settings: dict[str, Any]
+    fingerprint: Fingerprint
+    events: Events = field(default_factory=dict)
+
+
+def find_run(database: Database, run: str) -> Run | None:
+    """Return a saved run, None if the file has none of that name."""
+    rows = database.run("sampling/state/run", {"run": run})
+    if not rows:
+        return None
+    kind, version, order_version, settings, fingerprint = rows[0]
+    place = _place(database.path, "runs", run)
+    told = place.read("settings", settings, _SETTINGS)
+    if sorted(told.get("recipes", ())) != sorted(told.get("sources", ())):
+        raise place.damage("settings", "names other sources than those it has recipes of")
+    return Run(
+        name=run,
+        kind=kind,
+        corpus_version=version,
+        order_version=order_version,
+        settings=told,
+        fingerprint=place.read("fingerprint", fingerprint, {"batch_size?": _GLOBAL_BATCH}),
+        events={
+            step: _place(database.path, "weight_events", run, f", step {step}").read(
+                "weights", weights, {str: float}
+            )
+            for step, weights in events_of(database, run)
+        },
+    )
+
+
+def _place(file: Path | None, table: str, run: str, more: str = "") -> Stored:
+    way = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
+    return Stored(file, table, f"run {run!r}{more}", f"{way}; or put back an earlier copy.")
+
+
+def counts_of(path: Path, run: str, tag: str | None, text: str | None) -> dict[str, list[int]]:
+    """Return the counts of a cursor; nothing for one that has none."""
+    place = _place(path, "cursors", run, "" if tag is None else f", tag {tag!r}")
+    found = place.read("counts", text or "{}", {str: [range(1 << 63)]})
+    if any(len(numbers) not in (2, 3) for numbers in found.values()):
+        raise place.damage("counts", "has another shape: two or three numbers a source are wanted")
+    return dict(found)
+
+
+def events_of(database: Database, run: str) -> list[tuple[int, str]]:
+    """Return the weights set during a run as they are stored, with their steps."""
+    return [(row[0], row[1]) for row in database.run("sampling/state/events", {"run": run})]
