@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from duckplets.ingest.store import OnConflict
     from duckplets.order.copies import SizeMode
     from duckplets.records.data_index import DataIndex
-    from duckplets.sources.base import OnError
     from duckplets.sources.limits import Limits
+    from duckplets.sources.mapping_checks import OnError
     from duckplets.text.denoiser import Denoiser
     from duckplets.text.prefix import Prefix
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from duckplets.db.database import Database
 from duckplets.sources import ROW_SCHEMA, Source
-from duckplets.sources.base import EXTRA_COLUMNS
+from duckplets.sources.rows import EXTRA_COLUMNS
 
 
 def read(source: Source, reader: Database) -> list[dict[str, Any]]:

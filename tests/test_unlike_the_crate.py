@@ -30,8 +30,8 @@ from duckplets.errors import DuckpletsError
 from duckplets.ingest import ingest
 from duckplets.sampling import blocks
 from duckplets.sources import feed
-from duckplets.sources.base import Mark
 from duckplets.sources.hub import HubSource
+from duckplets.sources.rows import Mark
 from duckplets.sources.user import marked_rows, record_feed
 from duckplets.testing import assert_resumes_everywhere
 

@@ -13,16 +13,7 @@ import typer
 from duckplets.base.shown import shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, as_written, existing, say
-from duckplets.cli.inputs import (
-    FORMATS,
-    Found,
-    Inputs,
-    Options,
-    is_data_sets,
-    listed,
-    names,
-    show_records,
-)
+from duckplets.cli.inputs import FORMATS, Found, Options, found_in, integers, names, show_records
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
@@ -212,17 +203,9 @@ def ingest(
     arguments: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix, "restart": restart}
     arguments |= {"remap": remap, "on_error": on_error}
     arguments["limits"] = Limits(**{name: size for name, size in sizes.items() if size})
-    files = [Path(given) for given in sources or [] if is_data_sets(given)]
-    others = [given for given in sources or [] if not is_data_sets(given)]
-    if not (files or others or hub_list):
-        raise typer.BadParameter("give a SOURCE, or a --list of them")
-    said = name or format or delimiter or no_quote or encoding or any(options.mapping().values())
-    if said and (lists := [*files, *(hub_list or [])]):
-        raise typer.BadParameter(f"{lists[0]} says itself what its data sets are named and hold")
-    inputs = Inputs(others, form=format, name=name, options=options)
-    found = [Found(each, source, each) for each, source in inputs.sources()]
-    more, problems = listed(hub_list or [], files, keep_going=keep_going)
-    found += more
+    found, problems = found_in(
+        sources or [], hub_list or [], format, name, options, keep_going=keep_going
+    )
     if preview is not None:
         show_records(found, preview, on_error, arguments["limits"], json=json)
         return
@@ -260,10 +243,10 @@ def _store(
                 problems.append(f"{each.where}: {error}")
                 say(f"failed: {problems[-1]}")
     except KeyboardInterrupt:
-        _say_what_is_kept(corpus)
+        output.say_kept(corpus.unfinished())
         raise
     finally:
-        _print(reports, json=json)
+        output.show_ingested(reports, json=json)
     if problems:
         say(f"{len(reports):,} sources stored, {len(problems):,} failed")
         raise typer.Exit(1)
@@ -317,13 +300,7 @@ def split(
     if None in (train, validation, test) and (train, validation, test) != (None,) * 3:
         used = report.settings
         say(f"shares: train {used.train:g}, validation {used.validation:g}, test {used.test:g}")
-    output.show_table(("split", "records"), report.items())
-    for name, anchors in report.anchors.items():
-        say(output.shared_anchors(name, anchors, report.shared_anchors[name]))
-    if any(report.shared_anchors.values()) and keep_together == "group":
-        say("to keep equal texts together: duckplets split … --keep-together text --reassign")
-    if report.spanning:
-        say(f"{report.spanning:,} families have records in more than one split")
+    output.show_split(report, keep_together)
 
 
 def chunk(
@@ -386,7 +363,7 @@ def chunk(
 
     given: dict[str, Any] = {
         "max_tokens": max_tokens,
-        "overlap": _integers("--overlap", overlap),
+        "overlap": integers("--overlap", overlap),
         "summary_tokens": summary_tokens,
         "summary_weight": summary_weight,
         "weight_floor": weight_floor,
@@ -402,27 +379,6 @@ def chunk(
     say(f"chunks: {output.settings(chunking.fingerprint())}")
 
 
-def _say_what_is_kept(corpus: Corpus) -> None:
-    for kept in corpus.unfinished():
-        say(
-            f"{kept['rows']:,} rows of {kept['source']} are kept: the same command goes on from "
-            f"there, and --restart discards them"
-        )
-
-
-def _print(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
-    if json:
-        output.print_lines({"source": name, **asdict(report)} for name, report in reports)
-    elif reports:
-        counts = ("read", "added", "replaced", "skipped", "failed", "seconds")
-        rows = []
-        for name, r in reports:
-            joined = {"joined a family of several splits": r.spanning} if r.spanning else {}
-            reasons = output.counts(r.reasons | r.dropped_sections | joined) or "-"
-            rows.append((name, *(getattr(r, c) for c in counts), reasons))
-        output.show_table(("source", *counts, "reasons"), rows)
-
-
 def _denoiser(wanted: bool, ratio: float | None, *, tables: bool) -> tuple[Denoiser, ...] | None:
     if not wanted:
         if ratio is not None or not tables:
@@ -432,10 +388,3 @@ def _denoiser(wanted: bool, ratio: float | None, *, tables: bool) -> tuple[Denoi
 
     given = {} if ratio is None else {"max_digit_ratio": ratio}
     return (Denoiser(strip_markdown=tables, **given),)
-
-
-def _integers(option: str, values: list[str] | None) -> tuple[int, ...] | None:
-    try:
-        return tuple(int(value) for value in names(values) or []) or None
-    except ValueError:
-        raise typer.BadParameter(f"{option} {','.join(values or [])}: give integers") from None

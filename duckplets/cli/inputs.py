@@ -19,8 +19,8 @@ from duckplets.errors import SourceError, nearest, several
 if TYPE_CHECKING:
     from duckplets.records.data_sets import DataSet
     from duckplets.sources import Source
-    from duckplets.sources.base import OnError
     from duckplets.sources.limits import Limits
+    from duckplets.sources.mapping_checks import OnError
 
 STDIN = "-"
 _TEXT = "text"
@@ -62,7 +62,19 @@ def names(values: Sequence[str] | None) -> list[str] | None:
     return [name for name in found if name] or None
 
 
-def is_data_sets(given: str) -> bool:
+def integers(option: str, values: Sequence[str] | None) -> tuple[int, ...] | None:
+    """Return the integers of an option that may be repeated and may hold commas.
+
+    Raises:
+        typer.BadParameter: One is none.
+    """
+    try:
+        return tuple(int(value) for value in names(values) or []) or None
+    except ValueError:
+        raise typer.BadParameter(f"{option} {','.join(values or [])}: give integers") from None
+
+
+def _is_data_sets(given: str) -> bool:
     """Return whether an argument is a file that describes data sets."""
     return Path(given).suffix.lower() in (".yaml", ".yml", ".toml")
 
@@ -307,7 +319,36 @@ class Found:
     data_set: DataSet | None = None
 
 
-def listed(
+def found_in(
+    given: Sequence[str],
+    lists: Sequence[Path],
+    form: str | None,
+    name: str | None,
+    options: Options,
+    *,
+    keep_going: bool,
+) -> tuple[list[Found], list[str]]:
+    """Return all sources that arguments and lists name, and what is wrong with lines of lists.
+
+    Raises:
+        typer.BadParameter: There is none, or an option is about what a file says itself.
+        DuckpletsError: Something is wrong, and it is not to be passed over.
+    """
+    files = [Path(each) for each in given if _is_data_sets(each)]
+    others = [each for each in given if not _is_data_sets(each)]
+    if not (files or others or lists):
+        raise typer.BadParameter("give a SOURCE, or a --list of them")
+    reads = options.delimiter or options.no_quote or options.encoding
+    said = name or form or reads or any(options.mapping().values())
+    if said and (own := [*files, *lists]):
+        raise typer.BadParameter(f"{own[0]} says itself what its data sets are named and hold")
+    inputs = Inputs(others, form=form, name=name, options=options)
+    found = [Found(each, source, each) for each, source in inputs.sources()]
+    more, problems = _listed(lists, files, keep_going=keep_going)
+    return found + more, problems
+
+
+def _listed(
     lists: Sequence[Path], files: Sequence[Path], *, keep_going: bool
 ) -> tuple[list[Found], list[str]]:
     """Return the sources that lists and files of data sets name, and what is wrong with lines.

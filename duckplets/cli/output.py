@@ -13,6 +13,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import date, datetime
 from itertools import chain
 from pathlib import Path
@@ -27,6 +28,9 @@ from duckplets.cli.app import say, tell
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from duckplets.ingest.records import IngestReport
+    from duckplets.ingest.splits import SplitReport
 
 SUFFIXES = (".jsonl", ".parquet")
 
@@ -75,6 +79,40 @@ def counts(found: Mapping[str, int]) -> str:
 def settings(values: Mapping[str, Any]) -> str:
     """Return settings in one line, those that are None left out."""
     return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+
+
+def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
+    """Print what became of the rows of sources, each with its name."""
+    if json:
+        print_lines({"source": name, **asdict(report)} for name, report in reports)
+    elif reports:
+        columns = ("read", "added", "replaced", "skipped", "failed", "seconds")
+        rows = []
+        for name, r in reports:
+            joined = {"joined a family of several splits": r.spanning} if r.spanning else {}
+            reasons = counts(r.reasons | r.dropped_sections | joined) or "-"
+            rows.append((name, *(getattr(r, column) for column in columns), reasons))
+        show_table(("source", *columns, "reasons"), rows)
+
+
+def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
+    """Say which rows of unfinished ingests are kept, and what becomes of them."""
+    for kept in unfinished:
+        say(
+            f"{kept['rows']:,} rows of {kept['source']} are kept: the same command goes on from "
+            f"there, and --restart discards them"
+        )
+
+
+def show_split(report: SplitReport, keep_together: str) -> None:
+    """Print how many records each split has, and say what several of them share."""
+    show_table(("split", "records"), report.items())
+    for name, anchors in report.anchors.items():
+        say(shared_anchors(name, anchors, report.shared_anchors[name]))
+    if any(report.shared_anchors.values()) and keep_together == "group":
+        say("to keep equal texts together: duckplets split … --keep-together text --reassign")
+    if report.spanning:
+        say(f"{report.spanning:,} families have records in more than one split")
 
 
 def shared_anchors(split: str, anchors: int, shared: int) -> str:

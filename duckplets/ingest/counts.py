@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.ingest.records import Example
-from duckplets.sources.base import is_failure
+from duckplets.sources.rows import is_failure
 
 EXAMPLES = 5
 """Rows that are kept of each reason."""

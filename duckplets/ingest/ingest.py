@@ -30,8 +30,8 @@ from duckplets.ingest.records import IngestReport, current_version
 from duckplets.ingest.store import OnConflict, Request, Storing
 from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, ResumableSource, Rows, Source
-from duckplets.sources.base import OnError, check_on_error
 from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.mapping_checks import OnError, check_on_error
 from duckplets.sources.readings import as_before, described, overriding, written
 
 if TYPE_CHECKING:

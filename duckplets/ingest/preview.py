@@ -12,8 +12,8 @@ from duckplets.base.lookahead import ahead
 from duckplets.base.shown import shown
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
-from duckplets.sources.base import OnError, check_on_error
 from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.mapping_checks import OnError, check_on_error
 from duckplets.sources.readings import as_before, described, overriding, told
 from duckplets.sources.user.custom import adapted
 

@@ -31,8 +31,8 @@ from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
-from duckplets.sources.base import DROPPED
 from duckplets.sources.readings import described, told
+from duckplets.sources.rows import DROPPED
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix

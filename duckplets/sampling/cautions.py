@@ -56,8 +56,9 @@ def left_alone(minings: Sequence[Unused]) -> Iterator[str]:
     """Yield which mined negatives a run does not draw."""
     for source, recipe, anchors in minings:
         yield (
-            f"source {source!r}, recipe {recipe!r}: mined negatives of {anchors:,} anchors are "
-            f"left alone, for the recipe draws at random; it takes them with by='bm25'"
+            f"source {source!r}, recipe {recipe!r} draws at random, and the mined negatives of "
+            f"{anchors:,} anchors are not used: by='bm25' takes them, by='random' says that this "
+            f"is meant"
         )
 
 

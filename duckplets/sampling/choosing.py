@@ -149,28 +149,15 @@ def notes(database: Database, settings: RunSettings, needed: Collection[str]) ->
             mined |= isinstance(recipe, TripletRecipe) and recipe.mined
             if source in needed and is_open(recipe):
                 of_open[recipe.name].append(source)
-    if wants_mined(settings.by):
-        if not mined:
-            raise _nothing_mined(database, settings, list(of_open))
-        return [
-            f"recipe {name!r} has no mined negatives in source {listed(sources)}, split "
-            f"{settings.split!r}, so it draws at random there; to mine them, where a recipe can "
-            f"be mined: {mining_store.mine_command(database, name)}"
-            for name, sources in of_open.items()
-        ]
-    if settings.by is not None or not of_open:
+    if not wants_mined(settings.by):
         return []
-    there = mining_store.mined_for(database, settings.split)
-    unused = {
-        name: [source for source in sources if (name, source) in there]
-        for name, sources in of_open.items()
-    }
+    if not mined:
+        raise _nothing_mined(database, settings, list(of_open))
     return [
-        f"recipe {name!r} draws at random, and the negatives that were mined for it in source "
-        f"{listed(sources)} are not used: open the sampler with by='bm25' to draw from them, or "
-        f"with by='random' if that is meant"
-        for name, sources in unused.items()
-        if sources
+        f"recipe {name!r} has no mined negatives in source {listed(sources)}, split "
+        f"{settings.split!r}, so it draws at random there; to mine them, where a recipe can "
+        f"be mined: {mining_store.mine_command(database, name)}"
+        for name, sources in of_open.items()
     ]
 
 

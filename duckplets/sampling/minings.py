@@ -10,6 +10,7 @@ from duckplets.errors import StateMismatchError
 from duckplets.mining import store as mining_store
 from duckplets.mining.store import Mining
 from duckplets.recipes.recipes import TripletRecipe
+from duckplets.sampling.choosing import is_open
 
 if TYPE_CHECKING:
     from duckplets.recipes.store import Recipe
@@ -20,8 +21,17 @@ if TYPE_CHECKING:
 def unused(
     database: Database, settings: RunSettings, streams: Sequence[Stream]
 ) -> list[tuple[str, str, int]]:
-    """Return source, recipe and anchors of minings that streams of a run leave alone."""
-    alone = {(stream.source, stream.recipe.name) for stream in streams if not stream.candidates}
+    """Return source, recipe and anchors of minings that a run leaves alone, unasked.
+
+    Those of recipes that leave open how negatives are chosen, in a run that does not say it either.
+    """
+    if settings.by is not None:
+        return []
+    alone = {
+        (stream.source, stream.recipe.name)
+        for stream in streams
+        if not stream.candidates and is_open(stream.recipe)
+    }
     rows = database.run("sampling/candidates/there", {"split": settings.split})
     return [(source, name, anchors) for source, name, anchors in rows if (source, name) in alone]
 

@@ -30,7 +30,7 @@ from duckplets.recipes.files import from_dict, to_dict
 from duckplets.sampling import choosing, messages, minings, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.cautions import rates_apart
+from duckplets.sampling.cautions import left_alone, omitted, rates_apart
 from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
@@ -49,7 +49,7 @@ from duckplets.sampling.settings import (
     saved_settings,
     skips,
 )
-from duckplets.sampling.shares import shares, unnamed
+from duckplets.sampling.shares import shares
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.weight_events import written
 
@@ -108,7 +108,7 @@ def open_run(
     drawn_by = shares(database, given, brought, split=split, version=version)
     mixed = drawn_by.mixture
     mixed.check(sources)
-    notes += drawn_by.notes + unnamed(mixed, sources)
+    notes += drawn_by.notes + [*omitted(mixed, sources)]
     negatives, padded = arguments["negatives"], arguments["remainder"] == "pad"
     rejected = kind == "messages" and messages.has_pairs(database, sources, version)
     settings = RunSettings(
@@ -323,7 +323,8 @@ def _opened(
 
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.unused = minings.unused(database, settings, streams)
-    sampler.notes += [] if settings.rank else [*notes, *rates_apart(planner)]
+    odd = [*left_alone(sampler.unused), *rates_apart(planner)]
+    sampler.notes += [] if settings.rank else [*notes, *odd]
     return sampler
 
 

@@ -7,7 +7,7 @@ what is given as a mixture, or was declared with the sources, takes the place of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -85,19 +85,6 @@ def shares(
         told = listed(f"{name} {weight:g}" for name, weight in own.items())
         notes.append(f"no mixture= is given, so the one declared with the sources holds: {told}")
     return Shares(Mixture(own), sizes, notes)
-
-
-def unnamed(mixture: Mixture, sources: Sequence[str]) -> list[str]:
-    """Return a note on the sources that a mixture names nowhere while it names others."""
-    named = mixture.named
-    others = [name for name in sources if name not in named]
-    if not others or not named:
-        return []
-    weigh = f"{mixture.omitted:g}" if mixture.omitted else "0: they are never drawn"
-    return [
-        f"the mixture names {listed(sorted(named))} and not {listed(others)}, which "
-        f"{'weighs' if len(others) == 1 else 'weigh'} {weigh}"
-    ]
 
 
 def counted(database: Database, split: str, version: int) -> dict[str, tuple[int, Control | None]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from duckplets.sources.arrow_file import ArrowSource
-from duckplets.sources.base import ROW_SCHEMA, Mark, Rows
 from duckplets.sources.csv_file import CsvSource
 from duckplets.sources.dataset import DatasetSource
 from duckplets.sources.json_file import JsonSource
 from duckplets.sources.memory import MemorySource
 from duckplets.sources.parquet_file import ParquetSource
 from duckplets.sources.resumable import Resumable
+from duckplets.sources.rows import ROW_SCHEMA, Mark, Rows
 from duckplets.sources.sql_query import SqlSource
 from duckplets.sources.text_file import TextFileSource, TextLinesSource
 from duckplets.sources.user.custom import CustomSource, PagedSource

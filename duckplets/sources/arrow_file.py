@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import Rows
 from duckplets.sources.columns import names_of, portions
 from duckplets.sources.decompressed import check_batches
 from duckplets.sources.feed import pick
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -1,150 +1,28 @@
-"""Define what all sources share: the rows that they open into, the mapping of their columns.
-
-A source opens into ``Rows``: Arrow batches of one schema, each row a record or a reason why not.
-Those that have columns say with the arguments of ``Mapped`` what becomes of each.
-"""
+"""Define the mapping that sources with columns share: arguments that say what becomes of each."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self
 
-import pyarrow as pa
-
-from duckplets.base.plain import misfit
-from duckplets.base.shown import listed
-from duckplets.errors import SourceError, nearest
+from duckplets.errors import SourceError
 from duckplets.sources.converters.registry import Converter, converter_of
-from duckplets.sources.field_paths import match, path_of
-
-# -- rows -----------------------------------------------------------------------------------------
-
-# A batch holds at most this much. 40 MB of text keeps reading a file of any size, hashing
-# included, within a reader of 1 GB.
-MAX_ROWS = 40_000
-MAX_BYTES = 40 << 20
-
-ROW_SCHEMA = pa.schema(
-    [
-        ("row", pa.int64()),  # from 1, counted over all the files of the source
-        ("key", pa.string()),  # the id column, else 16 hex digits of the content's SHA-256
-        ("content_hash", pa.uint64()),  # the first 64 bits of the content's SHA-256
-        (
-            "sections",
-            pa.list_(
-                pa.struct([("role", pa.string()), ("heading", pa.string()), ("text", pa.string())])
-            ),
-        ),
-        ("date", pa.date32()),
-        ("group_key", pa.string()),
-        ("taxonomy", pa.list_(pa.string())),
-        ("meta", pa.map_(pa.string(), pa.string())),
-        ("trust", pa.float64()),  # of a column or a folder; null where the source's own holds
-        ("created_at", pa.timestamp("us")),
-        ("updated_at", pa.timestamp("us")),
-        ("skip", pa.string()),  # why this row cannot be a record
-    ]
+from duckplets.sources.mapping_checks import (
+    OnBadDate,
+    OnError,
+    check_dates,
+    check_name,
+    check_names,
+    check_on_error,
+    check_trust,
 )
-
-# What a batch may hold besides, all texts.
-EXTRA_COLUMNS = {
-    "messages": pa.string(),  # JSON list of messages; of a preference pair the chosen ones
-    "rejected_messages": pa.string(),  # JSON list of messages
-    "prefix": pa.string(),  # JSON definition of the record's own metadata prefix
-    "quarantined": pa.string(),  # of a row with a skip: the row as JSON, to be set aside
-    "complaint": pa.string(),  # of such a row: what is wrong, in more words than the skip has
-    "value": pa.string(),  # of such a row, or of one with a note: what could not be read
-    "note": pa.string(),  # what could not be read of a row that is a record without it
-    "line": pa.int64(),  # of the file, from 1, where it has lines
-    # And a dictionary of texts, ``file``: where the row stands.
-}
-
-DROPPED = "dropped by the source"
-"""The reason for a row that its source itself left out."""
-
-# The reasons for a skip that mean the input could not be read, rather than not be used.
-UNREADABLE = frozenset(
-    {
-        *("ragged row", "bad quoting", "invalid UTF-8", "unreadable date", "binary file"),
-        *("invalid JSON", "not an object", "empty file", "unreadable file", "unreadable folder"),
-    }
-)
-
-
-def is_failure(reason: str) -> bool:
-    """Return whether a reason means that a row could not be read, rather than not be used."""
-    return reason in UNREADABLE or reason.startswith(("invalid ", "not text: ", "sections: "))
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A place between batches that reading can go on from.
-
-    Attributes:
-        cursor: Plain JSON values; given back to ``open_at`` it yields what comes after.
-    """
-
-    cursor: Any
-
-
-def checked_cursor(cursor: Any, shape: Any, where: str) -> Any:
-    """Return the cursor of a mark, None for the beginning, if it has the shape of its source's.
-
-    Raises:
-        SourceError: It was damaged, or made by another version.
-    """
-    wrong = "" if cursor is None else misfit(cursor, shape)
-    if wrong:
-        raise SourceError(
-            f"{where}: the place where its unfinished ingest stopped is none: {wrong}; it is "
-            f"damaged, or was made by another version; discard it with restart=True (--restart)"
-        )
-    return cursor
-
-
-def _nothing() -> dict[str, int]:
-    return {}
-
-
-def _no_notes() -> list[str]:
-    return []
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The rows of an opened source.
-
-    Attributes:
-        batches: Batches of ``ROW_SCHEMA``, perhaps with some of ``EXTRA_COLUMNS``, in the order
-            of the input; read once. A resumable source puts a ``Mark`` wherever it could go on:
-            what came before is then stored for good.
-        defaults: Which default recipes suit them: ``roles``, ``text``, ``dated``, ``pairs`` or
-            ``ready`` (roles with ready negatives).
-        total: How many rows there are, where that is cheap to know.
-        rejected: After the last batch, counts by reason of input that never became a row. The
-            built-in sources give every bad line or file a row with a ``skip``, so theirs is empty.
-        notes: After the last batch, sentences on what was found and which choice was made.
-    """
-
-    batches: Iterator[pa.RecordBatch | Mark]
-    defaults: str
-    total: int | None = None
-    rejected: Callable[[], dict[str, int]] = field(default=_nothing)
-    notes: Callable[[], list[str]] = field(default=_no_notes)
-
-
-# -- mapping --------------------------------------------------------------------------------------
 
 Columns = str | Sequence[str] | None
-OnError = Literal["raise", "skip", "quarantine"]
 TextOf = Literal["json"] | None
 EARLIER = "earlier"
 """The reading of versions before there was a rule: in place of a text anything is one."""
-OnBadDate = Literal["null", "fail"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,9 +91,9 @@ class Mapped:
         check_on_error(self.on_error)
         check_dates(self.date_format, self.on_bad_date)
         for part in (*ROLES, "taxonomy", "meta"):
-            _check_names(part, getattr(self, part))
+            check_names(part, getattr(self, part))
         for part in ("sections", "id", "date", "created_at", "updated_at", "group", "prefix"):
-            _check_name(part, getattr(self, part))
+            check_name(part, getattr(self, part))
         if self.text_of not in (None, "json", EARLIER):
             raise SourceError(f"text_of={self.text_of!r}: give 'json', or leave it out")
         check_trust(self.trust)
@@ -309,133 +187,13 @@ PARTS = (*TEXTS, *_FEATURES, "created_at", "updated_at")
 GIVEN = "given"
 """Part of records with keys of their own: which of their parts must not be blank, in one text."""
 
-
 MARK = "not text"
 """The first key of the object in place of a value that JSON does not know; its value is one of
 ``MARKED``."""
 MARKED = ("date", "UUID", "object")
 
 
-def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
-    """Refuse a mapping that names no text, showing what there is to choose from.
-
-    Raises:
-        SourceError: Neither anchor, nor context, nor text is given, and no converter.
-    """
-    if mapping.converter is not None or any(mapping.part(part) for part in TEXTS):
-        return
-    first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
-    raise SourceError(
-        f"{where}: say which columns hold the text, for example {kind}(…, anchor={first!r}, "
-        f"positive={second!r}) or {kind}(…, text={second!r}); {there_are(columns)}"
-    )
-
-
-def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[int]:
-    """Return the place in ``columns`` of each of the mapping's names, then of what is converted.
-
-    Raises:
-        SourceError: A name fits no column, or more than one; a converter's field is not there.
-    """
-    named = [_place(name, columns, where) for name in mapping.names()]
-    converter = mapping.conversion()
-    if converter is None:
-        return [*named, *range(len(columns))] if mapping.needs_whole_rows() else named
-    for name in converter.needed:
-        _place(name, columns, where)
-    if mapping.needs_whole_rows():
-        return [*named, *range(len(columns))]
-    fields = [name for name in converter.fields if match(name, columns)]
-    return [*named, *(_place(name, columns, where) for name in fields)]
-
-
-def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:
-    """Return the error for a column that is not there."""
-    return SourceError(f"{where}: no column {name!r}{nearest(name, columns)}; {there_are(columns)}")
-
-
-def there_are(columns: Sequence[str]) -> str:
-    """Return a sentence that lists the columns."""
-    return f"its columns are: {listed(columns)}" if columns else "it has no columns"
-
-
-def check_trust(trust: float | str | None) -> None:
-    """Refuse a trust that is neither a column nor a number from 0 to 1.
-
-    Raises:
-        SourceError: It is neither.
-    """
-    if trust is None or (isinstance(trust, str) and "\0" not in trust):
-        return
-    if not isinstance(trust, (int, float)) or not (math.isfinite(trust) and 0 <= trust <= 1):
-        raise SourceError(f"trust={trust!r}: give a number from 0 to 1, or a column's name")
-
-
-_FORM = re.compile(r"(?:[^%]|%-?[aAbBdfHIjmMpSyY%])*(?:%[zZ])?")
-
-
-def check_on_error(on_error: object) -> None:
-    """Refuse what says nothing about rows that cannot be used.
-
-    Raises:
-        SourceError: It is neither None nor one of the choices.
-    """
-    if on_error is not None and on_error not in get_args(OnError):
-        raise SourceError(f"on_error={on_error!r}: give one of {', '.join(get_args(OnError))}")
-
-
-def check_dates(date_format: object, on_bad_date: object) -> None:
-    """Refuse forms of dates that cannot be read by.
-
-    Raises:
-        SourceError: One is no form, or there is no such choice.
-    """
-    if on_bad_date not in get_args(OnBadDate):
-        choices = ", ".join(get_args(OnBadDate))
-        raise SourceError(f"on_bad_date={on_bad_date!r}: give one of {choices}")
-    given = date_format if isinstance(date_format, (list, tuple)) else (date_format,)
-    for form in given if date_format is not None else ():
-        if not isinstance(form, str) or "%" not in form or not _FORM.fullmatch(form):
-            raise SourceError(
-                f"date_format={form!r}: give a form of dates such as '%d.%m.%Y', made of %a %A %b "
-                f"%B %d %f %H %I %j %m %M %p %S %y %Y, and at its end perhaps %z"
-            )
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _place(name: str, columns: Sequence[str], where: str) -> int:
-    places = match(name, columns)
-    if not places and (path := path_of(name, columns)):
-        return path[0]
-    if not places:
-        raise unknown(name, columns, where)
-    if len(places) > 1:
-        twins = listed(repr(columns[place]) for place in places)
-        raise SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
-    return places[0]
-
-
-def _check_name(part: str, name: object) -> None:
-    if name is not None and not _is_name(name):
-        raise SourceError(f"{part}={name!r}: give the name of a column")
-
-
-def _is_name(name: object) -> bool:
-    """Whether it can name a column: a NUL would end the statement it is written into."""
-    return isinstance(name, str) and bool(name) and "\0" not in name
-
-
-def _check_names(part: str, names: object) -> None:
-    if isinstance(names, (list, tuple)):
-        if not names:
-            raise SourceError(f"{part}=[]: name at least one column, or leave it out")
-        for name in names:
-            if not _is_name(name):
-                raise SourceError(f"{part}={names!r}: {name!r} is not the name of a column")
-    elif names is not None and not _is_name(names):
-        raise SourceError(f"{part}={names!r}: give a column, or a list of columns")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from duckplets.sources.base import EARLIER, MARK, MARKED, ROLES
+from duckplets.sources.cell_texts import text_at
 from duckplets.sources.expressions import as_text, call, each, section
 from duckplets.sources.field_paths import KIND
 
@@ -131,7 +132,7 @@ class Cells:
 
     def shown(self, place: int) -> exp.Expr:
         """Return the text of a cell as a report shows it: of a marked value the value."""
-        text = exp.column(f"t{place}")
+        text = text_at(place)
         if place not in self.told:
             return text
         pattern = exp.Literal.string(f'^{{"{MARK}":"[A-Za-z]+","value":"([^"]*)')
@@ -189,7 +190,7 @@ class Layout:
     def head(self, place: int) -> exp.Expr:
         """Return the first text of a cell, or NULL."""
         if self.is_plain(place):
-            return exp.column(f"t{place}")
+            return text_at(place)
         return call("list_extract", exp.column(self.list_of(place)), exp.Literal.number(1))
 
     def first(self, places: list[int]) -> exp.Expr:
@@ -210,7 +211,7 @@ class Layout:
         """Return a section for each text of a cell, as a list; of a plain one a section."""
         heading = exp.Literal.string(self.names[place])
         if self.is_plain(place):
-            return section(role, heading, exp.column(f"t{place}"))
+            return section(role, heading, text_at(place))
         return each(section(role, heading, exp.column("x")), exp.column(self.list_of(place)))
 
     def wrongs(self) -> list[tuple[exp.Expr, exp.Expr, exp.Expr]]:

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from duckplets.base.shown import shown
 from duckplets.errors import SourceError
-from duckplets.sources.base import MAX_BYTES
 from duckplets.sources.limits import Limits
+from duckplets.sources.rows import MAX_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,10 +24,11 @@ import pyarrow as pa
 from duckplets.base.shown import shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import MAX_BYTES, Mapped, Rows
+from duckplets.sources.base import Mapped
 from duckplets.sources.feed import piece
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.origins import AT, BROKEN, raw
+from duckplets.sources.rows import MAX_BYTES, Rows
 from duckplets.sources.transcoded import codec_of
 
 if TYPE_CHECKING:

@@ -15,23 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.sources.base import (
-    MAX_BYTES,
-    Columns,
-    Mapped,
-    Mark,
-    OnBadDate,
-    OnError,
-    Rows,
-    TextOf,
-    checked_cursor,
-    require_texts,
-    resolve,
-)
+from duckplets.sources.base import Columns, Mapped, TextOf
 from duckplets.sources.columns import portions
 from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.labels import Labels, named, of_features
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.mapped_columns import require_texts, resolve
+from duckplets.sources.mapping_checks import OnBadDate, OnError
+from duckplets.sources.rows import MAX_BYTES, Mark, Rows, checked_cursor
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

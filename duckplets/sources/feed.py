@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 from duckplets.base.shown import shown
 from duckplets.db.foreign import MORE_MEMORY
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.base import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, ROW_SCHEMA, Mapped
+from duckplets.sources.base import Mapped
 from duckplets.sources.columns import check_sizes, faults_of, plain, weights
 from duckplets.sources.field_paths import KIND, NAME, Paths
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.origins import BROKEN, Judge, Origins, broken_value
+from duckplets.sources.rows import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, ROW_SCHEMA
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -22,11 +22,12 @@ import pyarrow as pa
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import Mapped, Rows
+from duckplets.sources.base import Mapped
 from duckplets.sources.feed import refused
 from duckplets.sources.limits import limits_of
 from duckplets.sources.lines import check_lengths, json_rows, line_batch, line_pieces
 from duckplets.sources.origins import Origins
+from duckplets.sources.rows import Rows
 from duckplets.sources.transcoded import Transcoded, codec_of
 
 if TYPE_CHECKING:

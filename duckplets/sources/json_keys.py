@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.errors import SourceError
-from duckplets.sources.base import PARTS, TEXTS, Mapped, unknown
+from duckplets.sources.base import PARTS, TEXTS, Mapped
 from duckplets.sources.feed import result_of
 from duckplets.sources.field_paths import Steps, match, no_such_field, path_of, pointer, steps_of
 from duckplets.sources.limits import limits_of
+from duckplets.sources.mapped_columns import unknown
 from duckplets.sources.origins import with_broken
 
 if TYPE_CHECKING:

@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.sources.base import Mapped, Rows, require_texts
+from duckplets.sources.base import Mapped
 from duckplets.sources.feed import gather, run, table_bytes
 from duckplets.sources.json_keys import Keys, judged
 from duckplets.sources.limits import Limits, limits_of, shallow
+from duckplets.sources.mapped_columns import require_texts
 from duckplets.sources.origins import Origins
+from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

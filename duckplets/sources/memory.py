@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.sources.base import Mapped, Rows, require_texts, resolve
+from duckplets.sources.base import Mapped
 from duckplets.sources.columns import portions
 from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.json_records import JsonLines
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import json_rows, line_batch
+from duckplets.sources.mapped_columns import require_texts, resolve
+from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

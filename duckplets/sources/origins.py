@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from duckplets.base.shown import shown
 from duckplets.errors import SourceError
-from duckplets.sources.base import DROPPED, Mapped
+from duckplets.sources.base import Mapped
 from duckplets.sources.field_paths import NAME
+from duckplets.sources.rows import DROPPED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

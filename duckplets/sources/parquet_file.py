@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from duckplets.sources import paths
-from duckplets.sources.base import MAX_BYTES, Rows
 from duckplets.sources.columns import names_of, portions
 from duckplets.sources.decompressed import Chunk, check_pages, chunks_of
 from duckplets.sources.feed import pick
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.rows import MAX_BYTES, Rows
 
 _UNKNOWN = 64  # rows at a time of a file of which only Arrow knows what is in it
 

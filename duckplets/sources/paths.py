@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from duckplets.base.shown import shown
 from duckplets.errors import DuckpletsError, SourceError
-from duckplets.sources.base import Mapped, Rows, require_texts, resolve
+from duckplets.sources.base import Mapped
 from duckplets.sources.feed import rows_of
 from duckplets.sources.limits import limits_of
+from duckplets.sources.mapped_columns import require_texts, resolve
 from duckplets.sources.origins import Origins
+from duckplets.sources.rows import Rows
 from duckplets.sources.transcoded import Transcoded, codec_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from duckplets.base.shown import shown
-from duckplets.sources.base import OnError
+from duckplets.sources.mapping_checks import OnError
 
 Described = dict[str, Any]
 _INNER = ("mapping", "source")  # attributes in which a source has what reads its rows

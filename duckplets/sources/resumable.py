@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import EARLIER, Mapped, Mark, Rows, checked_cursor
+from duckplets.sources.base import EARLIER, Mapped
 from duckplets.sources.documents import listed
 from duckplets.sources.readings import described
+from duckplets.sources.rows import Mark, Rows, checked_cursor
 from duckplets.sources.text_file import TextFileSource
 
 if TYPE_CHECKING:

@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.base import Mapped, Rows, require_texts, resolve
+from duckplets.sources.base import Mapped
 from duckplets.sources.columns import portions
 from duckplets.sources.feed import pick, refused, rows_of
 from duckplets.sources.field_paths import KIND
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.mapped_columns import require_texts, resolve
+from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

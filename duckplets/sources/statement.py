@@ -16,10 +16,10 @@ from functools import lru_cache
 from sqlglot import exp
 
 from duckplets.sources.base import EARLIER, GIVEN, ROLES
+from duckplets.sources.cell_texts import by_form, date_of, first_of, list_at, object_of, text_at
 from duckplets.sources.cells import Cells, Layout
 from duckplets.sources.expressions import (
     Parts,
-    as_text,
     call,
     each,
     filled,
@@ -76,7 +76,7 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     carried = (*moments, *(["meta"] if GIVEN in columns else []))
     source = _cells(layout, made, carried)
     if places["sections"]:
-        given = exp.alias_(_text_of(places["sections"][0]), "given_text")
+        given = exp.alias_(text_at(places["sections"][0]), "given_text")
         whole = exp.select(exp.Star(), given).from_(source.subquery("whole"))
         source = filled_in(statement("sources/sections"), "cells", whole)
     select = _mapped(layout, made).from_(source.subquery("cells", copy=False), copy=False)
@@ -122,19 +122,19 @@ def _mapped(layout: Layout, made: Made | None) -> exp.Select:
     parts = layout.parts
     none = exp.cast(exp.Array(), "VARCHAR[]", dialect="duckdb")
     columns = {
-        "id": _first(parts["id"]),
+        "id": first_of(parts["id"]),
         "sections": made.sections if made else _sections(layout),
-        "date_text": call("trim", _date(parts["date"], layout.cells)),
-        "date_by_form": _by_form(_date(parts["date"], layout.cells), layout.cells.forms),
-        "group_text": _first(parts["group"]),
-        "taxonomy": call("list_concat", none, *(_list(place) for place in parts["taxonomy"])),
+        "date_text": call("trim", date_of(parts["date"], layout.cells.shapes)),
+        "date_by_form": by_form(date_of(parts["date"], layout.cells.shapes), layout.cells.forms),
+        "group_text": first_of(parts["group"]),
+        "taxonomy": call("list_concat", none, *(list_at(place) for place in parts["taxonomy"])),
         "meta": _own_meta() if GIVEN in parts else _meta(parts["meta"], layout.names),
-        "trust_text": call("trim", _first(parts["trust"])),
-        "created_text": call("trim", _first(parts["created_at"])),
-        "updated_text": call("trim", _first(parts["updated_at"])),
+        "trust_text": call("trim", first_of(parts["trust"])),
+        "created_text": call("trim", first_of(parts["created_at"])),
+        "updated_text": call("trim", first_of(parts["updated_at"])),
         "lack": _lack(layout, made),
-        "prefix": _object(parts["prefix"]),
-        "has_prefix": _first(parts["prefix"]).is_(exp.null()).not_(),
+        "prefix": object_of(parts["prefix"]),
+        "has_prefix": first_of(parts["prefix"]).is_(exp.null()).not_(),
         "identity": made.identity if made else exp.cast(exp.null(), "VARCHAR"),
         "told": _told(layout, made),
         **(made.extra if made else {}),
@@ -171,7 +171,7 @@ def _sections(layout: Layout) -> exp.Expr:
     found += [layout.sections("context", place) for place in parts["context"]]
     for place in parts["negative"]:
         heading, text = exp.Literal.string(names[place]), exp.column("x")
-        texts: exp.Expr = exp.Array(expressions=[_text_of(place)])
+        texts: exp.Expr = exp.Array(expressions=[text_at(place)])
         if not layout.is_plain(place):
             texts = exp.column(layout.list_of(place))
         there = text.is_(exp.null()).not_()
@@ -190,7 +190,7 @@ def _given() -> exp.Expr:
 def _meta(places: list[int], names: tuple[str, ...]) -> exp.Expr:
     """Return the pairs of the columns that are not blank, by key: their order is hashed."""
     pairs = [
-        struct(key=exp.Literal.string(names[place]), value=_text_of(place))
+        struct(key=exp.Literal.string(names[place]), value=text_at(place))
         for place in sorted(set(places), key=lambda place: names[place])
     ]
     return having("value", exp.cast(exp.Array(expressions=pairs), _PAIRS, dialect="duckdb"))
@@ -212,7 +212,7 @@ def _lack(layout: Layout, made: Made | None) -> exp.Expr:
         case = case.when(condition, reason)
     for part in ("id", "anchor", "positive", "text"):
         if parts[part]:
-            first = _first(parts[part]) if part == "id" else layout.first(parts[part])
+            first = first_of(parts[part]) if part == "id" else layout.first(parts[part])
             missing = first.is_(exp.null())
             case = case.when(_is_required(missing, part, parts), exp.Literal.string(f"no {part}"))
     for place in parts["context"]:
@@ -220,7 +220,7 @@ def _lack(layout: Layout, made: Made | None) -> exp.Expr:
         reason = exp.Literal.string(f"no context: {names[place]}")
         case = case.when(_is_required(blank, "context", parts), reason)
     if GIVEN in parts:
-        given = _first(parts[GIVEN])
+        given = first_of(parts[GIVEN])
         nothing = exp.or_(given.is_(exp.null()), given.copy().eq(exp.Literal.string("id")))
         case = case.when(nothing, exp.Literal.string("no text"))
     if parts["sections"] and (GIVEN in parts or not (parts["anchor"] or parts["text"])):
@@ -233,60 +233,8 @@ def _is_required(missing: exp.Expr, part: str, parts: dict[str, list[int]]) -> e
     """Return whether a part is missing that the row has; a mapping's parts all rows have."""
     if GIVEN not in parts:
         return missing
-    given = call("string_split", _first(parts[GIVEN]), exp.Literal.string(" "))
+    given = call("string_split", first_of(parts[GIVEN]), exp.Literal.string(" "))
     return exp.and_(missing, call("list_contains", given, exp.Literal.string(part)))
-
-
-def _first(places: list[int]) -> exp.Expr:
-    """Return the first of some columns that is not blank, else NULL."""
-    if not places:
-        return exp.cast(exp.null(), "VARCHAR")
-    return call("coalesce", *(_text_of(place) for place in places))
-
-
-def _date(places: list[int], cells: Cells) -> exp.Expr:
-    """Return the text of the date: where a zone is written, that of the place, not of UTC."""
-    if places and cells.shapes[places[0]] == "moment":
-        return exp.column(f"d{places[0]}")
-    return _first(places)
-
-
-_ZONE = r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$"
-
-
-def _by_form(text: exp.Expr, forms: tuple[str, ...]) -> exp.Expr:
-    """Return the date that a text spells in the first of some forms, else NULL.
-
-    A zone at the end is passed over: the date is the one of the place, as it is written.
-    """
-    days: list[exp.Expr] = []
-    for form in forms:
-        bare = form[:-2].rstrip() if form[-2:] in ("%z", "%Z") else form
-        given = call("trim", text.copy())
-        if bare != form:
-            nothing = exp.Literal.string("")
-            given = call("regexp_replace", given, exp.Literal.string(_ZONE), nothing)
-        days.append(call("try_strptime", given, exp.Literal.string(bare)))
-    moment = call("coalesce", *days) if days else exp.null()
-    return exp.cast(moment, "DATE", dialect="duckdb")
-
-
-def _object(places: list[int]) -> exp.Expr:
-    """Return the first of some columns as a JSON object, else NULL."""
-    if not places:
-        return exp.cast(exp.null(), "VARCHAR")
-    text = _first(places)
-    is_object = call("json_type", text).eq(exp.Literal.string("OBJECT"))
-    checked = exp.case().when(is_object, as_text(call("json", text.copy())))
-    return exp.case().when(call("json_valid", text.copy()), checked)
-
-
-def _text_of(place: int) -> exp.Expr:
-    return exp.column(f"t{place}")
-
-
-def _list(place: int) -> exp.Expr:
-    return exp.column(f"l{place}")
 
 
 # -- lines of JSON -------------------------------------------------------------------------------

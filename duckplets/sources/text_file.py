@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from duckplets.base.shown import shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import MAX_BYTES, Mapped, OnError, Rows, check_on_error, check_trust
+from duckplets.sources.base import Mapped
 from duckplets.sources.documents import (
     Listed,
     inner_name,
@@ -28,7 +28,9 @@ from duckplets.sources.documents import (
 from duckplets.sources.feed import piece, rows_of
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import line_pieces
+from duckplets.sources.mapping_checks import OnError, check_on_error, check_trust
 from duckplets.sources.origins import BROKEN, Origins
+from duckplets.sources.rows import MAX_BYTES, Rows
 from duckplets.sources.transcoded import codec_name, codec_of
 from duckplets.text.headings import heading_of, is_binary
 

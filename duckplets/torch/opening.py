@@ -236,4 +236,3 @@ def put(
         sampler.stride(worker, workers)
     if worker:
         sampler.notes.clear()  # the first one says them
-        sampler.notes.clear()

@@ -289,7 +289,7 @@ def test_json_lines_on_stdin() -> None:
     text = '{"t": "é\\n"}\n\n{"t": 5}\n[]\n'
     out = ok("ingest", "s.duckdb", "-", "--text", "t", "--name", "in", "--json", stdin=text)
     (report,) = lines(out)
-    assert report["reasons"] == {"not an object": 1}
+    assert report["reasons"] == {"not an object": 1, "not text: number": 1}
     assert (report["source"], report["read"], report["added"]) == ("in", 3, 2)
 
 

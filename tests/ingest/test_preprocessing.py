@@ -19,7 +19,7 @@ from duckplets.errors import ChunkingError
 from duckplets.ingest import chunks
 from duckplets.ingest.chunks import SectionWriter, cleaned, cleaning
 from duckplets.ingest.preprocess import NOTHING_LEFT, preprocess
-from duckplets.sources.base import ROW_SCHEMA
+from duckplets.sources.rows import ROW_SCHEMA
 from duckplets.text import preprocessors
 from duckplets.text.chunking import Chunking
 from duckplets.text.denoiser import Denoiser

@@ -60,8 +60,8 @@ def test_none_draws_as_random_and_says_that_mined_negatives_lie_unused(corpus: d
     left_open, chosen = opened(corpus), opened(corpus, RANDOM)
     assert rows_of(left_open, 5) == rows_of(chosen, 5) == rows_of(opened(corpus, by="random"), 5)
     (note,) = left_open.notes
-    assert "recipe 'open' draws at random" in note
-    assert "in source s0 are not used" in note
+    assert "source 's0', recipe 'open' draws at random" in note
+    assert "are not used" in note
     assert "by='bm25'" in note
     for silent in (
         chosen,

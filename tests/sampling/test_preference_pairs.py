@@ -21,7 +21,7 @@ import duckplets as dp
 from duckplets.pools.compile import compile_pool
 from duckplets.recipes.defaults import default_recipes
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.sources.base import ROW_SCHEMA, Rows
+from duckplets.sources.rows import ROW_SCHEMA, Rows
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 

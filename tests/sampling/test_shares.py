@@ -367,7 +367,7 @@ def test_a_declared_mixture_holds_where_none_is_given(tmp_path: Path) -> None:
         sampler = corpus.sampler(columns=["source"])
         assert sampler.notes == [
             "no mixture= is given, so the one declared with the sources holds: a 3, b 0",
-            "the mixture names a, b and not c, which weighs 1",
+            "sources named nowhere in the mixture: 'c'; it weighs 1",
         ]
         assert drawn(sampler, 400, "source") == {"a": 300, "c": 100}
         weights = {row["name"]: row["weight"] for row in corpus.status()["sources"]}
@@ -385,15 +385,15 @@ def _declare(corpus: dp.Corpus, **weights: float) -> None:
 
 
 PARTIAL: dict[str, tuple[Any, list[str]]] = {
-    "one named": ({"a": 0.9}, ["the mixture names a and not b, c, which weigh 1"]),
-    "all but one": ({"a": 0.9, "c": 3}, ["the mixture names a, c and not b, which weighs 1"]),
+    "one named": ({"a": 0.9}, ["sources named nowhere in the mixture: 'b', 'c'; each weighs 1"]),
+    "all but one": ({"a": 0.9, "c": 3}, ["sources named nowhere in the mixture: 'b'; it weighs 1"]),
     "others never": (
         dp.Mixture({"a": 1}, omitted=0),
-        ["the mixture names a and not b, c, which weigh 0: they are never drawn"],
+        ["sources named nowhere in the mixture: 'b', 'c'; each weighs 0, so never drawn"],
     ),
     "others twice": (
         dp.Mixture(phases=[dp.Phase(3, {"b": 5})], omitted=2),
-        ["the mixture names b and not a, c, which weigh 2"],
+        ["sources named nowhere in the mixture: 'a', 'c'; each weighs 2"],
     ),
     "all": ({"a": 1, "b": 0, "c": 2}, []),
     "all in the end": (dp.Mixture({"a": 1}, anneal=dp.Anneal(4, {"b": 1, "c": 1})), []),

@@ -13,7 +13,7 @@ from effort import often
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import MemorySource, Source
-from duckplets.sources.base import EXTRA_COLUMNS, ROW_SCHEMA
+from duckplets.sources.rows import EXTRA_COLUMNS, ROW_SCHEMA
 
 ALL = [(converter, name) for converter, cases in CASES.items() for name in cases]
 GOOD = [(c, n) for c, n in ALL if isinstance(CASES[c][n][1], Good)]

@@ -17,8 +17,8 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import ingest
 from duckplets.sources import feed
-from duckplets.sources.base import Mark
 from duckplets.sources.resumable import Resumable, Whole
+from duckplets.sources.rows import Mark
 from duckplets.sources.text_file import TextLinesSource
 
 

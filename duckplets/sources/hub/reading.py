@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import arrow_file, csv_file, json_file, parquet_file
-from duckplets.sources.base import Mapped, Mark, checked_cursor, require_texts, resolve
+from duckplets.sources.base import Mapped
 from duckplets.sources.columns import names_of, portions
 from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.hub.cache import Held, ShardCache, arrivals
@@ -27,7 +27,9 @@ from duckplets.sources.hub.layout import form_of
 from duckplets.sources.json_keys import Keys, judged
 from duckplets.sources.labels import Labels, named, of_features, of_schema
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.mapped_columns import require_texts, resolve
 from duckplets.sources.origins import Origins
+from duckplets.sources.rows import Mark, checked_cursor
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.base import EARLIER, Mapped, Rows
+from duckplets.sources.base import EARLIER, Mapped
+from duckplets.sources.rows import Rows
 from duckplets.sources.user.marked_rows import opened
 from duckplets.sources.user.record_feed import not_plain
 

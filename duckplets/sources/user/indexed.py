@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from duckplets.base.lookahead import Lookahead
 from duckplets.errors import SourceError
 from duckplets.order.permute import key, ranks
-from duckplets.sources.base import Mapped, Rows, checked_cursor
+from duckplets.sources.base import Mapped
+from duckplets.sources.rows import Rows, checked_cursor
 from duckplets.sources.user.custom import settings_of
 from duckplets.sources.user.marked_rows import opened
 from duckplets.sources.user.record_keys import RefusedError

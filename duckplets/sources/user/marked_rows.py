@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from duckplets.base.lookahead import Lookahead, StoppedError, ahead
 from duckplets.errors import SourceError
-from duckplets.sources.base import Mapped, Mark, Rows, checked_cursor
+from duckplets.sources.base import Mapped
+from duckplets.sources.rows import Mark, Rows, checked_cursor
 from duckplets.sources.user.record_feed import Batches, Piece, Place, RecordFeed, weight
 from duckplets.sources.user.record_keys import RecordKeys
 

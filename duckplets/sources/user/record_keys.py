@@ -17,15 +17,7 @@ import pyarrow as pa
 from duckplets.base.documents import Unreadable
 from duckplets.base.plain import from_json
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.base import (
-    DROPPED,
-    GIVEN,
-    PARTS,
-    Mapped,
-    checked_cursor,
-    require_texts,
-    resolve,
-)
+from duckplets.sources.base import GIVEN, PARTS, Mapped
 from duckplets.sources.columns import portions
 from duckplets.sources.feed import gather, pick, run
 from duckplets.sources.field_paths import Paths
@@ -33,6 +25,8 @@ from duckplets.sources.json_keys import Keys, judged
 from duckplets.sources.json_records import JsonLines, json_line
 from duckplets.sources.limits import limits_of
 from duckplets.sources.lines import line_batch
+from duckplets.sources.mapped_columns import require_texts, resolve
+from duckplets.sources.rows import DROPPED, checked_cursor
 from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:

@@ -1,0 +1,62 @@
+"""From the places of cells to expressions of what they say: texts, dates, objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from duckplets.sources.expressions import as_text, call
+
+_ZONE = r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$"
+
+
+def text_at(place: int) -> exp.Expr:
+    """Return the column of a cell's text, which is not blank."""
+    return exp.column(f"t{place}")
+
+
+def list_at(place: int) -> exp.Expr:
+    """Return the column of what a cell holds as a list of texts."""
+    return exp.column(f"l{place}")
+
+
+def first_of(places: list[int]) -> exp.Expr:
+    """Return the first of some columns that is not blank, else NULL."""
+    if not places:
+        return exp.cast(exp.null(), "VARCHAR")
+    return call("coalesce", *(text_at(place) for place in places))
+
+
+def date_of(places: list[int], shapes: Sequence[str]) -> exp.Expr:
+    """Return the text of the date: where a zone is written, that of the place, not of UTC."""
+    if places and shapes[places[0]] == "moment":
+        return exp.column(f"d{places[0]}")
+    return first_of(places)
+
+
+def by_form(text: exp.Expr, forms: tuple[str, ...]) -> exp.Expr:
+    """Return the date that a text spells in the first of some forms, else NULL.
+
+    A zone at the end is passed over: the date is the one of the place, as it is written.
+    """
+    days: list[exp.Expr] = []
+    for form in forms:
+        bare = form[:-2].rstrip() if form[-2:] in ("%z", "%Z") else form
+        given = call("trim", text.copy())
+        if bare != form:
+            nothing = exp.Literal.string("")
+            given = call("regexp_replace", given, exp.Literal.string(_ZONE), nothing)
+        days.append(call("try_strptime", given, exp.Literal.string(bare)))
+    moment = call("coalesce", *days) if days else exp.null()
+    return exp.cast(moment, "DATE", dialect="duckdb")
+
+
+def object_of(places: list[int]) -> exp.Expr:
+    """Return the first of some columns as a JSON object, else NULL."""
+    if not places:
+        return exp.cast(exp.null(), "VARCHAR")
+    text = first_of(places)
+    is_object = call("json_type", text).eq(exp.Literal.string("OBJECT"))
+    checked = exp.case().when(is_object, as_text(call("json", text.copy())))
+    return exp.case().when(call("json_valid", text.copy()), checked)

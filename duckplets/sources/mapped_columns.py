@@ -1,0 +1,65 @@
+"""From the names in a mapping to the places of columns, with errors that list what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from duckplets.base.shown import listed
+from duckplets.errors import SourceError, nearest
+from duckplets.sources.base import TEXTS, Mapped
+from duckplets.sources.field_paths import match, path_of
+
+
+def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
+    """Refuse a mapping that names no text, showing what there is to choose from.
+
+    Raises:
+        SourceError: Neither anchor, nor context, nor text is given, and no converter.
+    """
+    if mapping.converter is not None or any(mapping.part(part) for part in TEXTS):
+        return
+    first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
+    raise SourceError(
+        f"{where}: say which columns hold the text, for example {kind}(…, anchor={first!r}, "
+        f"positive={second!r}) or {kind}(…, text={second!r}); {there_are(columns)}"
+    )
+
+
+def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[int]:
+    """Return the place in ``columns`` of each of the mapping's names, then of what is converted.
+
+    Raises:
+        SourceError: A name fits no column, or more than one; a converter's field is not there.
+    """
+    named = [_place(name, columns, where) for name in mapping.names()]
+    converter = mapping.conversion()
+    if converter is None:
+        return [*named, *range(len(columns))] if mapping.needs_whole_rows() else named
+    for name in converter.needed:
+        _place(name, columns, where)
+    if mapping.needs_whole_rows():
+        return [*named, *range(len(columns))]
+    fields = [name for name in converter.fields if match(name, columns)]
+    return [*named, *(_place(name, columns, where) for name in fields)]
+
+
+def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:
+    """Return the error for a column that is not there."""
+    return SourceError(f"{where}: no column {name!r}{nearest(name, columns)}; {there_are(columns)}")
+
+
+def there_are(columns: Sequence[str]) -> str:
+    """Return a sentence that lists the columns."""
+    return f"its columns are: {listed(columns)}" if columns else "it has no columns"
+
+
+def _place(name: str, columns: Sequence[str], where: str) -> int:
+    places = match(name, columns)
+    if not places and (path := path_of(name, columns)):
+        return path[0]
+    if not places:
+        raise unknown(name, columns, where)
+    if len(places) > 1:
+        twins = listed(repr(columns[place]) for place in places)
+        raise SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
+    return places[0]

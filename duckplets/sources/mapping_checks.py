@@ -1,0 +1,85 @@
+"""From the arguments of a mapping to errors that say what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal, get_args
+
+from duckplets.errors import SourceError
+
+OnError = Literal["raise", "skip", "quarantine"]
+OnBadDate = Literal["null", "fail"]
+
+_FORM = re.compile(r"(?:[^%]|%-?[aAbBdfHIjmMpSyY%])*(?:%[zZ])?")
+
+
+def check_trust(trust: float | str | None) -> None:
+    """Refuse a trust that is neither a column nor a number from 0 to 1.
+
+    Raises:
+        SourceError: It is neither.
+    """
+    if trust is None or (isinstance(trust, str) and "\0" not in trust):
+        return
+    if not isinstance(trust, (int, float)) or not (math.isfinite(trust) and 0 <= trust <= 1):
+        raise SourceError(f"trust={trust!r}: give a number from 0 to 1, or a column's name")
+
+
+def check_on_error(on_error: object) -> None:
+    """Refuse what says nothing about rows that cannot be used.
+
+    Raises:
+        SourceError: It is neither None nor one of the choices.
+    """
+    if on_error is not None and on_error not in get_args(OnError):
+        raise SourceError(f"on_error={on_error!r}: give one of {', '.join(get_args(OnError))}")
+
+
+def check_dates(date_format: object, on_bad_date: object) -> None:
+    """Refuse forms of dates that cannot be read by.
+
+    Raises:
+        SourceError: One is no form, or there is no such choice.
+    """
+    if on_bad_date not in get_args(OnBadDate):
+        choices = ", ".join(get_args(OnBadDate))
+        raise SourceError(f"on_bad_date={on_bad_date!r}: give one of {choices}")
+    given = date_format if isinstance(date_format, (list, tuple)) else (date_format,)
+    for form in given if date_format is not None else ():
+        if not isinstance(form, str) or "%" not in form or not _FORM.fullmatch(form):
+            raise SourceError(
+                f"date_format={form!r}: give a form of dates such as '%d.%m.%Y', made of %a %A %b "
+                f"%B %d %f %H %I %j %m %M %p %S %y %Y, and at its end perhaps %z"
+            )
+
+
+def check_name(part: str, name: object) -> None:
+    """Refuse what cannot name a column.
+
+    Raises:
+        SourceError: It is neither None nor such a name.
+    """
+    if name is not None and not _is_name(name):
+        raise SourceError(f"{part}={name!r}: give the name of a column")
+
+
+def check_names(part: str, names: object) -> None:
+    """Refuse what names neither a column nor several.
+
+    Raises:
+        SourceError: It is neither None, nor a name, nor a list of at least one.
+    """
+    if isinstance(names, (list, tuple)):
+        if not names:
+            raise SourceError(f"{part}=[]: name at least one column, or leave it out")
+        for name in names:
+            if not _is_name(name):
+                raise SourceError(f"{part}={names!r}: {name!r} is not the name of a column")
+    elif names is not None and not _is_name(names):
+        raise SourceError(f"{part}={names!r}: give a column, or a list of columns")
+
+
+def _is_name(name: object) -> bool:
+    """Whether it can name a column: a NUL would end the statement it is written into."""
+    return isinstance(name, str) and bool(name) and "\0" not in name
