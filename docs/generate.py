@@ -77,8 +77,8 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in named_pools hard_negatives compact changing reopen status doctor testing huggingface "
-    "errors __init__"
+    "corpus text_in named_pools hard_negatives compact changing reopen status doctor testing "
+    "huggingface errors __init__"
 )
 ROOMS = (
     "sources ingest text recipes pools order sampling search mining records export torch cli db "

@@ -78,22 +78,19 @@ def odd_records(count: int, seed: int, *, repeats: float = 0.2) -> list[dict[str
 
 
 @prebuilt
+ODD_MAPPING: dict[str, Any] = {
+    **{"id": "id", "anchor": "title", "positive": "body", "context": "notes", "date": "day"},
+    **{"taxonomy": "area", "meta": ["topic"]},
+}
+
+
 def odd_corpus(
     path: Path, count: int, seed: int, *, repeats: float = 0.2, sources: int = 1
 ) -> dp.Corpus:
     """A corpus of odd records with windows of twelve tokens."""
     corpus = dp.Corpus(path)
     for n in range(sources):
-        source = dp.MemorySource(
-            odd_records(count, seed + n, repeats=repeats),
-            id="id",
-            anchor="title",
-            positive="body",
-            context="notes",
-            date="day",
-            taxonomy="area",
-            meta=["topic"],
-        )
+        source = dp.MemorySource(odd_records(count, seed + n, repeats=repeats), **ODD_MAPPING)
         corpus.ingest(source, name=f"odd{n}", progress=False)
     corpus.split(0.6, 0.2, 0.2, seed=seed)
     corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))

@@ -108,7 +108,7 @@ def open_run(
     drawn_by = shares(database, given, brought, split=split, version=version)
     mixed = drawn_by.mixture
     mixed.check(sources)
-    notes += drawn_by.notes + [*omitted(mixed, sources)]
+    notes += [*drawn_by.notes, *omitted(mixed, sources)]
     negatives, padded = arguments["negatives"], arguments["remainder"] == "pad"
     rejected = kind == "messages" and messages.has_pairs(database, sources, version)
     settings = RunSettings(

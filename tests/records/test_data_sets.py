@@ -101,7 +101,7 @@ def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder: Path
         assert index.counts() == {"faq": 10, "titles": 40, "chat": 1}
         batch = next(iter(corpus.read(index, batch_size=100, columns=["source", "text"])))
         of_chat = {"Hi\n\nHo"}
-        assert {t for s, t in zip(*map(batch.__getitem__, batch), strict=True) if s == "chat"} == (
+        assert {t for s, t in zip(batch["source"], batch["text"], strict=True) if s == "chat"} == (
             of_chat
         )
 

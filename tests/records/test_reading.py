@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpora import odd_corpus, odd_records
+from corpora import ODD_MAPPING, odd_corpus, odd_records
 from effort import often
 from prebuilt import toy_corpus
 
@@ -84,8 +84,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
     with odd_corpus(path, 60, seed=3, sources=3) as corpus:
         corpus.remove("odd1")
         newer = [row | {"body": f"newer {row['id']}"} for row in odd_records(20, 3)]
-        mapping = {"id": "id", "anchor": "title", "positive": "body", "date": "day"}
-        source = dp.MemorySource(newer, **mapping)
+        source = dp.MemorySource(newer, **ODD_MAPPING)
         corpus.ingest(source, name="odd0", on_conflict="replace", progress=False)
         texts = [{"id": f"t{i}", "text": f"only a text {i}"} for i in range(15)]
         corpus.ingest(dp.MemorySource(texts, id="id", text="text"), name="texts", progress=False)
