@@ -77,13 +77,13 @@ def odd_records(count: int, seed: int, *, repeats: float = 0.2) -> list[dict[str
     return records
 
 
-@prebuilt
 ODD_MAPPING: dict[str, Any] = {
     **{"id": "id", "anchor": "title", "positive": "body", "context": "notes", "date": "day"},
     **{"taxonomy": "area", "meta": ["topic"]},
 }
 
 
+@prebuilt
 def odd_corpus(
     path: Path, count: int, seed: int, *, repeats: float = 0.2, sources: int = 1
 ) -> dp.Corpus:
