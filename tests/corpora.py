@@ -78,8 +78,13 @@ def odd_records(count: int, seed: int, *, repeats: float = 0.2) -> list[dict[str
 
 
 ODD_MAPPING: dict[str, Any] = {
-    **{"id": "id", "anchor": "title", "positive": "body", "context": "notes", "date": "day"},
-    **{"taxonomy": "area", "meta": ["topic"]},
+    "id": "id",
+    "anchor": "title",
+    "positive": "body",
+    "context": "notes",
+    "date": "day",
+    "taxonomy": "area",
+    "meta": ["topic"],
 }
 
 

@@ -28,7 +28,9 @@ COLUMNS = ["anchor", "positive", "negative", "negative_by", "weight", "anchor_re
 
 def source(seed: int, low: int, high: int) -> dp.MemorySource:
     records = toy_records(high, seed=seed)[low:]
-    return dp.MemorySource(records, anchor="title", positive="body", id="id", meta=["topic"])
+    return dp.MemorySource(
+        records, anchor="title", positive="body", id="id", date="date", meta=["topic"]
+    )
 
 
 def drawn(sampler: dp.Sampler) -> list[Any]:

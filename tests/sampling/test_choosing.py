@@ -24,7 +24,7 @@ RANDOM = replace(OPEN, by="random")
 MINED = replace(OPEN, by="bm25")
 MINED_TOO = replace(MINED, name="mined too")
 WIDE = replace(OPEN, name="wide", negatives_from="split")  # it cannot be mined
-ONE = {"s1": 0}
+ONE = {"s0": 1, "s1": 0}
 COLUMNS = ["anchor", "positive", "negative", "recipe", "negative_by", "negative_rank", "position"]
 HALF = {"bm25": 0.5, "random": 0.5}
 

@@ -19,11 +19,14 @@ COLUMNS = ["anchor", "positive", "negative", "negative_by", "negative_score", "n
 MORE = dp.MemorySource(
     [
         {"id": f"n{i}", "title": f"new {i}", "body": f"new body {i}", "topic": "law"}
+        | {"notes": f"note {i}", "g": f"n{i}"}
         for i in range(9)
     ],
     id="id",
     anchor="title",
     positive="body",
+    context="notes",
+    group="g",
     meta=["topic"],
 )
 

@@ -109,6 +109,7 @@ def test_a_run_keeps_to_its_version(tmp_path: Path) -> None:
         for record in changed[::3]:
             record["body"] += " in other words"
         source = {"anchor": "title", "positive": "body", "id": "id", "meta": ["topic"]}
+        source |= {"date": "date"}
         corpus.ingest(dp.MemorySource(toy_records(50, seed=9), **source), name="more")
         corpus.ingest(dp.MemorySource(changed, **source), name="toy", on_conflict="replace")
         corpus.add_recipe(dp.TripletRecipe("new", *[dp.any_section()] * 3))
