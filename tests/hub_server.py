@@ -78,6 +78,11 @@ class Repo:
         return list(self.revisions)[-1]
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: a client that gives up is none of the test's output."""
+
+
 class Hub:
     """The server; ``requests`` lists what it was asked, as ``METHOD /path [range]``."""
 
@@ -88,7 +93,7 @@ class Hub:
         self.tokens: set[str] = set()
         self.page = page
         self.next_pages = ""  # a host that links to the next page of a listing lead to
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+        self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.daemon_threads = True
         self._server.hub = self  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))

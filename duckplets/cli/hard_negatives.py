@@ -251,7 +251,7 @@ def export(
     Example:
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
         duckplets export faq.duckdb train.jsonl --format flagembedding --scores
-        duckplets export faq.duckdb train.jsonl --format flagembedding --negatives 8 \
+        duckplets export faq.duckdb eight.jsonl --format flagembedding --negatives 8 \
             --when-short random
         duckplets export faq.duckdb evaluation --format beir --split test --documents all
     """

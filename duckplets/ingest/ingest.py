@@ -30,6 +30,7 @@ from duckplets.ingest.records import IngestReport, current_version
 from duckplets.ingest.store import OnConflict, Request, Storing
 from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, ResumableSource, Rows, Source
+from duckplets.sources.base import EARLIER
 from duckplets.sources.limits import Limits, Reader
 from duckplets.sources.mapping_checks import OnError, check_on_error
 from duckplets.sources.readings import as_before, described, overriding, written
@@ -121,8 +122,8 @@ def _as_known(
         notes.append(f"read as {written(now)} now, before {_written(stored)}")
     elif stored is None:
         notes.append(
-            f"an earlier version did not note how this source was read; from now on it is "
-            f"{written(now)}"
+            f"an earlier version did not note how this source was read; it is taken to be "
+            f"{written(now)}{_AS_BEFORE * (now.get('text_of') == EARLIER)}"
         )
     else:
         raise SourceError(
@@ -131,6 +132,11 @@ def _as_known(
             f"its records, and another name= makes it a source of its own"
         )
     return source, tuple(notes)
+
+
+_AS_BEFORE = (
+    ": what is no text is taken as its JSON, as it was then; remap=True reads it by today's rule"
+)
 
 
 def _place(kind: str, uri: str | None) -> str:

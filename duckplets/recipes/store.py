@@ -320,7 +320,7 @@ def is_triplet(recipe: Recipe) -> bool:
 
 
 def _unknown(name: str, names: Iterable[str]) -> RecipeError:
-    names = list(names)
+    names = list(dict.fromkeys(names))
     return RecipeError(
         f"no recipe {name!r}{nearest(name, names)}; there are: {listed(names) or 'none'}"
     )

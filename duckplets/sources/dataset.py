@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, Self, ClassVar
 
 import pyarrow as pa
 
@@ -141,6 +141,11 @@ class DatasetSource:
         info = self.dataset.info
         name = str(info.dataset_name or info.builder_name or "dataset")
         return name.replace("/", "--")[:200] if name.isprintable() and name.strip() else "dataset"
+
+    def __copy__(self) -> Self:
+        made = object.__new__(type(self))
+        made.dataset, made.mapping = self.dataset, self.mapping
+        return made
 
     def described(self) -> dict[str, Any]:
         """Return what is set of the mapping, as plain JSON values."""

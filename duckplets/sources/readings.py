@@ -33,7 +33,8 @@ def as_before(source: Any, stored: Described | None) -> Any:
     for name in _INNER:
         inner: Any = getattr(source, name, None)
         if callable(getattr(inner, "as_before", None)):
-            return _changed(source, name, inner.as_before(stored))
+            before = inner.as_before(stored)
+            return source if before is inner else _changed(source, name, before)
     return source
 
 

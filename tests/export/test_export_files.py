@@ -237,7 +237,7 @@ def test_recipes_sources_and_splits_are_checked(corpus: dp.Corpus, tmp_path: Pat
     refused(
         dp.RecipeError, r"no recipe 'title_bodi' \(did you mean 'title_body'", recipe="title_bodi"
     )
-    refused(dp.RecipeError, "makes texts", recipe="title_body_anchor")
+    refused(dp.RecipeError, "makes texts", recipe="texts")
     refused(dp.RecipeError, "recipe=3: give a triplet recipe", recipe=3)
     refused(dp.RecipeError, r"no source 'won'", source="won")
     refused(dp.SplitError, "split='dev': give one of train", split="dev")

@@ -125,17 +125,18 @@ def ready_corpus(path: Path, seed: int) -> dp.Corpus:
 @pytest.mark.parametrize("seed", range(often(5, less=1)))
 def test_a_ready_negative_is_never_a_positive(tmp_path, seed):
     with ready_corpus(tmp_path / "c.duckdb", seed) as corpus:
-        triplets = corpus.sampler("triplets", batch_size=64, steps=12, seed=seed)
+        columns = ["recipe", "anchor", "positive", "negative", "negative_by"]
+        triplets = corpus.sampler(batch_size=64, steps=12, seed=seed, columns=columns, swap=False)
         rows = [row for batch in triplets for row in batch.to_pylist()]
         assert {row["recipe"] for row in rows} == {"ready_negative", "anchor_context"}
         shares = Counter(row["recipe"] for row in rows)
         assert abs(shares["ready_negative"] - 0.75 * len(rows)) < 1
         for row in rows:
-            kinds = {row["anchor"].split()[0], row["positive"].split()[0]}
-            assert kinds == {"anchor", "positive"}, row
+            assert (row["anchor"].split()[0], row["positive"].split()[0]) == ("anchor", "positive")
             if row["recipe"] == "ready_negative":
                 assert row["negative"].split()[0] == "negative"
-                assert row["negative"].split()[1] == row["anchor"].split()[1]
+                own = row["negative"].split()[1] == row["anchor"].split()[1]
+                assert row["negative_by"] == ("given" if own else "random")
             else:
                 assert row["negative"].split()[0] == "positive"
         pairs = corpus.sampler("pairs", batch_size=64, steps=12, seed=seed)

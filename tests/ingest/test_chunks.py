@@ -353,7 +353,13 @@ def test_a_tokenizer_file_that_changed_asks_for_new_chunks(
 def changed(tmp_path: Path) -> Iterator[dp.Corpus]:
     """A corpus with all there can be: replaced records, removed sources, long sections."""
     with toy_corpus(tmp_path / "c.duckdb", 40, sources=("a", "b", "gone")) as corpus:
-        corpus.ingest(records(TEXTS), name="a", on_conflict="replace")
+        rows = [
+            {"id": f"r{i}", "title": text, "body": f"word{i}", "date": None, "topic": None}
+            for i, text in enumerate(TEXTS)
+        ]
+        mapping = {"id": "id", "anchor": "title", "positive": "body", "date": "date"}
+        source = dp.MemorySource(rows, **mapping, meta=["topic"])
+        corpus.ingest(source, name="a", on_conflict="replace")
         corpus.chunk(dp.Chunking(max_tokens=9, overlap=(2,), summary_tokens=4))
         corpus.remove("gone")
         yield corpus

@@ -209,7 +209,7 @@ def test_texts_are_cleaned_from_the_command_line() -> None:
         assert corpus.sql("SELECT text FROM section_texts")["text"].to_pylist() == [CLEAN]
     assert "cleaned   1 sections changed" in ok("status", "c.duckdb")
     ok("chunk", "c.duckdb", "--denoise", "--keep-tables")
-    ok("chunk", "c.duckdb")
+    ok("chunk", "c.duckdb", "--defaults")
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         assert corpus.sql("SELECT text FROM section_texts")["text"].to_pylist() == [NOISE]
     assert "--denoise" in usage("chunk", "c.duckdb", "--keep-tables")

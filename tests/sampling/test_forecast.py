@@ -309,7 +309,7 @@ def test_mined_negatives_that_are_left_alone_are_told(tmp_path: Path) -> None:
             corpus, mined, some_candidates(rules_of(corpus, CASES["plain"], "s0", "train"), 1)
         )
         by: Any
-        for by, told in (("random", True), ("bm25", False)):
+        for by, told in ((None, True), ("random", False), ("bm25", False)):
             recipe = dp.TripletRecipe("plain", **given, by=by)
             sampler = corpus.sampler(recipes=[recipe], mixture={"s1": 0})
             left = [w for w in sampler.forecast().warnings if "are not used" in w]

@@ -182,7 +182,7 @@ def test_runs_are_saved_and_resumed(tmp_path: Path) -> None:
             next(sampler)
         sampler.save()
         metrics = sampler.metrics()
-        corpus.ingest(dp.MemorySource([{"text": "new"}], text="text"), name="chat")
+        corpus.ingest(dp.MemorySource([{"text": "new"}], text="text"), name="new")
         tell(corpus, "plain")
     with dp.resume(path) as sampler:
         assert sampler.metrics() == metrics
