@@ -105,7 +105,7 @@ def test_arguments_say_what_a_line_leaves_out() -> None:
 
 WRONG = [
     ("positve=b", "unknown key 'positve' (did you mean 'positive'?); keys are anchor, positive"),
-    ("iajfaijww=x", "unknown key 'iajfaijww'; keys are anchor, positive, context, text"),
+    ("iajfaijww=x", "unknown key 'iajfaijww'; keys are anchor, positive, negative, context, text"),
     ("whatever", "'whatever' is not of the form key=value"),
     ("text=b text=c", "key 'text' is given twice"),
     ("text=b trust=1.5", "trust=1.5: give a number from 0 to 1"),
