@@ -108,6 +108,14 @@ class SplitReport(dict[str, int]):
             f"shared_anchors={self.shared_anchors}, spanning={self.spanning})"
         )
 
+    def __str__(self) -> str:
+        told = [
+            f"{shared:,} of the {self.anchors[name]:,} anchors of {name}"
+            for name, shared in self.shared_anchors.items()
+            if shared
+        ]
+        return super().__repr__() + (f"; {' and '.join(told)} occur in train" if told else "")
+
 
 def settings_of(
     train: float | None,

@@ -568,7 +568,7 @@ def test_examples_of_the_help_texts_run(
     rows = "".join(f"question {i},the answer to question {i}\n" for i in range(50))
     Path("faq.csv").write_text("question,answer\n" + rows)
     Path("docs").mkdir()
-    Path("docs/a.md").write_text("# Title\n\ntext")
+    Path("docs", "a.md").write_text("# Title\n\ntext")
     Path("news").mkdir()
     days = pa.array(["2024-01-01"] * table.num_rows)
     pq.write_table(table.append_column("day", days), "news/1.parquet")

@@ -222,7 +222,6 @@ def test_numbers_and_nested_values_become_text_where_their_json_is_asked_for(rea
     rows = read(MemorySource(records, text="v"), reader)
     wrong = ["number", "number", "boolean", "map", None, "number", "date", "number", "list"]
     assert [row["skip"] for row in rows] == [kind and f"not text: {kind}" for kind in wrong]
-    assert rows[3]["value"] == """column 'v': {"a":[1]}"""
     table = pa.table(
         {
             "v": [1, 2],
