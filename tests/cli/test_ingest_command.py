@@ -106,13 +106,13 @@ def test_remapping_and_dates_and_encodings() -> None:
 
 
 def test_text_files_by_name() -> None:
-    Path("docs").mkdir()
+    Path("notes").mkdir()
     for name in ("a.md", "b.rst", "c.txt"):
-        Path("docs", name).write_text(f"# Heading {name}\n\ntext of {name}")
-    reports = lines(ok("ingest", "c.duckdb", "docs/a.md", "docs/b.rst", "--name=two", "--json"))
+        Path("notes", name).write_text(f"# Heading {name}\n\ntext of {name}")
+    reports = lines(ok("ingest", "c.duckdb", "notes/a.md", "notes/b.rst", "--name=two", "--json"))
     assert [report["added"] for report in reports] == [2]
     many = ["--pattern", "*.md", "--pattern", "*.txt"]
-    (report,) = lines(ok("ingest", "c.duckdb", "docs", *many, "--json"))
+    (report,) = lines(ok("ingest", "c.duckdb", "notes", *many, "--json"))
     assert report["added"] == 2
     assert "not read: 1 .rst (b.rst); pattern= says what is" in report["notes"]
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
