@@ -125,7 +125,8 @@ class HardNegatives(NamedPools):
         Args:
             recipe: A recipe or several, or names of them; by default all those of the corpus
                 whose negatives are chosen ``by="bm25"`` or ``by=dp.bm25(...)``. What is mined for
-                one that leaves open how they are chosen is used by ``sampler(by="bm25")``.
+                one that leaves open how they are chosen is used by ``sampler(by="bm25")``. Where
+                none is named and none asks for it, nothing is mined, and ``notes`` say so.
             source: For this source only; by default for all.
             split: For this split only.
             progress: Called with anchors done and their number; True or False for a bar on
@@ -134,8 +135,7 @@ class HardNegatives(NamedPools):
 
         Raises:
             ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
-            RecipeError, SplitError: An argument is wrong, there are no splits yet, or no recipe
-                asks for mined negatives and none is named.
+            RecipeError, SplitError: An argument is wrong, or there are no splits yet.
         """
         from duckplets.mining import mine as mining
 

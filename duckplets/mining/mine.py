@@ -27,7 +27,7 @@ from duckplets.base.progress import Progress
 from duckplets.base.shown import listed
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
-from duckplets.errors import DamagedFileError, QueryError, RecipeError
+from duckplets.errors import DamagedFileError, QueryError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store
@@ -66,12 +66,13 @@ def mine(
     started = time.monotonic()
     splits.need_splits(database)
     asked = bm25_from(settings)
-    jobs, left_open = _jobs(database, recipes, asked if settings else None, source, split)
+    jobs, left_open, nothing = _jobs(database, recipes, asked if settings else None, source, split)
     if jobs:
         with database.transaction():
             database.run("mining/mine/hash_texts")
     pairs = tuple(job.run(progress) for job in jobs)
-    seconds, notes = round(time.monotonic() - started, 3), _notes(jobs, left_open, pairs)
+    seconds = round(time.monotonic() - started, 3)
+    notes = (*nothing, *_notes(jobs, left_open, pairs))
     for note in notes:
         log.warning("%s", note)
     return MiningReport(pairs=pairs, seconds=seconds, notes=notes)
@@ -83,11 +84,10 @@ def _jobs(
     asked: Bm25 | None,
     source: str | None,
     split: str | None,
-) -> tuple[list[_Job], list[TripletRecipe]]:
-    """Return everything that is to be mined, and which recipes do not ask for it themselves.
+) -> tuple[list[_Job], list[TripletRecipe], list[str]]:
+    """Return everything that is to be mined, and which named recipes do not ask for it themselves.
 
-    Raises:
-        RecipeError: No recipe asks for it, and none was named.
+    Where none was named and none asks for it, a note that says so comes third.
     """
     version = records.current_version(database)
     if source is not None:
@@ -124,20 +124,18 @@ def _jobs(
                 if job.is_due(asked):
                     jobs.append(job)
     if not (asking or chosen):
-        raise _nobody_asks(database, list(left_open.values()), source)
-    return jobs, list(left_open.values()) if chosen else []
+        return [], [], [_nobody_asks(database, list(left_open.values()), source)]
+    return jobs, list(left_open.values()) if chosen else [], []
 
 
-def _nobody_asks(
-    database: Database, recipes: Sequence[TripletRecipe], source: str | None
-) -> RecipeError:
+def _nobody_asks(database: Database, recipes: Sequence[TripletRecipe], source: str | None) -> str:
     where = "" if source is None else f" of source {source!r}"
     names = [recipe.name for recipe in recipes if recipe.minable]
     if not names:
         others = listed(recipe.name for recipe in recipes)
         there = f"of those there are, {others}, none can be" if others else "there is none"
-        return RecipeError(f"no recipe{where} asks for mined negatives, and {there}")
-    return RecipeError(
+        return f"no recipe{where} asks for mined negatives, and {there}: nothing was mined"
+    return (
         f"no recipe{where} asks for mined negatives, with by='bm25': nothing was mined. Name one "
         f"of {listed(names)}: corpus.mine({names[0]!r}), or "
         f"{store.mine_command(database, names[0])}; a sampler uses them with by='bm25'"
