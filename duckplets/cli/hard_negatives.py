@@ -307,7 +307,8 @@ def _stop_words(given: str | None) -> str | list[str]:
 
 def _tell_mining(report: MiningReport) -> None:
     if not report.pairs:
-        say("nothing to mine: what recipes ask for is there and current")
+        if not report.notes:
+            say("nothing to mine: what recipes ask for is there and current")
         return
     columns = (
         "recipe",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckplets.base.arrays import Floats, Integers
+from duckplets.base.arrays import Flags, Floats, Integers
 from duckplets.pools.arrays import Anchors, Negatives, Positives
 
 if TYPE_CHECKING:
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 def fallback_anchors(anchors: Anchors, candidates: Candidates, slots: int) -> int:
     """Return how many anchors have a chunk with fewer mined candidates than a sample takes."""
     own = np.append(candidates.own(), 0)  # the last is of those without a row
-    short = own[candidates.rows] < slots
-    return int(np.logical_or.reduceat(short, anchors.starts[:-1]).sum())
+    return with_any(anchors, own[candidates.rows] < slots)
+
+
+def with_any(anchors: Anchors, chunks: Flags) -> int:
+    """Return how many anchors have one of some of their chunks."""
+    return int(np.logical_or.reduceat(chunks, anchors.starts[:-1]).sum())
 
 
 def tokens(
@@ -81,7 +85,12 @@ def _of_negatives(
     """Return the mean tokens of a negative of every anchor chunk."""
     tokens = tokens_of(pool.chunks).astype(np.float64)
     whole = stream.pool.compiled.own_negatives  # drawn by the chunk, not by the record first
-    at_random = _at_random(pool, tokens, whole=whole)[stream.pool.anchors.classes]
+    of_classes = _at_random(pool, tokens, whole=whole)
+    beyond = stream.pool.beyond
+    if beyond is not None and len(beyond.chunks):  # where a class has too few of its own
+        own = np.minimum(pool.counts() / stream.negatives, 1)
+        of_classes = own * of_classes + (1 - own) * tokens_of(beyond.chunks).mean()
+    at_random = of_classes[stream.pool.anchors.classes]
     candidates = stream.candidates
     if candidates is None:
         return at_random
@@ -95,14 +104,25 @@ def _of_negatives(
 
 
 def _at_random(pool: Negatives, tokens: Floats, *, whole: bool) -> Floats:
-    """Return the mean tokens of a chunk that each class may draw, or of all of a record."""
+    """Return the mean tokens of a chunk that each class may draw, or of all of a record.
+
+    0 for a class that has none.
+    """
     chunks = np.diff(pool.starts)
-    sums = np.add.reduceat(tokens, pool.starts[:-1])
+    sums = _sums(tokens, pool.starts)
     values, counts = (sums, chunks) if whole else (sums / chunks, np.ones(len(chunks)))
     sizes = np.diff(pool.sums)
     found = []
     for of_units in (values, counts):
         upto = np.concatenate([[0], np.cumsum(of_units)])
         in_range = upto[pool.lows + sizes] - upto[pool.lows]
-        found.append(np.add.reduceat(in_range, pool.firsts[:-1]))
-    return np.asarray(found[0] / found[1], np.float64)
+        found.append(_sums(in_range, pool.firsts))
+    none = np.zeros(len(found[0]))
+    return np.divide(found[0], found[1], out=none, where=found[1] > 0)
+
+
+def _sums(values: Floats, starts: Integers) -> Floats:
+    """Return the sum of every stretch of values; one may be empty."""
+    upto = np.concatenate([[0.0], np.cumsum(values)])
+    sums: Floats = upto[starts[1:]] - upto[starts[:-1]]
+    return sums

@@ -41,9 +41,9 @@ class Forecast:
             of these steps (of an anneal the mean). ``anchors`` of the stream; ``samples`` of all
             ranks, each pair one; ``tokens`` that all their texts are expected to have, without
             prefixes; ``visits``: how often each anchor comes up. ``negatives``: ``random``,
-            ``mined``, ``same_record``, or null for texts. ``fallback_anchors``: how many have
-            fewer mined negatives than a sample takes. ``swap``: whether anchor and positive change
-            places in half of the samples.
+            ``mined``, ``given`` (with the rows), ``same_record``, or null for texts.
+            ``fallback_anchors``: how many have fewer mined or given ones than a sample takes.
+            ``swap``: whether anchor and positive change places in half of the samples.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.
         exact: Whether ``samples`` is what is served, to the sample. Not so where an anneal of

@@ -318,16 +318,23 @@ class Stream:
 
     @property
     def negatives_from(self) -> str | None:
-        """Where negatives come from: ``random``, ``mined`` or ``same_record``; None for texts."""
+        """Where negatives come from: ``random``, ``mined``, ``same_record``; None for texts.
+
+        ``given``: ``same_record``, filled up at random.
+        """
         if self.pool.negatives is None:
             return None
         if self.pool.compiled.own_negatives:
-            return "same_record"
+            return "same_record" if self.pool.beyond is None else "given"
         return "random" if self.candidates is None else "mined"
 
     @cached_property
     def fallback_anchors(self) -> int:
-        """How many anchors have a chunk with fewer mined candidates than a sample takes."""
+        """How many anchors have a chunk with fewer mined or given negatives than a sample takes."""
+        pool = self.pool
+        if self.negatives_from == "given" and pool.negatives is not None:
+            short = pool.negatives.counts()[pool.anchors.classes] < self.negatives
+            return expected.with_any(pool.anchors, short)
         if self.candidates is None:
             return 0
         return expected.fallback_anchors(self.pool.anchors, self.candidates, self.negatives)

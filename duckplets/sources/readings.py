@@ -81,7 +81,7 @@ def told(reading: Described) -> str:
     return "; ".join(parts)
 
 
-_TEXTS = ("anchor", "positive", "context", "text")
+_TEXTS = ("anchor", "positive", "context", "text", "negative")
 
 
 def _columns(part: str, given: Any) -> str:

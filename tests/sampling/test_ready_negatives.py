@@ -50,7 +50,8 @@ def test_every_negative_is_given_or_marked(tmp_path: Path, negatives: int, seed:
         rows = served(sampler, 10)
         shares = Counter(row["recipe"] for row in rows)
         assert shares == {"ready_negative": 300, "anchor_context": 100}
-        lacking = 0
+        table = sampler.forecast().table.to_pylist()
+        short, lacking = set(), 0
         for row in rows:
             asks, good, bad = own[row["anchor_record_id"]]
             assert row["anchor"] in asks
@@ -72,7 +73,10 @@ def test_every_negative_is_given_or_marked(tmp_path: Path, negatives: int, seed:
             others = {row[f"{slot}_record_id"] for slot in slots[given:]}
             assert row["anchor_record_id"] not in others
             lacking += negatives - given
+            short |= {row["anchor_record_id"]} if given < negatives else set()
         assert lacking > 0
+        [told] = [found for found in table if found["recipe"] == "ready_negative"]
+        assert (told["negatives"], told["fallback_anchors"]) == ("given", len(short))
         for _ in range(10):
             next(sampler)
         assert sampler.metrics()["data/ready/fallbacks"] == lacking
