@@ -259,6 +259,22 @@ class HardNegatives(NamedPools):
                 progress=advance,
             )
 
+    def evaluator(
+        self,
+        split: str = "test",
+        *,
+        corpus: Documents = "split",
+        recipe: TripletRecipe | str | None = None,
+        source: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Return an ``InformationRetrievalEvaluator``; see ``huggingface.evaluator``."""
+        from duckplets import huggingface
+
+        return huggingface.evaluator(
+            self, split, corpus=corpus, recipe=recipe, source=source, **options
+        )
+
     def _triplet_recipe(self, name: str) -> TripletRecipe:
         version = records.current_version(self._database)
         recipe = recipe_store.find(self._database, name, version)

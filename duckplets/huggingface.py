@@ -3,14 +3,18 @@
 That trainer tokenises every column it is given, in their order, so these datasets have exactly
 the text columns, and the label of pairs; of messages, these and the rejected ones.
 ``Sampler.to_hf``, ``Sampler.to_hf_dataset``, ``Sampler.hf_batch_sampler`` and
-``Sampler.hf_callback`` are these functions.
+``Sampler.hf_callback`` are these functions, and so is ``Corpus.evaluator``.
 """
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -23,6 +27,9 @@ from duckplets.sampling.messages import MESSAGES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from duckplets.export import Documents
+    from duckplets.hard_negatives import HardNegatives
+    from duckplets.recipes.recipes import TripletRecipe
     from duckplets.sampling.sampler import Sampler
 
 
@@ -186,6 +193,60 @@ def hf_callback(sampler: Sampler) -> Any:
                 sampler.save(path=path, step=step)
 
     return SavesSampler()
+
+
+def evaluator(
+    corpus_of: HardNegatives,
+    split: str = "test",
+    *,
+    corpus: Documents = "split",
+    recipe: TripletRecipe | str | None = None,
+    source: str | None = None,
+    **options: Any,
+) -> Any:
+    """Return an ``InformationRetrievalEvaluator`` of sentence-transformers over a split.
+
+    Its queries are the anchors of a split, equal texts once; relevant are the positives of all
+    anchors of a query's text. It is what the export ``beir`` writes, held in memory.
+
+    Args:
+        corpus_of: The corpus.
+        split: Whose anchors.
+        corpus: The documents: those of the ``split``, or those of ``all`` splits.
+        recipe: Whose anchors, positives and negatives; by default sections of the role
+            ``anchor`` and those of the role ``context``.
+        source: Of this source only.
+        options: Of the evaluator, such as ``name``, ``batch_size`` or ``mrr_at_k``.
+
+    Raises:
+        ExtensionError: ``sentence_transformers`` is not installed.
+        EmptyPoolError: No anchor of the split has a positive.
+    """
+    from duckplets.recipes.recipes import TripletRecipe
+    from duckplets.recipes.selectors import role
+
+    anchor, context = role("anchor"), role("context")
+    recipe = recipe or TripletRecipe("evaluation", anchor, context, context)
+    evaluation = _imported("sentence_transformers.sentence_transformer.evaluation")
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "beir"
+        wanted: dict[str, Any] = {"split": split, "corpus": corpus, "recipe": recipe}
+        corpus_of.export_negatives(place, format="beir", source=source, progress=False, **wanted)
+        documents, queries = (
+            {row["_id"]: row["text"] for row in _json_lines(place / name)}
+            for name in ("corpus.jsonl", "queries.jsonl")
+        )
+        relevant: dict[str, set[str]] = {}
+        with (place / "qrels" / f"{split}.tsv").open(encoding="utf-8", newline="") as stream:
+            for query, document, _ in islice(csv.reader(stream, delimiter="\t"), 1, None):
+                relevant.setdefault(query, set()).add(document)
+    options = {"name": split, **options}
+    return evaluation.InformationRetrievalEvaluator(queries, documents, relevant, **options)
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as stream:
+        yield from map(json.loads, stream)
 
 
 def _batches_a_step(sampler: Sampler, args: Any) -> int:

@@ -180,6 +180,35 @@ def test_pairs_have_labels(corpus: dp.Corpus, model: Any, tmp_path: Path) -> Non
     assert labels == expected
 
 
+@pytest.mark.parametrize("documents", ["split", "all"])
+@pytest.mark.parametrize("source", ["one", None])
+def test_an_evaluator_has_the_anchors_of_a_split(
+    corpus: dp.Corpus, model: Any, documents: Any, source: str | None
+) -> None:
+    evaluator = corpus.evaluator("test", corpus=documents, source=source, mrr_at_k=[10])
+    rows = corpus.sql(
+        "SELECT split, role, record_id, text FROM section_texts "
+        "WHERE source = coalesce($s, source)",
+        {"s": source},
+    ).to_pylist()
+    asked = {row["text"] for row in rows if (row["split"], row["role"]) == ("test", "anchor")}
+    there = {
+        row["record_id"]: row["text"]
+        for row in rows
+        if row["role"] == "context" and (documents == "all" or row["split"] == "test")
+    }
+    assert set(evaluator.queries) == asked
+    assert set(evaluator.corpus) == set(there.values())
+    for query, relevant in zip(
+        evaluator.queries_ids, evaluator.relevant_docs.values(), strict=True
+    ):
+        assert len(relevant) == 1
+        [document] = relevant
+        assert query.split("#")[0] in document
+    found = evaluator(model)
+    assert 0 <= found["test_cosine_mrr@10"] <= 1
+
+
 # ---- the batch sampler by itself
 
 
