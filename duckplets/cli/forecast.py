@@ -11,10 +11,13 @@ from duckplets.cli.app import CORPUS, JSON, in_options, say, tell
 from duckplets.cli.options import (
     ALLOW_DRIFT,
     BATCH_SIZE,
+    BY,
+    EMPTY,
     EPOCHS,
     KIND,
     MIXTURE,
     NEGATIVES,
+    NO_DUPLICATE_NEGATIVES,
     NO_DUPLICATES,
     NO_SWAP,
     RECIPES,
@@ -26,6 +29,7 @@ from duckplets.cli.options import (
     STATE,
     TEMPERATURE,
     WORLD_SIZE,
+    apart,
     opening,
 )
 
@@ -48,7 +52,10 @@ def forecast(
     mixture: MIXTURE = None,
     temperature: TEMPERATURE = None,
     negatives: NEGATIVES = None,
+    empty: EMPTY = None,
+    by: BY = None,
     no_duplicates: NO_DUPLICATES = False,
+    no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
     no_swap: NO_SWAP = False,
     world_size: WORLD_SIZE = None,
     run: RUN = "default",
@@ -89,7 +96,9 @@ def forecast(
         remainder=remainder,
         seed=seed,
         negatives=negatives,
-        no_duplicates=no_duplicates or None,
+        empty=empty,
+        by=by,
+        no_duplicates=apart(texts=no_duplicates, negatives=no_duplicate_negatives),
         swap=False if no_swap else None,
         world_size=world_size,
     )

@@ -358,7 +358,8 @@ class Sampler(Views):
         """Return the position at which a step begins; by default that of the sampler."""
         if step is None:
             return self._position
-        return integer("step", step, 0, -(-self._position // self._batch)) * self._batch
+        steps = integer("step", step, 0, -(-self._position // self._batch))
+        return min(steps * self._batch, self._position)  # the last batch of all may be short
 
     # -- the end ------------------------------------------------------------------------------
 

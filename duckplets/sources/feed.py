@@ -297,8 +297,8 @@ def pick(batch: pa.RecordBatch, places: Sequence[int], where: str = "records") -
         try:
             columns.append(plain(batch.columns[place]))
         except (pa.ArrowException, NotImplementedError) as error:
-            told = shown(f"{kind}: {error}")
-            raise SourceError(f"{where}: column {shown(repr(name))}: cannot read {told}") from error
+            what = shown(f"{kind}: {error}")
+            raise SourceError(f"{where}: column {shown(repr(name))}: cannot read {what}") from error
     return piece(columns, names, kinds)
 
 

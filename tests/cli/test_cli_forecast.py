@@ -60,6 +60,18 @@ def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
     assert "no source 'c'" in error("forecast", toy, "--mixture", "c=1")
 
 
+def test_mined_negatives_are_forecast_where_they_are_asked_for(toy: str) -> None:
+    with dp.Corpus(toy) as corpus:
+        corpus.mine("anchor_context", split="train", progress=False)
+    for by, told in (([], "random"), (["--by", "bm25"], "mined")):
+        rows = json.loads(ok("forecast", toy, "--batch-size", "8", *by, "--json"))["rows"]
+        drawn = {row["recipe"] + " " + row["source"]: row["negatives"] for row in rows}
+        assert (drawn["anchor_context a"], drawn["anchor_anchor a"]) == (told, "random")
+    assert "--empty 'skip'" in error("forecast", toy, "--negatives", "900")
+    many = ["--negatives", "30", "--mixture", "a=1,b=0"]
+    assert "anchor_context" in ok("forecast", toy, *many, "--empty", "skip")
+
+
 def test_a_saved_run_is_forecast_from_its_start(toy: str) -> None:
     ok("sample", toy, *OPTIONS, "--steps", "5", "--save")
     saved = ok("forecast", toy, "--resume", "--steps", "20")

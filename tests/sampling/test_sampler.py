@@ -49,6 +49,23 @@ def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, configuration: dict[str
     assert_resumes_everywhere(corpus.sampler(**ahead | configuration), often(20, less=3))
 
 
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
+def test_any_step_that_was_passed_can_be_saved(
+    corpus: dp.Corpus, configuration: dict[str, Any], tmp_path: Path
+) -> None:
+    passed = corpus.sampler(**configuration)
+    states = [passed.state_dict()]
+    states += [passed.state_dict() for _ in itertools.islice(passed, 60)]
+    for step, expected in enumerate(states):
+        assert passed.state_dict(step=step) == expected
+    with pytest.raises(dp.SamplerError, match=f"step={len(states)}"):
+        passed.save(step=len(states))
+    middle, path = len(states) // 2, tmp_path / "middle.state.duckdb"
+    passed.save(path=path, step=middle)
+    with dp.resume(corpus.path, state=path) as resumed:
+        assert resumed.state_dict() == states[middle]
+
+
 STEPS = often(25, less=9)
 
 
