@@ -139,6 +139,7 @@ def chunk(database: Database, chunking: Chunking) -> int:
     with database.transaction():
         settings = chunking.to_json() | {"fingerprint": after}
         database.run("ingest/chunks/set_settings", {"value": json.dumps(settings)})
+        database.run("ingest/records/rearranged")
         if before == after:
             return 0  # the tokenizer file may have moved
         if anew:

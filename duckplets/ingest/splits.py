@@ -157,6 +157,7 @@ def split(database: Database, settings: SplitSettings, *, reassign: bool = False
         # Families that came to span two splits are moved by the settings they were split with.
         if stored != settings or (reassign and settings.keep_together == "text"):
             database.run("ingest/splits/clear")
+            database.run("ingest/records/rearranged")
             database.run("ingest/splits/set", {"value": json.dumps(settings.to_dict())})
         database.run("ingest/splits/hash")
         spanning, _ = assign_missing(database, 0)

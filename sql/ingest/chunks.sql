@@ -31,10 +31,8 @@ SELECT
     (SELECT greatest(max(chunk_key), last_key('chunk')) + 1 FROM chunks) AS chunk
 
 -- name: set_settings
--- Keep the settings of the chunks; what pools have is to be counted anew.
+-- Keep the settings of the chunks.
 -- Parameters: $value (JSON).
-DELETE FROM pool_counts;
-
 DELETE FROM settings
 WHERE name = 'chunking';
 

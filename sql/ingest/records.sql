@@ -136,3 +136,20 @@ SELECT
     coalesce(trust, $trust), content_hash,
     coalesce(created_at, now()::TIMESTAMP), coalesce(updated_at, created_at, now()::TIMESTAMP)
 FROM new_records
+
+-- name: rearranged
+-- Note that records were given other splits, or sections cut anew: what was counted of pools, or
+-- derived of chunks, is of no use any more.
+DELETE FROM pool_counts;
+
+INSERT INTO settings
+SELECT 'rearranged', json_object('times', coalesce(max((value ->> 'times')::BIGINT), 0) + 1)
+FROM settings
+WHERE name = 'rearranged';
+
+DELETE FROM settings
+WHERE
+    name = 'rearranged'
+    AND (value ->> 'times')::BIGINT < (
+        SELECT max((value ->> 'times')::BIGINT) FROM settings WHERE name = 'rearranged'
+    )

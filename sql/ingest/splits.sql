@@ -12,8 +12,6 @@ ORDER BY list_position(['train', 'validation', 'test'], split)
 DELETE FROM settings
 WHERE name = 'splits';
 
-DELETE FROM pool_counts;
-
 DELETE FROM splits
 
 -- name: set

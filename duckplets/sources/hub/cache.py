@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from duckplets.base.locks import lock
 from duckplets.errors import SourceError
 from duckplets.sources.hub.download import Hub, HubFile
 from duckplets.sources.hub.layout import suffix_of
@@ -121,7 +122,7 @@ class ShardCache:
         try:
             while not (held := self._open(path, size)):
                 with part.open("ab") as own:
-                    _lock(own, wait=True)  # another process may be bringing it
+                    lock(own, wait=True)  # another process may be bringing it
                     if _is_same(own, part) and not _is_whole(path, size):
                         self._make_room(size, but=part)
                         bring(part)
@@ -166,7 +167,7 @@ class ShardCache:
             file = path.open("rb")
         except FileNotFoundError:
             return None
-        _lock(file, wait=True, shared=True)
+        lock(file, wait=True, shared=True)
         if not _is_same(file, path) or not _is_whole(path, size):
             file.close()
             return None
@@ -217,26 +218,12 @@ def _delete(path: Path) -> bool:
     """Delete a file unless it is in use; returns whether it is gone."""
     try:
         with path.open("rb") as file:
-            if not _lock(file, wait=False):
+            if not lock(file, wait=False):
                 return False
             path.unlink()
     except FileNotFoundError:
         return True
     except PermissionError:  # how Windows says that it is open
-        return False
-    return True
-
-
-def _lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
-    """Lock a file until it is closed; returns whether it could be."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows deletes no file that is open
-        return True
-    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    try:
-        fcntl.flock(file, how if wait else how | fcntl.LOCK_NB)
-    except BlockingIOError:
         return False
     return True
 

@@ -1,0 +1,1 @@
+"""Serve texts and pools from files that are mapped into memory, made once for all processes."""

@@ -1,0 +1,224 @@
+"""Write arrays and tables as Arrow IPC files, and view parts of such files in memory.
+
+    arrays ─by batches→ NAME.arrow ─addresses of its buffers→ places
+    places + the mapped file ─within its bounds→ arrays without a copy
+
+A file is written once, under a name that no other ever has, and is never changed: who has mapped
+it goes on with it whatever takes its place. The reader does not parse Arrow: where in the file an
+array lies was noted when it was written, so nothing that is damaged can lead outside of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.errors import DamagedFileError
+
+_STEP = 1 << 20  # bytes that are read at once for a digest
+_BATCH = 1 << 18  # bytes of small arrays that go into one batch
+_WORD = 8
+
+Place = tuple[str, int, int]  # type, first byte in the file, number of values
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file of a snapshot, as its manifest names it.
+
+    Attributes:
+        name: In the folder.
+        size: In bytes.
+        digest: Of all its bytes, in hexadecimal.
+    """
+
+    name: str
+    size: int
+    digest: str
+
+
+class MappedFile:
+    """A file that is mapped to be read.
+
+    Args:
+        folder: Where it lies.
+        entry: What it should be.
+
+    Raises:
+        DamagedFileError: It is not there, or has another size.
+    """
+
+    def __init__(self, folder: Path, entry: FileEntry) -> None:
+        self.path = folder / entry.name
+        try:
+            with pa.memory_map(str(self.path)) as file:
+                self.buffer: pa.Buffer = file.read_buffer()
+        except OSError as error:
+            raise damaged(self.path, error.strerror or str(error)) from error
+        if self.buffer.size != entry.size:
+            raise damaged(self.path, f"it has {self.buffer.size:,} bytes instead of {entry.size:,}")
+
+    def view(self, place: Place) -> np.ndarray[Any, Any]:
+        """Return an array of the file; it cannot be written to."""
+        kind, start, count = place
+        dtype = np.dtype(kind)
+        if dtype.hasobject or start < 0 or count < 0 or start % dtype.itemsize:
+            raise damaged(self.path, f"no array can lie at {place!r}")
+        if start + count * dtype.itemsize > self.buffer.size:
+            raise damaged(self.path, f"an array would end beyond it, at {place!r}")
+        return np.frombuffer(self.buffer, dtype, count, start)
+
+
+def damaged(path: Path, why: str) -> DamagedFileError:
+    """Return the error for a file of a snapshot that is not as it was written."""
+    return DamagedFileError(
+        f"{path}: {why}. A snapshot can always be made anew: delete its folder, or run: duckplets "
+        f"prepare {path.parent.with_suffix('.duckdb')}"
+    )
+
+
+def digest_of(path: Path) -> str:
+    """Return the digest of all bytes of a file."""
+    found = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while part := file.read(_STEP):
+            found.update(part)
+    return found.hexdigest()
+
+
+def new_name(what: str) -> str:
+    """Return a name that no file has had yet."""
+    return f"{what}-{uuid.uuid4().hex[:16]}"
+
+
+class IpcWriter:
+    """Writes record batches to a new Arrow IPC file, uncompressed.
+
+    Used with ``with``: a file that is not finished is removed.
+
+    Args:
+        folder: Where it is to lie.
+        what: What it is, the first part of its name.
+        schema: Of the batches.
+
+    Attributes:
+        batches: How many were written.
+    """
+
+    def __init__(self, folder: Path, what: str, schema: pa.Schema) -> None:
+        self._path = folder / f"{new_name(what)}.arrow"
+        self._sink = pa.OSFile(str(self._path), "wb")
+        self._writer = pa.ipc.new_file(self._sink, schema)
+        self._done = False
+        self.batches = 0
+
+    def __enter__(self) -> IpcWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._done:
+            self._sink.close()
+            self._path.unlink(missing_ok=True)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add a batch."""
+        self._writer.write_batch(batch)
+        self.batches += 1
+
+    def finish(self) -> FileEntry:
+        """Bring the file to the disk, and return what it is."""
+        self._writer.close()
+        self._sink.close()
+        with self._path.open("rb") as file:
+            os.fsync(file.fileno())
+        entry = FileEntry(self._path.name, self._path.stat().st_size, digest_of(self._path))
+        self._done = True
+        return entry
+
+
+def buffers_of(path: Path) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Yield for every batch of a file where the buffers of each column begin, in bytes."""
+    with pa.memory_map(str(path)) as file:
+        whole = file.read_buffer()
+    reader = pa.ipc.open_file(pa.BufferReader(whole))
+    names = reader.schema.names
+    for number in range(reader.num_record_batches):
+        batch = reader.get_batch(number)
+        yield {
+            name: tuple(
+                buffer.address - whole.address for buffer in column.buffers() if buffer is not None
+            )
+            for name, column in zip(names, batch.columns, strict=True)
+        }
+
+
+class ArrayWriter:
+    """Writes arrays of any lengths to one new file, as columns of words; equal ones once.
+
+    Used with ``with``, as ``IpcWriter``.
+    """
+
+    def __init__(self, folder: Path, what: str) -> None:
+        self._folder = folder
+        self._file = IpcWriter(folder, what, pa.schema([("word", pa.int64())]))
+        self._known: dict[bytes, int] = {}  # digest of an array: its number
+        self._places: list[tuple[int, int]] = []  # of every array its batch, and the first byte
+        self._small: list[bytes] = []
+        self._held = 0
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.__exit__()
+
+    def add(self, array: np.ndarray[Any, Any]) -> int:
+        """Add an array; return its number."""
+        array = np.ascontiguousarray(array)
+        seen = hashlib.blake2b(memoryview(array).cast("B") if array.size else b"", digest_size=16)
+        number = self._known.setdefault(seen.digest(), len(self._places))
+        if number < len(self._places):
+            return number
+        if array.nbytes + self._held > _BATCH:
+            self._flush()
+        if array.nbytes > _BATCH:
+            self._places.append((self._file.batches, 0))
+            self._write([memoryview(array).cast("B")], array.nbytes)
+            return number
+        self._places.append((self._file.batches, self._held))
+        self._small.append(array.tobytes() + bytes(-array.nbytes % _WORD))
+        self._held += len(self._small[-1])
+        return number
+
+    def _flush(self) -> None:
+        if self._small:
+            self._write(self._small, self._held)
+            self._small, self._held = [], 0
+
+    def _write(self, parts: list[Any], size: int) -> None:
+        if len(parts) == 1 and size % _WORD == 0:
+            words = np.frombuffer(parts[0], np.int64)
+        else:
+            words = np.frombuffer(b"".join(parts) + bytes(-size % _WORD), np.int64)
+        column = pa.Array.from_buffers(pa.int64(), len(words), [None, pa.py_buffer(words)])
+        self._file.write(pa.RecordBatch.from_arrays([column], ["word"]))
+
+    def finish(self) -> tuple[FileEntry, list[int]]:
+        """Return the file, and where in it each array begins, by number."""
+        self._flush()
+        entry = self._file.finish()
+        starts = [of["word"][-1] if of["word"] else 0 for of in buffers_of(self._folder / entry.name)]
+        return entry, [starts[batch] + first if starts else 0 for batch, first in self._places]
+
+
+def entry_of(value: Mapping[str, Any]) -> FileEntry:
+    """Return a file as a manifest tells of it."""
+    return FileEntry(str(value["name"]), int(value["size"]), str(value["digest"]))

@@ -1,0 +1,434 @@
+"""Derive from a corpus, once for all processes, what sampling reads: ``NAME.snapshot/`` beside it.
+
+    corpus ─segments─→ texts and chunks  ─┐
+    opened runs ─kept─→ pools, candidates ┴─ manifest.json ─checked, mapped→ Served
+
+The corpus stays the only truth. A manifest names the files that belong together, and takes the
+place of the one before in one step, so a snapshot is complete or absent whatever happens. It is
+valid for a version if it was made at that version or a later one of the same history, and neither
+splits nor chunks were made anew since. One process writes at a time; the others wait.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from duckplets.base.aside import aside_of, sweep
+from duckplets.base.locks import lock
+from duckplets.base.progress import Progress, bar
+from duckplets.base.shown import shown
+from duckplets.db.database import Database
+from duckplets.errors import DamagedFileError
+from duckplets.ingest.unfinished import UNPUBLISHED
+from duckplets.serving import kept, segments
+from duckplets.serving.mapped import FileEntry, damaged, digest_of
+from duckplets.serving.texts import Texts
+
+T = TypeVar("T")
+log = logging.getLogger("duckplets")
+
+LARGE = 200_000  # chunks: corpora with more are served from a snapshot
+_HELD = 100_000_000  # characters: smaller ones with more as well
+_FORMAT = 1
+_MANIFEST, _LOCK = "manifest.json", "lock"
+
+
+def folder_of(path: Path) -> Path:
+    """Return where the snapshot of a corpus lies."""
+    return path.with_suffix(".snapshot")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a snapshot consists of.
+
+    Attributes:
+        version: Of the corpus, at which it was made.
+        history: Digest of the versions up to that one.
+        settings: Digest of how the corpus is split and chunked.
+        segments: Texts and chunks, by ascending keys.
+        bundles: What was kept, the newest last.
+    """
+
+    version: int
+    history: str
+    settings: str
+    segments: list[segments.SegmentEntry] = field(default_factory=list)
+    bundles: list[kept.Bundle] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """Return the manifest of a folder; None where there is no snapshot.
+
+        Raises:
+            DamagedFileError: It is not as it was written, or of another version of duckplets.
+        """
+        path = folder / _MANIFEST
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise damaged(path, error.strerror or str(error)) from error
+        try:
+            told = json.loads(data)
+            digest = told.pop("digest")
+            if digest != _digest(told):
+                raise ValueError
+            if told.pop("format") != _FORMAT:
+                raise damaged(path, "another version of duckplets has made it")
+            told["segments"] = [segments.SegmentEntry.of(s) for s in told["segments"]]
+            told["bundles"] = [kept.Bundle.of(b) for b in told["bundles"]]
+            return cls(**told)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise damaged(path, "it is not as it was written") from error
+
+    def write(self, folder: Path) -> None:
+        """Let this manifest take the place of the one in a folder."""
+        told = asdict(self) | {"format": _FORMAT}
+        path = folder / _MANIFEST
+        aside = aside_of(path)
+        with aside.open("w", encoding="utf-8") as file:
+            json.dump(told | {"digest": _digest(told)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+
+    @property
+    def files(self) -> Iterator[FileEntry]:
+        """All files it names."""
+        for segment in self.segments:
+            yield from (segment.texts, segment.chunks)
+        for bundle in self.bundles:
+            yield from (bundle.arrays, bundle.index)
+
+
+def _digest(told: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What of a corpus a snapshot is checked against.
+
+    Attributes:
+        chunks: How many there are.
+        history: Digest of the versions up to one.
+        settings: Digest of how it is split and chunked.
+    """
+
+    chunks: int
+    history: str
+    settings: str
+
+    @classmethod
+    def of(cls, database: Database, version: int) -> State:
+        """Return that of a corpus, as of a version."""
+        chunks, history, settings = database.run("serving/state", {"version": version})[0]
+        return cls(int(chunks), history or "", settings)
+
+
+class Snapshot:
+    """A snapshot that is opened for a version of a corpus.
+
+    Args:
+        database: The corpus.
+        folder: Where it lies.
+        manifest: What it consists of.
+
+    Attributes:
+        texts: Of all chunks.
+    """
+
+    def __init__(self, database: Database, folder: Path, manifest: Manifest) -> None:
+        self._database = database
+        self.folder = folder
+        self.manifest = manifest
+        self.texts = Texts([segments.opened(folder, entry) for entry in manifest.segments])
+        self._opened: list[kept.Opened] = []
+        self._left = list(manifest.bundles)
+
+    def find(self, keys: Collection[str]) -> dict[str, kept.Opened]:
+        """Return of those of the keys that are kept, from where to get each."""
+        wanted, found = set(keys), {}
+        for number in range(len(self._opened) + len(self._left)):
+            if not wanted:
+                break
+            if number == len(self._opened):
+                self._opened.append(kept.Opened(self.folder, self._left.pop()))
+            there = wanted & self._opened[number].keys
+            found.update(dict.fromkeys(there, self._opened[number]))
+            wanted -= there
+        return found
+
+    def keep(self, version: int, objects: Mapping[str, Any]) -> str | None:
+        """Keep objects by their keys; return why they could not be, or None."""
+        try:
+            with _alone(self.folder):
+                now = Manifest.read(self.folder)
+                if now is None or not _goes_on(now, self.manifest):
+                    return "the snapshot was made anew meanwhile"
+                bundle = kept.write(self.folder, version, objects)
+                now.bundles.append(bundle)
+                now.write(self.folder)
+        except (OSError, DamagedFileError) as error:
+            return getattr(error, "strerror", None) or str(error)
+        self._opened.insert(0, kept.Opened(self.folder, bundle))
+        return None
+
+
+def _goes_on(now: Manifest, before: Manifest) -> bool:
+    return now.settings == before.settings and now.version >= before.version
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """From where a run is served.
+
+    Attributes:
+        texts: Of all chunks, mapped or in memory; None for the corpus itself.
+        snapshot: The one that it is served from, or None.
+        notes: What a user should know of that.
+    """
+
+    texts: Texts | None = None
+    snapshot: Snapshot | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def serve(
+    database: Database, version: int, chunking: Mapping[str, Any], *, snapshot: bool = True
+) -> Served:
+    """Return from where a run of a version is served.
+
+    A snapshot that is there and valid is taken; a corpus with more than 200,000 chunks, or 100
+    million characters, gets one; a smaller one is held in memory.
+
+    Args:
+        database: The corpus.
+        version: That of the run.
+        chunking: Fingerprint of the chunks.
+        snapshot: Whether a snapshot may be used and made.
+    """
+    state = State.of(database, version)
+    is_small = state.chunks <= LARGE and database.run("serving/characters")[0][0] <= _HELD
+    if snapshot and database.path is not None:
+        try:
+            found = opened(database, version, state)
+            if found is None and not is_small:
+                found = prepare(database, version, chunking)
+        except (OSError, DamagedFileError) as error:
+            if not is_small:
+                why = getattr(error, "strerror", None) or str(error)
+                note = (
+                    f"no snapshot can be used, so texts are read from the corpus itself, which "
+                    f"takes longer: {shown(why, 400)}"
+                )
+                return Served(notes=[note])
+            found = None
+        if found is not None:
+            return Served(found.texts, found)
+    if is_small:
+        return Served(Texts([segments.held(database, chunking)]))
+    return Served()
+
+
+def opened(database: Database, version: int, state: State | None = None) -> Snapshot | None:
+    """Open the snapshot of a corpus for a version; None if none is there that is valid for it.
+
+    Raises:
+        DamagedFileError: It is there, and not as it was written.
+    """
+    folder = folder_of(Path(str(database.path)))
+    for again in (True, False):
+        manifest = Manifest.read(folder)
+        if manifest is None or not _is_valid(database, manifest, version, state):
+            return None
+        try:
+            return Snapshot(database, folder, manifest)
+        except DamagedFileError:
+            # Who made the next one may have removed a file that this one names.
+            if not again or Manifest.read(folder) == manifest:
+                raise
+    return None
+
+
+def _is_valid(
+    database: Database, manifest: Manifest, version: int, state: State | None = None
+) -> bool:
+    """Whether a snapshot holds all of a version."""
+    if manifest.version < version:
+        return False
+    if state is None or manifest.version != version:
+        state = State.of(database, manifest.version)
+    return manifest.settings == state.settings and manifest.history == state.history
+
+
+def prepare(
+    database: Database,
+    version: int,
+    chunking: Mapping[str, Any],
+    *,
+    progress: Progress | bool | None = None,
+) -> Snapshot:
+    """Make the snapshot of a corpus at a version, or add to one what has come since.
+
+    Args:
+        database: The corpus.
+        version: The newest.
+        chunking: Fingerprint of the chunks.
+        progress: Called with sections done; True for a bar, None for one on a terminal.
+
+    Raises:
+        OSError: It cannot be written.
+        DamagedFileError: It could not be read afterwards.
+    """
+    folder = folder_of(Path(str(database.path)))
+    folder.mkdir(exist_ok=True)
+    with _alone(folder):
+        try:
+            before = Manifest.read(folder)
+        except DamagedFileError:
+            before = None
+        if before is None or not _is_valid(database, before, version):
+            _build(database, folder, before, version, chunking, progress)
+    found = opened(database, version)
+    if found is None:
+        raise damaged(folder / _MANIFEST, "the corpus was changed meanwhile")
+    return found
+
+
+def _build(
+    database: Database,
+    folder: Path,
+    before: Manifest | None,
+    version: int,
+    chunking: Mapping[str, Any],
+    progress: Progress | bool | None,
+) -> None:
+    state = State.of(database, version)
+    manifest = Manifest(version, state.history, state.settings)
+    if before is not None and before.version <= version:
+        then = State.of(database, before.version)
+        if before.settings == then.settings and before.history == then.history:
+            manifest.segments.extend(_unchanged(database, before.segments))
+            manifest.bundles.extend(before.bundles)
+    high = int(database.run("serving/ends", {"unpublished": UNPUBLISHED})[0][0])
+    low = manifest.segments[-1].high + 1 if manifest.segments else 0
+    count = _sections(database, low, high)
+    # A segment takes in its neighbours while they are small, so there are never many.
+    while manifest.segments and manifest.segments[-1].sections <= 2 * count:
+        neighbour = manifest.segments.pop()
+        low, count = neighbour.low, count + neighbour.sections
+    if count:
+        with bar(progress, sys.stderr, "sections of the snapshot") as call:
+            told = None if call is None else _of_all(call, count)
+            entry = segments.written(database, chunking, folder, low, high, told)
+        manifest.segments.append(entry)
+    manifest.write(folder)
+    _sweep(folder, manifest)
+
+
+def _of_all(call: Progress, count: int) -> Callable[[int, int | None], None]:
+    return lambda done, _: call(done, count)
+
+
+def _unchanged(
+    database: Database, before: list[segments.SegmentEntry]
+) -> Iterator[segments.SegmentEntry]:
+    """Yield the segments up to one of which sections are gone."""
+    for segment in before:
+        if _sections(database, segment.low, segment.high) != segment.sections:
+            return
+        yield segment
+
+
+def _sections(database: Database, low: int, high: int) -> int:
+    return int(database.run("serving/count_sections", {"low": low, "high": high})[0][0])
+
+
+def clean(folder: Path, pinned: Collection[int]) -> int:
+    """Remove what neither the newest version needs nor one that runs are pinned to.
+
+    Returns:
+        How many bytes that were.
+    """
+    with _alone(folder):
+        manifest = Manifest.read(folder)
+        if manifest is None:
+            return 0
+        needed = {manifest.version, *pinned}
+        kept_on = [bundle for bundle in manifest.bundles if bundle.version in needed]
+        if len(kept_on) < len(manifest.bundles):
+            manifest.bundles[:] = kept_on
+            manifest.write(folder)
+        return _sweep(folder, manifest)
+
+
+def _sweep(folder: Path, manifest: Manifest) -> int:
+    """Remove the files of a folder that its manifest does not name; return their bytes."""
+    sweep(folder / _MANIFEST)
+    named, freed = {file.name for file in manifest.files} | {_MANIFEST, _LOCK}, 0
+    for path in folder.iterdir():
+        if path.name not in named and path.suffix in (".arrow", ".json", ".new"):
+            with suppress(OSError):  # Windows keeps what somebody has mapped
+                size = path.stat().st_size
+                path.unlink()
+                freed += size
+    return freed
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes in a folder, and let none do so meanwhile."""
+    with (folder / _LOCK).open("ab") as file:
+        if not lock(file, wait=False):
+            log.warning("waiting for another process, which makes the snapshot in %s", folder)
+            lock(file, wait=True)
+        yield
+
+
+def overview(database: Database, version: int) -> dict[str, Any] | None:
+    """Return what is known of the snapshot of a corpus, for people; None where there is none."""
+    folder = folder_of(Path(str(database.path)))
+    try:
+        manifest = Manifest.read(folder)
+        if manifest is None:
+            return None
+        valid = _is_valid(database, manifest, version)
+    except DamagedFileError as error:
+        return {"folder": str(folder), "damaged": str(error)}
+    size = sum(file.size for file in manifest.files)
+    files = sum(1 for _ in manifest.files)
+    return {
+        "folder": str(folder),
+        "version": manifest.version,
+        "current": valid,
+        "files": files,
+        "bytes": size,
+    }
+
+
+def verify(folder: Path) -> Iterator[str]:
+    """Yield what is wrong with the bytes of a snapshot.
+
+    Raises:
+        DamagedFileError: Its manifest is not as it was written.
+    """
+    manifest = Manifest.read(folder)
+    for file in () if manifest is None else manifest.files:
+        path = folder / file.name
+        try:
+            if path.stat().st_size != file.size or digest_of(path) != file.digest:
+                yield f"{path} is not as it was written"
+        except OSError as error:
+            yield f"{path}: {error.strerror or error}"

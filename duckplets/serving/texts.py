@@ -1,0 +1,151 @@
+"""Gather the texts of chunks: spans of bytes in memory, or in files that are mapped into it.
+
+chunk keys ─Facts→ spans ─within bounds→ one copy → Arrow texts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Integers
+from duckplets.serving.facts import Facts, Part
+from duckplets.serving.mapped import damaged
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The sections and chunks of a range of keys.
+
+    Attributes:
+        part: What is known of its chunks; ``span`` and ``bytes`` say where in ``data`` each is.
+        data: Bytes of all texts, and maybe others between them.
+        path: The file that holds them, for messages; None in memory.
+    """
+
+    part: Part
+    data: pa.Buffer
+    path: Path | None = None
+
+    def gather(self, starts: Integers, lengths: Integers) -> pa.Array:
+        """Return the texts of some spans.
+
+        Raises:
+            DamagedFileError: A span ends beyond the data, or is no text.
+        """
+        size = self.data.size
+        ends = starts + lengths
+        if len(starts) and (starts.min() < 0 or lengths.min() < 0 or ends.max() > size):
+            raise damaged(self.path or Path("memory"), "a text would end beyond it")
+        # Every second stretch of these offsets is a text; those between are never looked at.
+        offsets = np.empty(2 * len(starts) + 2, np.int64)
+        offsets[0], offsets[-1] = 0, size
+        offsets[1:-1:2], offsets[2:-1:2] = starts, ends
+        buffers = [None, pa.py_buffer(offsets), self.data]
+        between = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+        found = between.take(pa.array(np.arange(1, len(offsets) - 1, 2)))
+        try:
+            return found.cast(pa.string())
+        except pa.ArrowInvalid as error:
+            what = "a text is not UTF-8"
+            raise damaged(self.path or Path("memory"), what) from error
+
+
+class Texts:
+    """The texts of all chunks of a corpus.
+
+    Args:
+        segments: By ascending keys.
+
+    Attributes:
+        facts: What else is known of the chunks.
+    """
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = [s for s in segments if s.part.last >= s.part.first]
+        self.facts = Facts([segment.part for segment in self._segments])
+
+    def spans(self, keys: Integers) -> Spans:
+        """Return the texts of some chunks, to be gathered when they are asked for."""
+        found = self.facts.columns(["span", "bytes"], keys)
+        lengths = found["bytes"].astype(np.int64)
+        return Spans(self._segments, self.facts.parts_of(keys), found["span"], lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Texts that are not gathered yet.
+
+    Attributes:
+        segments: Where they may be.
+        numbers: In which segment each is; None where all are in the only one.
+        starts: First byte of each.
+        lengths: Bytes of each.
+    """
+
+    segments: Sequence[Segment]
+    numbers: Integers | None
+    starts: Integers
+    lengths: Integers
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all texts."""
+        return int(self.lengths.sum())
+
+    def take(self, places: Integers) -> pa.Array:
+        """Return some of the texts, by their places among all."""
+        starts, lengths = self.starts[places], self.lengths[places]
+        if not self.segments:
+            return pa.array([], pa.string())
+        if self.numbers is None:
+            return self.segments[0].gather(starts, lengths)
+        numbers, parts = self.numbers[places], []
+        place = np.empty(len(places), np.int64)
+        done = 0
+        for number, segment in enumerate(self.segments):
+            at = np.flatnonzero(numbers == number)
+            if len(at):
+                parts.append(segment.gather(starts[at], lengths[at]))
+                place[at] = np.arange(done, done + len(at))
+                done += len(at)
+        return pa.concat_arrays(parts).take(pa.array(place)) if len(parts) > 1 else parts[0]
+
+
+def byte_spans(
+    texts: pa.Array, rows: Integers, starts: Integers, lengths: Integers
+) -> tuple[Integers, Integers]:
+    """Return where in the bytes of some texts spans of characters lie.
+
+    Args:
+        texts: Of sections.
+        rows: Text of every span: shape (spans,), ascending.
+        starts: First character of every span.
+        lengths: Characters of every span; -1 for the whole text.
+
+    Returns:
+        First byte of every span, counted from that of the first text, and its bytes.
+    """
+    ends = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
+    offsets = ends.astype(np.int64) - int(ends[0])
+    first = offsets[rows].copy()
+    size = offsets[rows + 1] - first
+    parts = np.flatnonzero(lengths >= 0)
+    if len(parts) == 0:
+        return first, size
+    cut, which = np.unique(rows[parts], return_inverse=True)
+    some = texts.take(pa.array(cut))
+    within = np.frombuffer(some.buffers()[1], np.int32)[: len(some) + 1].astype(np.int64)
+    data = np.frombuffer(some.buffers()[2] or b"", np.uint8)[within[0] : within[-1]]
+    within -= within[0]
+    # A character begins at every byte that goes on with none.
+    heads = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
+    at = np.searchsorted(heads, within[which]) + starts[parts]
+    begins = heads[at]
+    size[parts] = heads[at + lengths[parts]] - begins
+    first[parts] += begins - within[which]
+    return first, size

@@ -1,0 +1,97 @@
+-- name: state
+-- What a snapshot is checked against; it costs the same at any size, for counts and ends of keys
+-- are kept with the tables.
+-- Parameters: $version (of the corpus; history is that up to it).
+SELECT
+    (SELECT count(*) FROM chunks) AS chunks,
+    (
+        SELECT md5(
+            string_agg(
+                version || ' ' || committed_at || ' ' || what || ' ' || coalesce(source, ''),
+                chr(31) ORDER BY version
+            )
+        )
+        FROM corpus_versions
+        WHERE version <= $version
+    ) AS history,
+    (
+        SELECT coalesce(md5(string_agg(name || ' ' || value, chr(31) ORDER BY name)), '')
+        FROM settings
+        WHERE name IN ('chunking', 'splits', 'rearranged')
+    ) AS settings
+
+-- name: characters
+-- How many characters all chunks have together.
+SELECT coalesce(sum(length), 0)::BIGINT
+FROM chunks
+
+-- name: ends
+-- The last section of a published record: keys above it may be given out again.
+-- Parameters: $unpublished.
+SELECT coalesce(max(section_key), 0)
+FROM sections
+WHERE
+    record_key <= (
+        SELECT max(record_key) FROM records WHERE removed_version IS DISTINCT FROM $unpublished
+    )
+
+-- name: sizes
+-- How many characters the chunks of every 64 sections have.
+-- Parameters: $low, $high (section keys, both included).
+-- Rows: by key.
+SELECT section_key // 64 AS part, sum(length)::BIGINT AS characters
+FROM chunks
+WHERE section_key BETWEEN $low AND $high
+GROUP BY part
+ORDER BY part
+
+-- name: sections
+-- The texts of sections.
+-- Parameters: $low, $high (section keys, both included).
+-- Rows: by section_key.
+SELECT section_key, text
+FROM sections
+WHERE section_key BETWEEN $low AND $high
+ORDER BY section_key
+
+-- name: count_sections
+-- How many sections there are of a range of keys.
+-- Parameters: $low, $high (section keys, both included).
+SELECT count(*)
+FROM sections
+WHERE section_key BETWEEN $low AND $high
+
+-- name: chunks
+-- What serving needs to know of every chunk, apart from its text. A length of -1 stands for the
+-- whole section, which needs no cutting.
+-- Parameters: $low, $high (section keys, both included), $summary_weight, $weight_floor, $by_start
+-- (weigh by start_ratio, not by index).
+-- Rows: by chunk_key, which counts on without gaps.
+SELECT
+    chunks.chunk_key,
+    chunks.section_key,
+    chunks.token_count AS tokens,
+    chunks.start,
+    CASE
+        WHEN chunks.kind = 'window' AND chunks.token_count = sections.token_count THEN -1
+        ELSE chunks.length
+    END::INTEGER AS length,
+    CASE WHEN chunks.kind = 'window' THEN chunks.window_index ELSE -1 END::INTEGER
+        AS window_index,
+    greatest(
+        $weight_floor,
+        least(
+            1,
+            records.trust * CASE
+                WHEN chunks.kind = 'summary' THEN $summary_weight
+                WHEN $by_start THEN 1 - chunks.start_token / sections.token_count
+                ELSE 1 / (chunks.window_index + 1)
+            END
+        )
+    )::DOUBLE AS weight
+FROM chunks
+JOIN sections ON sections.section_key = chunks.section_key
+JOIN records ON records.record_key = chunks.record_key
+WHERE
+    chunks.section_key BETWEEN $low AND $high AND sections.section_key BETWEEN $low AND $high
+ORDER BY chunks.chunk_key
