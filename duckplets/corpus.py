@@ -115,6 +115,7 @@ class Corpus(TextIn, HardNegatives):
         long_sections: bool = True,
         allow_stale: bool = False,
         empty: Empty = "error",
+        snapshot: bool = True,
     ) -> Sampler:
         """Open a run over this corpus, pinned to its newest version.
 
@@ -154,6 +155,8 @@ class Corpus(TextIn, HardNegatives):
             allow_stale: Draw mined negatives even if records or the recipe have changed since.
             empty: Whether recipes and sources that find no anchor are an error or left out
                 (``skip``), which is noted.
+            snapshot: Whether texts and pools may be served from a snapshot, and one be made where
+                there are more than 200,000 chunks; see ``prepare``.
 
         Raises:
             EmptyPoolError: Recipes find no anchor; it names all of them, or nothing is left.
@@ -187,6 +190,7 @@ class Corpus(TextIn, HardNegatives):
             long_sections=long_sections,
             allow_stale=allow_stale,
             empty=empty,
+            snapshot=bool(snapshot),
             state_path=self._state_path(state),
             beside=state is None,
             arguments=arguments,
@@ -202,6 +206,7 @@ class Corpus(TextIn, HardNegatives):
         save_to: str | Path | None = None,
         *,
         allow_drift: Collection[str] = (),
+        snapshot: bool = True,
         **overrides: Any,
     ) -> Sampler:
         """Open a saved run of this corpus where it was saved; see ``duckplets.resume``."""
@@ -213,6 +218,7 @@ class Corpus(TextIn, HardNegatives):
             save_to=None if save_to is None else self._state_path(save_to),
             allow_drift=allow_drift,
             overrides=overrides,
+            snapshot=bool(snapshot),
         )
         self._samplers.add(sampler)
         return sampler

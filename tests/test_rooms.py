@@ -19,7 +19,7 @@ FLOORS = [
     "sources recipes",
     "ingest pools",
     "search",
-    "mining",
+    "mining serving",
     "sampling",
     "records export",
     "corpus",

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Flags, Integers
 from duckplets.errors import EmptyPoolError
 from duckplets.mining import store as mining_store
 from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
+from duckplets.pools.arrays import Anchors, Guarded, Negatives, Pool, Positives
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import NoAnchorError, PoolReader
+from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sampling import candidates, choosing, minings
+from duckplets.sampling.candidates import Candidates
 from duckplets.sampling.columns import needs_scores
 from duckplets.sampling.shares import counted
 from duckplets.sampling.stream import Stream
+from duckplets.serving.kept import key_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.recipes.store import Recipe
     from duckplets.sampling.settings import RunSettings
+    from duckplets.serving.snapshot import Snapshot
 
+log = logging.getLogger("duckplets")
 
 _SHOWN = 50  # pools without an anchor that a message names
 
@@ -68,45 +75,109 @@ class Anchored:
         return self._keys[source]
 
 
+@dataclass(frozen=True, slots=True)
+class KeptPool:
+    """A pool as a snapshot keeps it, with the mined negatives that its anchors draw.
+
+    Attributes:
+        empty: Why there is no anchor; None if there is one. The others are those of ``Pool``.
+        candidates: Of a mined recipe.
+    """
+
+    empty: str | None = None
+    anchors: Anchors | None = None
+    positives: Positives | None = None
+    negatives: Negatives | None = None
+    guarded: Guarded | None = None
+    beyond: Negatives | None = None
+    short: Flags | None = None
+    candidates: Candidates | None = None
+
+
 def read_streams(
     database: Database,
     settings: RunSettings,
     named: Sequence[tuple[str, Recipe]],
     empty: list[str],
+    snapshot: Snapshot | None = None,
 ) -> list[Stream]:
-    """Read the pools of recipes of sources.
+    """Read the pools of recipes of sources, those that a snapshot keeps from there.
 
     What is said of empty ones that are not optional is added to ``empty``.
     """
-    compiled = [_compiled(database, settings, source, recipe) for source, recipe in named]
+    anchored = Anchored(database, settings)
+    wanted = [_compiled(database, settings, source, recipe) for source, recipe in named]
+    keys = [_key(settings, pool, mining) for pool, mining in wanted]
+    at_hand: dict[str, KeptPool] = {}
+    if snapshot is not None:
+        found = snapshot.find(keys)
+        at_hand = {key: bundle.get(key, KeptPool) for key, bundle in found.items()}
+    missing = [i for i, key in enumerate(keys) if key not in at_hand]
+    if missing:
+        pools = [wanted[i] for i in missing]
+        read = dict(zip([keys[i] for i in missing], _read(database, settings, pools), strict=True))
+        if snapshot is not None and (why := snapshot.keep(settings.corpus_version, read)):
+            log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
+        elif snapshot is not None:  # from now on they are shared with other processes
+            read = {key: of.get(key, KeptPool) for key, of in snapshot.find([*read]).items()}
+        at_hand |= read
     streams = []
-    scores, anchored = needs_scores(settings.columns), Anchored(database, settings)
-    with PoolReader(database, [pool for pool, _ in compiled]) as reader:
-        for pool, mining in compiled:
-            source, recipe = pool.parameters["source"], pool.recipe
+    for (compiled, _), key in zip(wanted, keys, strict=True):
+        found_pool, source, recipe = at_hand[key], compiled.parameters["source"], compiled.recipe
+        if found_pool.anchors is None:
+            if recipe.name not in settings.optional.get(source, []):
+                empty.append(str(found_pool.empty))
+            continue
+        parts = {f.name: getattr(found_pool, f.name) for f in fields(Pool) if f.name != "compiled"}
+        by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
+        streams.append(
+            Stream(
+                source,
+                Pool(compiled, **parts),
+                settings.seed,
+                settings.negatives,
+                found_pool.candidates,
+                of_records=anchored.count(source) if by_anchors else None,
+                shares=choosing.shares_of(settings, source, recipe.name),
+            )
+        )
+    return streams
+
+
+def _key(settings: RunSettings, pool: CompiledPool, mining: mining_store.Mining | None) -> str:
+    """Return what a pool is kept by: all that it follows from, beside the corpus's own state."""
+    scores = needs_scores(settings.columns) if mining else False
+    return key_of(
+        to_dict(pool.recipe),
+        pool.parameters,
+        settings.index.get(pool.parameters["source"]),
+        settings.no_duplicates == "negatives",
+        [mining.digest, scores] if mining else None,
+    )
+
+
+def _read(
+    database: Database,
+    settings: RunSettings,
+    pools: Sequence[tuple[CompiledPool, mining_store.Mining | None]],
+) -> list[KeptPool]:
+    """Read pools from the corpus."""
+    anchored, spare = Anchored(database, settings), settings.no_duplicates == "negatives"
+    scores, found = needs_scores(settings.columns), []
+    with PoolReader(database, [pool for pool, _ in pools]) as reader:
+        for compiled, mining in pools:
+            keys = anchored.keys(compiled.parameters["source"])
             try:
-                spare = settings.no_duplicates == "negatives"
-                read = reader.read(pool, anchored.keys(source), spare=spare)
+                pool = reader.read(compiled, keys, spare=spare)
             except NoAnchorError as error:
-                if recipe.name not in settings.optional.get(source, []):
-                    empty.append(str(error))
+                found.append(KeptPool(empty=str(error)))
                 continue
             mined = None
             if mining is not None:
-                mined = candidates.read(database, read, mining, scores=scores)
-            by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
-            streams.append(
-                Stream(
-                    source,
-                    read,
-                    settings.seed,
-                    settings.negatives,
-                    mined,
-                    of_records=anchored.count(source) if by_anchors else None,
-                    shares=choosing.shares_of(settings, source, recipe.name),
-                )
-            )
-    return streams
+                mined = candidates.read(database, pool, mining, scores=scores)
+            parts = {f.name: getattr(pool, f.name) for f in fields(pool) if f.name != "compiled"}
+            found.append(KeptPool(candidates=mined, **parts))
+    return found
 
 
 def _compiled(

@@ -13,6 +13,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers
 from duckplets.base.shown import html_table, shown
 from duckplets.errors import ExtensionError
+from duckplets.serving.texts import Spans
 
 _ROWS = 1024  # turned into dicts at once
 _SHOWN = 5  # samples in a notebook
@@ -35,7 +36,7 @@ class Block:
     start: int
     stop: int
     columns: dict[str, pa.Array | None]
-    texts: pa.Array
+    texts: pa.Array | Spans
     places: dict[str, Integers]
     tally: Tally
 
@@ -52,7 +53,7 @@ class Block:
         Its texts are gathered here, by the thread that uses them, while the next block is read.
         """
         columns = {
-            name: self.texts.take(pa.array(self.places[name][low:high]))
+            name: self.texts.take(self.places[name][low:high])
             if column is None
             else column[low:high]
             for name, column in self.columns.items()

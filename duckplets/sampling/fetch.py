@@ -1,10 +1,11 @@
-"""Fetch the texts and details of a plan as a block, with one statement a block.
+"""Fetch the texts and details of a plan as a block: from mapped or held texts, or the corpus.
 
-    plan (chunk keys) ─Facts→ requests ─sql/sampling/fetch/texts→ columns ─→ Block
+    plan (chunk keys) ─Facts→ spans ─Texts─────────────────────┬→ columns ─→ Block
+                         └──→ requests ─sql/sampling/fetch/texts┘
 
-The statement of a block joins the sections alone, for what else a chunk is lies in arrays: with
-chunks and records joined as well it took 1.6 times the processor time. Texts come in any order and
-are gathered batch by batch.
+Mapped texts are gathered batch by batch, when they are asked for. Where there are none, one
+statement a block reads them. It joins the sections alone, for what else a chunk is lies in arrays:
+with chunks and records joined as well it took 1.6 times the processor time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
 from duckplets.base.home import HomeLock
@@ -25,41 +27,21 @@ from duckplets.sampling.columns import DETAILS, fallbacks, negative_values, slot
 from duckplets.sampling.plan import Plan
 from duckplets.sampling.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.sampling.stream import Stream
-
-
-class Facts:
-    """What every chunk, or every conversation, of a corpus is apart from its text, by key.
-
-    Args:
-        rows: Keys, ascending, in the first column; ``tokens``; and what else a fetch needs.
-    """
-
-    def __init__(self, rows: pa.Table) -> None:
-        self._keys, *columns = (column.to_numpy() for column in rows.columns)
-        self._columns = dict(zip(rows.column_names[1:], columns, strict=True))
-        self._tokens = self._columns.pop("tokens")
-        first, last = (self._keys[0], self._keys[-1]) if len(self._keys) else (0, -1)
-        self._dense = last - first + 1 == len(self._keys)
-
-    def __getitem__(self, keys: Integers) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the weight of some, and of chunks where their texts are and their window."""
-        rows = self.rows(keys)
-        return {name: column[rows] for name, column in self._columns.items()}
-
-    def tokens(self, keys: Integers) -> Integers:
-        """Return how many tokens each has; of a conversation, its record's sections."""
-        return np.asarray(self._tokens[self.rows(keys)], np.int64)
-
-    def rows(self, keys: Integers) -> Integers:
-        """Return where each is among all, by key."""
-        return keys - self._keys[0] if self._dense else np.searchsorted(self._keys, keys)
+from duckplets.serving.facts import Facts, Part
+from duckplets.serving.texts import Spans, Texts
 
 
 def chunk_facts(database: Database, chunking: Mapping[str, Any]) -> Facts:
     """Read what every chunk of a corpus is, 40 bytes a chunk; ``chunking`` is their fingerprint."""
-    by_start = chunking["position_weight"] == "start_ratio"
-    weights = {name: chunking[name] for name in ("summary_weight", "weight_floor")}
-    return Facts(database.table("sampling/fetch/chunks", weights | {"by_start": by_start}))
+    weights: dict[str, Any] = {n: chunking[n] for n in ("summary_weight", "weight_floor")}
+    weights["by_start"] = chunking["position_weight"] == "start_ratio"
+    return facts_of(database.table("serving/chunks", weights | {"low": 0, "high": 1 << 62}))
+
+
+def facts_of(rows: pa.Table) -> Facts:
+    """Return facts that were read: keys, ascending, in the first column."""
+    keys, *columns = (column.to_numpy() for column in rows.columns)
+    return Facts([Part(keys, dict(zip(rows.column_names[1:], columns, strict=True)))])
 
 
 class Fetcher:
@@ -72,6 +54,7 @@ class Fetcher:
         negatives: How many a triplet has.
         columns: From ``checked_columns``.
         facts: Of the corpus.
+        texts: Of the corpus, mapped or in memory; None to read them block by block.
         prefixes: What stands before texts; None where the version has no prefixes.
 
     Attributes:
@@ -88,6 +71,7 @@ class Fetcher:
         negatives: int,
         columns: Sequence[str],
         facts: Facts,
+        texts: Texts | None = None,
         prefixes: Prefixes | None = None,
     ) -> None:
         self._database = database.cursor()
@@ -96,6 +80,7 @@ class Fetcher:
         self.slots = slot_names(kind, negatives)
         self._columns = list(columns)
         self._facts = facts
+        self._mapped = texts
         self._prefixes = prefixes
         self.padded_from: int | None = None
 
@@ -115,12 +100,10 @@ class Fetcher:
         keys = np.concatenate(plan.chunks)
         chunks = self._facts[keys]
         prefixed = self._prefixed(plan, keys)
-        requests, texts = self._texts(plan, keys, chunks, prefixed)
+        texts, places = self._texts(plan, keys, chunks, prefixed)
         found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)
         found |= negative_values(plan, self._streams, self._columns)
         found |= self._prefix_columns(prefixed, len(keys))
-        places = np.empty(len(keys), dtype=np.int64)
-        places[requests] = np.arange(len(keys), dtype=np.int64)
         columns = {c: None if c in self.slots else as_array(found[c]) for c in self._columns}
         parts = {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)}
         return Block(start, stop, columns, texts, parts, tally)
@@ -160,9 +143,16 @@ class Fetcher:
         keys: Integers,
         chunks: dict[str, np.ndarray[Any, Any]],
         prefixed: Prefixed | None,
-    ) -> tuple[Integers, pa.Array]:
-        """Return the texts of all slots in any order, and which request each is of."""
+    ) -> tuple[pa.Array | Spans, Integers]:
+        """Return the texts of all slots, and where in them that of each key is."""
         order = np.arange(len(keys), dtype=np.int64)
+        if self._mapped is not None:
+            spans = self._mapped.spans(keys)
+            if prefixed is None:
+                return spans, order
+            bare = spans.take(order)
+            lines = pc.binary_join_element_wise(prefixed.lines, bare, "\n")
+            return prefixed.fitted(order, pc.coalesce(lines, bare)), order
         places = {name: chunks[name] for name in ("section_key", "start", "length")}
         requests = pa.table({"request": order} | places)
         if prefixed is None:
@@ -174,7 +164,8 @@ class Fetcher:
         if len(found) != len(keys):
             self._refuse(plan, keys, np.setdiff1d(order, found))
         served = texts["text"].combine_chunks()
-        return found, served if prefixed is None else prefixed.fitted(found, served)
+        order[found] = np.arange(len(keys), dtype=np.int64)
+        return served if prefixed is None else prefixed.fitted(found, served), order
 
     def _table(self, name: str, **asked: pa.Table) -> pa.Table:
         """Run a statement of ``sql/sampling/fetch`` over requests that are given to it."""
@@ -185,9 +176,9 @@ class Fetcher:
         """Return what stands before the texts of all slots."""
         if self._prefixes is None or len(plan) == 0:
             return None
-        rows, tokens, meta = self._facts.rows(keys), self._facts.tokens(keys), self._shows_meta
+        tokens, meta = self._facts.tokens(keys), self._shows_meta
         with self._lock:
-            return self._prefixes.of(self._database, rows, plan.positions, tokens, meta=meta)
+            return self._prefixes.of(self._database, keys, plan.positions, tokens, meta=meta)
 
     @property
     def _shows_meta(self) -> bool:

@@ -23,8 +23,9 @@ from duckplets.recipes.store import SourceRecipes
 from duckplets.sampling.anchored import Anchored
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import OF_MESSAGES
-from duckplets.sampling.fetch import Facts, Fetcher, as_array
+from duckplets.sampling.fetch import Fetcher, as_array, facts_of
 from duckplets.sampling.stream import Stream
+from duckplets.serving.facts import Facts
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -90,7 +91,7 @@ def open_streams(
 def conversation_facts(database: Database, chunking: Mapping[str, Any]) -> Facts:
     """Read what every conversation of a corpus is; ``chunking``: fingerprint of its chunks."""
     floor = {"weight_floor": chunking["weight_floor"]}
-    return Facts(database.table("sampling/messages/facts", floor))
+    return facts_of(database.table("sampling/messages/facts", floor))
 
 
 class MessageFetcher(Fetcher):

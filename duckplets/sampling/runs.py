@@ -52,6 +52,9 @@ from duckplets.sampling.settings import (
 from duckplets.sampling.shares import shares
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.weight_events import written
+from duckplets.serving.facts import Facts
+from duckplets.serving.snapshot import Served, Snapshot, serve
+from duckplets.serving.texts import Texts
 
 Recipe = recipe_store.Recipe
 
@@ -69,6 +72,7 @@ def open_run(
     arguments: Mapping[str, Any],
     allow_stale: bool = False,
     empty: Empty = "error",
+    snapshot: bool = True,
 ) -> Sampler:
     """Open a new run at its first position; see ``Corpus.sampler``.
 
@@ -134,7 +138,9 @@ def open_run(
     settings = replace(settings, candidates=pins)
     notes += [] if kind in SINGLE else choosing.notes(database, settings, schedule.drawn)
     drawn = choosing.drawn_by(settings)
-    return _opened(database, settings, drawn, schedule, state_path, notes, skip=skip)
+    return _opened(
+        database, settings, drawn, schedule, state_path, notes, skip=skip, snapshot=snapshot
+    )
 
 
 def resume_run(
@@ -146,6 +152,7 @@ def resume_run(
     save_to: Path | None,
     allow_drift: Collection[str],
     overrides: Mapping[str, Any],
+    snapshot: bool = True,
 ) -> Sampler:
     """Open a saved run where it was saved; see ``duckplets.resume``."""
     check_overrides(overrides)
@@ -191,7 +198,7 @@ def resume_run(
     also = was.planned if was is not None and now.no_duplicates and now.epochs else set()
     schedule = _schedule(now, saved.events)
     drawn = choosing.drawn_by(now)
-    sampler = _opened(database, now, drawn, schedule, target, notes, also=also)
+    sampler = _opened(database, now, drawn, schedule, target, notes, also=also, snapshot=snapshot)
     try:
         if was is not None:
             _accept_edited(sampler, was, cursor.position, edited["mixture"])
@@ -266,6 +273,7 @@ def _opened(
     *,
     also: Collection[str] = (),
     skip: bool = False,
+    snapshot: bool = True,
 ) -> Sampler:
     """Open a run of given settings at its first position, to be saved at ``state_path``.
 
@@ -278,13 +286,19 @@ def _opened(
         notes: What a user should know of it.
         also: Sources whose pools are needed although the schedule does not draw from them.
         skip: Whether what has no anchor is left out of a new run, and noted.
+        snapshot: Whether it may be served from a snapshot.
     """
-    is_messages = settings.kind == "messages"
-    read_facts = messages.conversation_facts if is_messages else chunk_facts
+    is_messages, version = settings.kind == "messages", settings.corpus_version
+    served = Served()
+    if not is_messages:
+        served = serve(database, version, settings.chunking, snapshot=snapshot)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
-        facts = beside.submit(read_facts, reading, settings.chunking)
+        reads = beside.submit(_texts, reading, settings, served)
         needed = sorted(schedule.drawn | {*also})
-        streams, empty = open_streams(database, settings, drawn, needed, skip=skip)
+        streams, empty = open_streams(
+            database, settings, drawn, needed, skip=skip, snapshot=served.snapshot
+        )
+    facts, texts = reads.result()
     if skip and empty:
         settings, notes = without_empty(settings, streams, needed, notes, empty)
         schedule = _schedule(settings, None)
@@ -304,14 +318,15 @@ def _opened(
         planner.plan(0, most if planner.end is None else min(planner.end, most))
     prefixes = None
     if settings.prefixed:
-        prefixes = Prefixes(database, settings.corpus_version, settings.seed)
+        prefixes = Prefixes(database, version, settings.seed)
     fetcher = (messages.MessageFetcher if is_messages else Fetcher)(
         database,
         planner.streams,
         kind=settings.kind,
         negatives=settings.negatives,
         columns=settings.columns,
-        facts=facts.result(),
+        facts=facts,
+        texts=texts,
         prefixes=prefixes,
     )
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
@@ -319,13 +334,21 @@ def _opened(
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
-        return open_streams(database, settings, drawn, [name])[0]
+        return open_streams(database, settings, drawn, [name], snapshot=served.snapshot)[0]
 
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.unused = minings.unused(database, settings, streams)
     odd = [*left_alone(sampler.unused), *rates_apart(planner)]
-    sampler.notes += [] if settings.rank else [*notes, *odd]
+    sampler.notes += [] if settings.rank else [*notes, *served.notes, *odd]
     return sampler
+
+
+def _texts(database: Database, settings: RunSettings, served: Served) -> tuple[Facts, Texts | None]:
+    """Return what all chunks are, or all conversations, and their texts, if they are at hand."""
+    if settings.kind == "messages":
+        return messages.conversation_facts(database, settings.chunking), None
+    texts = served.texts(database, settings.chunking)
+    return (chunk_facts(database, settings.chunking) if texts is None else texts.facts), texts
 
 
 def _place(path: Path, *, asked: bool) -> list[str]:
@@ -350,6 +373,7 @@ def open_streams(
     sources: Sequence[str],
     *,
     skip: bool = False,
+    snapshot: Snapshot | None = None,
 ) -> tuple[list[Stream], list[str]]:
     """Read the pools of all recipes that can be drawn of some sources.
 
@@ -359,6 +383,7 @@ def open_streams(
         drawn: Its recipes.
         sources: Names of the sources.
         skip: Whether to leave out what is empty.
+        snapshot: Keeps pools.
 
     Returns:
         The streams, and which recipes and sources were left out that somebody asked for, and why.
@@ -372,7 +397,7 @@ def open_streams(
     else:
         empty = [f"source {s!r} has no recipe to draw by" for s in sources if not drawn[s]]
         named = [(source, recipe) for source in sources for recipe in drawn[source]]
-        streams = read_streams(database, settings, named, empty) if named else []
+        streams = read_streams(database, settings, named, empty, snapshot) if named else []
     there = {stream.source for stream in streams}
     if not skip and (empty or there != {*sources}):
         none = [

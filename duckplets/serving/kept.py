@@ -1,4 +1,4 @@
-"""Keep what was worked out of a corpus, such as pools, by a key: arrays in a file, the rest as JSON.
+"""Keep what was worked out of a corpus, such as pools, by keys: arrays in a file, the rest as JSON.
 
     objects ─taken apart→ arrays → NAME.arrow, plain values and places → NAME.json
     key → plain values and views of the mapped file ─put together→ the object

@@ -215,7 +215,9 @@ class ArrayWriter:
         """Return the file, and where in it each array begins, by number."""
         self._flush()
         entry = self._file.finish()
-        starts = [of["word"][-1] if of["word"] else 0 for of in buffers_of(self._folder / entry.name)]
+        starts = [
+            of["word"][-1] if of["word"] else 0 for of in buffers_of(self._folder / entry.name)
+        ]
         return entry, [starts[batch] + first if starts else 0 for batch, first in self._places]
 
 

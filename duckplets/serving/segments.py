@@ -203,9 +203,7 @@ def _ranges(database: Database, low: int, high: int) -> Iterator[tuple[int, int]
             yield from ((key, key) for key in range(begin, last + 1))
             first = None
             continue
-        if first is not None and (
-            characters + size > _CHARACTERS or last - first >= _SECTIONS
-        ):
+        if first is not None and (characters + size > _CHARACTERS or last - first >= _SECTIONS):
             yield first, begin - 1
             first = None
         if first is None:
@@ -279,7 +277,8 @@ class _Columns:
             for name, values in stored.items()
         }
         columns |= {
-            name: [_SAME, np.dtype(_COLUMNS[name]).str, value.item()] for name, value in same.items()
+            name: [_SAME, np.dtype(_COLUMNS[name]).str, value.item()]
+            for name, value in same.items()
         }
         return entry, columns
 

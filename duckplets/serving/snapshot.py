@@ -11,18 +11,15 @@ splits nor chunks were made anew since. One process writes at a time; the others
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from duckplets.base.aside import aside_of, sweep
+from duckplets.base.aside import sweep
 from duckplets.base.locks import lock
 from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import shown
@@ -30,7 +27,8 @@ from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.serving import kept, segments
-from duckplets.serving.mapped import FileEntry, damaged, digest_of
+from duckplets.serving.manifest import MANIFEST, Manifest, State
+from duckplets.serving.mapped import damaged, digest_of
 from duckplets.serving.texts import Texts
 
 T = TypeVar("T")
@@ -38,103 +36,12 @@ log = logging.getLogger("duckplets")
 
 LARGE = 200_000  # chunks: corpora with more are served from a snapshot
 _HELD = 100_000_000  # characters: smaller ones with more as well
-_FORMAT = 1
-_MANIFEST, _LOCK = "manifest.json", "lock"
+_LOCK = "lock"
 
 
 def folder_of(path: Path) -> Path:
     """Return where the snapshot of a corpus lies."""
     return path.with_suffix(".snapshot")
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What a snapshot consists of.
-
-    Attributes:
-        version: Of the corpus, at which it was made.
-        history: Digest of the versions up to that one.
-        settings: Digest of how the corpus is split and chunked.
-        segments: Texts and chunks, by ascending keys.
-        bundles: What was kept, the newest last.
-    """
-
-    version: int
-    history: str
-    settings: str
-    segments: list[segments.SegmentEntry] = field(default_factory=list)
-    bundles: list[kept.Bundle] = field(default_factory=list)
-
-    @classmethod
-    def read(cls, folder: Path) -> Manifest | None:
-        """Return the manifest of a folder; None where there is no snapshot.
-
-        Raises:
-            DamagedFileError: It is not as it was written, or of another version of duckplets.
-        """
-        path = folder / _MANIFEST
-        try:
-            data = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise damaged(path, error.strerror or str(error)) from error
-        try:
-            told = json.loads(data)
-            digest = told.pop("digest")
-            if digest != _digest(told):
-                raise ValueError
-            if told.pop("format") != _FORMAT:
-                raise damaged(path, "another version of duckplets has made it")
-            told["segments"] = [segments.SegmentEntry.of(s) for s in told["segments"]]
-            told["bundles"] = [kept.Bundle.of(b) for b in told["bundles"]]
-            return cls(**told)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise damaged(path, "it is not as it was written") from error
-
-    def write(self, folder: Path) -> None:
-        """Let this manifest take the place of the one in a folder."""
-        told = asdict(self) | {"format": _FORMAT}
-        path = folder / _MANIFEST
-        aside = aside_of(path)
-        with aside.open("w", encoding="utf-8") as file:
-            json.dump(told | {"digest": _digest(told)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-
-    @property
-    def files(self) -> Iterator[FileEntry]:
-        """All files it names."""
-        for segment in self.segments:
-            yield from (segment.texts, segment.chunks)
-        for bundle in self.bundles:
-            yield from (bundle.arrays, bundle.index)
-
-
-def _digest(told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What of a corpus a snapshot is checked against.
-
-    Attributes:
-        chunks: How many there are.
-        history: Digest of the versions up to one.
-        settings: Digest of how it is split and chunked.
-    """
-
-    chunks: int
-    history: str
-    settings: str
-
-    @classmethod
-    def of(cls, database: Database, version: int) -> State:
-        """Return that of a corpus, as of a version."""
-        chunks, history, settings = database.run("serving/state", {"version": version})[0]
-        return cls(int(chunks), history or "", settings)
 
 
 class Snapshot:
@@ -144,18 +51,20 @@ class Snapshot:
         database: The corpus.
         folder: Where it lies.
         manifest: What it consists of.
-
-    Attributes:
-        texts: Of all chunks.
     """
 
     def __init__(self, database: Database, folder: Path, manifest: Manifest) -> None:
         self._database = database
         self.folder = folder
         self.manifest = manifest
-        self.texts = Texts([segments.opened(folder, entry) for entry in manifest.segments])
+        self._texts = Texts([segments.opened(folder, entry) for entry in manifest.segments])
         self._opened: list[kept.Opened] = []
         self._left = list(manifest.bundles)
+
+    @property
+    def texts(self) -> Texts:
+        """Of all chunks."""
+        return self._texts
 
     def find(self, keys: Collection[str]) -> dict[str, kept.Opened]:
         """Return of those of the keys that are kept, from where to get each."""
@@ -192,17 +101,23 @@ def _goes_on(now: Manifest, before: Manifest) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """From where a run is served.
+    """From where a run is served: a snapshot, texts held in memory, or the corpus itself.
 
     Attributes:
-        texts: Of all chunks, mapped or in memory; None for the corpus itself.
         snapshot: The one that it is served from, or None.
+        held: Whether all texts are to be held in memory.
         notes: What a user should know of that.
     """
 
-    texts: Texts | None = None
     snapshot: Snapshot | None = None
+    held: bool = False
     notes: list[str] = field(default_factory=list)
+
+    def texts(self, database: Database, chunking: Mapping[str, Any]) -> Texts | None:
+        """Return the texts of all chunks; None where they are read block by block."""
+        if self.snapshot is not None:
+            return self.snapshot.texts
+        return Texts([segments.held(database, chunking)]) if self.held else None
 
 
 def serve(
@@ -221,25 +136,22 @@ def serve(
     """
     state = State.of(database, version)
     is_small = state.chunks <= LARGE and database.run("serving/characters")[0][0] <= _HELD
-    if snapshot and database.path is not None:
-        try:
-            found = opened(database, version, state)
-            if found is None and not is_small:
-                found = prepare(database, version, chunking)
-        except (OSError, DamagedFileError) as error:
-            if not is_small:
-                why = getattr(error, "strerror", None) or str(error)
-                note = (
-                    f"no snapshot can be used, so texts are read from the corpus itself, which "
-                    f"takes longer: {shown(why, 400)}"
-                )
-                return Served(notes=[note])
-            found = None
-        if found is not None:
-            return Served(found.texts, found)
-    if is_small:
-        return Served(Texts([segments.held(database, chunking)]))
-    return Served()
+    if not snapshot or database.path is None:
+        return Served(held=is_small)
+    try:
+        found = opened(database, version, state)
+        if found is None and not is_small:
+            found = prepare(database, version, chunking)
+    except (OSError, DamagedFileError) as error:
+        if is_small:
+            return Served(held=True)
+        why = getattr(error, "strerror", None) or str(error)
+        note = (
+            f"no snapshot can be used, so texts are read from the corpus itself, which takes "
+            f"longer: {shown(why, 400)}"
+        )
+        return Served(notes=[note])
+    return Served(found, held=found is None)
 
 
 def opened(database: Database, version: int, state: State | None = None) -> Snapshot | None:
@@ -303,7 +215,7 @@ def prepare(
             _build(database, folder, before, version, chunking, progress)
     found = opened(database, version)
     if found is None:
-        raise damaged(folder / _MANIFEST, "the corpus was changed meanwhile")
+        raise damaged(folder / MANIFEST, "the corpus was changed meanwhile")
     return found
 
 
@@ -376,8 +288,8 @@ def clean(folder: Path, pinned: Collection[int]) -> int:
 
 def _sweep(folder: Path, manifest: Manifest) -> int:
     """Remove the files of a folder that its manifest does not name; return their bytes."""
-    sweep(folder / _MANIFEST)
-    named, freed = {file.name for file in manifest.files} | {_MANIFEST, _LOCK}, 0
+    sweep(folder / MANIFEST)
+    named, freed = {file.name for file in manifest.files} | {MANIFEST, _LOCK}, 0
     for path in folder.iterdir():
         if path.name not in named and path.suffix in (".arrow", ".json", ".new"):
             with suppress(OSError):  # Windows keeps what somebody has mapped

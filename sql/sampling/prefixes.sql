@@ -25,8 +25,8 @@ ORDER BY wanted.record_key
 
 -- name: owners
 -- The record of every chunk.
--- Rows: by chunk_key, as those of fetch/chunks.
-SELECT record_key
+-- Rows: by chunk_key.
+SELECT chunk_key, record_key
 FROM chunks
 ORDER BY chunk_key
 

@@ -23,6 +23,7 @@ from duckplets.ingest import prefixes as store
 from duckplets.ingest.chunks import current_chunking
 from duckplets.sampling.prefixes.draws import Catalog, Draws, catalog_of, own_catalog
 from duckplets.sampling.prefixes.values import Columns, Lists
+from duckplets.serving.facts import Facts, Part
 from duckplets.text.chunking import Chunking
 from duckplets.text.windows import windows
 
@@ -103,10 +104,11 @@ class Prefixes:
         sources = store.of_sources(database, version)
         self._catalog = catalog_of(database, [definition for _, _, definition in sources])
         self._definitions = _by_record(database, [source for source, _, _ in sources])
-        owners = database.table("sampling/prefixes/owners")["record_key"].to_numpy()
+        rows = database.table("sampling/prefixes/owners")
+        owners, keys = rows["record_key"].to_numpy(), rows["chunk_key"].to_numpy()
         # 4 bytes a chunk and 4 a record, while there are not 2^31 records.
         small = np.int32 if owners.max(initial=0) < 1 << 31 else np.int64
-        self._owners = owners.astype(small)
+        self._owners = Facts([Part(keys, {"record": owners.astype(small)})])
         self._draws = Draws(seed)
         self._columns = Columns(database, self._catalog.names)
         self._chunking = current_chunking(database)
@@ -114,7 +116,7 @@ class Prefixes:
     def of(
         self,
         database: Database,
-        rows: Integers,
+        keys: Integers,
         positions: Integers,
         tokens: Integers,
         *,
@@ -124,16 +126,16 @@ class Prefixes:
 
         Args:
             database: The corpus, on the connection to read with.
-            rows: Row of every chunk in the index of all chunks, slot by slot.
+            keys: Of every chunk, slot by slot.
             positions: Of the samples.
             tokens: Of every chunk.
             meta: Whether keys and values are asked for.
         """
-        records = self._owners[rows].astype(np.int64)
+        records = self._owners[keys]["record"].astype(np.int64)
         definitions = self._definitions[records].astype(np.int64)
         having = np.flatnonzero(definitions != _NONE)
         catalog, definitions = self._own(database, records[having], definitions[having])
-        slots = len(rows) // max(1, len(positions))
+        slots = len(keys) // max(1, len(positions))
         slot, sample = np.divmod(having, max(1, len(positions)))
         cells = positions[sample] * slots + slot
         shown = self._draws.shown(catalog, definitions, cells)
@@ -147,8 +149,8 @@ class Prefixes:
         declared = None
         if meta:
             found = _declared(catalog, definitions, records[having], columns)
-            declared = _spread(found, having, len(rows), pa.array([[]], META_TYPE))
-        lines = _spread(drawn, texts, len(rows))
+            declared = _spread(found, having, len(keys), pa.array([[]], META_TYPE))
+        lines = _spread(drawn, texts, len(keys))
         return Prefixed(lines, declared, exceeding, self._chunking)
 
     def _own(

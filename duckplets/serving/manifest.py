@@ -1,0 +1,109 @@
+"""Say which files make a snapshot, and what of the corpus they were made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from duckplets.base.aside import aside_of
+from duckplets.db.database import Database
+from duckplets.serving import kept, segments
+from duckplets.serving.mapped import FileEntry, damaged
+
+_FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a snapshot consists of.
+
+    Attributes:
+        version: Of the corpus, at which it was made.
+        history: Digest of the versions up to that one.
+        settings: Digest of how the corpus is split and chunked.
+        segments: Texts and chunks, by ascending keys.
+        bundles: What was kept, the newest last.
+    """
+
+    version: int
+    history: str
+    settings: str
+    segments: list[segments.SegmentEntry] = field(default_factory=list)
+    bundles: list[kept.Bundle] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """Return the manifest of a folder; None where there is no snapshot.
+
+        Raises:
+            DamagedFileError: It is not as it was written, or of another version of duckplets.
+        """
+        path = folder / MANIFEST
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise damaged(path, error.strerror or str(error)) from error
+        try:
+            told = json.loads(data)
+            digest = told.pop("digest")
+            if digest != _digest(told):
+                raise ValueError
+            if told.pop("format") != _FORMAT:
+                raise damaged(path, "another version of duckplets has made it")
+            told["segments"] = [segments.SegmentEntry.of(s) for s in told["segments"]]
+            told["bundles"] = [kept.Bundle.of(b) for b in told["bundles"]]
+            return cls(**told)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise damaged(path, "it is not as it was written") from error
+
+    def write(self, folder: Path) -> None:
+        """Let this manifest take the place of the one in a folder."""
+        told = asdict(self) | {"format": _FORMAT}
+        path = folder / MANIFEST
+        aside = aside_of(path)
+        with aside.open("w", encoding="utf-8") as file:
+            json.dump(told | {"digest": _digest(told)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+
+    @property
+    def files(self) -> Iterator[FileEntry]:
+        """All files it names."""
+        for segment in self.segments:
+            yield from (segment.texts, segment.chunks)
+        for bundle in self.bundles:
+            yield from (bundle.arrays, bundle.index)
+
+
+def _digest(told: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What of a corpus a snapshot is checked against.
+
+    Attributes:
+        chunks: How many there are.
+        history: Digest of the versions up to one.
+        settings: Digest of how it is split and chunked.
+    """
+
+    chunks: int
+    history: str
+    settings: str
+
+    @classmethod
+    def of(cls, database: Database, version: int) -> State:
+        """Return that of a corpus, as of a version."""
+        chunks, history, settings = database.run("serving/state", {"version": version})[0]
+        return cls(int(chunks), history or "", settings)
