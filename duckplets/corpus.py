@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.compact import CompactReport
+    from duckplets.base.progress import Progress
     from duckplets.order.mixture import Mixture
+    from duckplets.preparing import PrepareReport
     from duckplets.records.elements import Order
     from duckplets.sampling.apart import NoDuplicates
     from duckplets.sampling.batch import Batch
@@ -343,6 +345,35 @@ class Corpus(TextIn, HardNegatives):
 
         others = [self._state_path(path) for path in state]
         return compact.compact(self._database, self._state_path(None), others)
+
+    def prepare(
+        self,
+        *,
+        clean: bool = False,
+        state: Sequence[str | Path] = (),
+        progress: Progress | bool | None = None,
+    ) -> PrepareReport:
+        """Make the snapshot from which runs are served, ``NAME.snapshot/`` beside the corpus.
+
+        It holds texts, what chunks are, and the pools of the default runs; those of other runs
+        are added when they are opened. Only what has come since the last one is added. All
+        processes of a machine share its pages. It can be deleted at any time.
+
+        Args:
+            clean: Remove what neither the newest version needs nor a run of the state file
+                beside the corpus, or of ``state``, is pinned to.
+            state: Further state files.
+            progress: Called with sections done; True for a bar, None for one on a terminal.
+
+        Raises:
+            ReadOnlyError: The folder cannot be written.
+        """
+        from duckplets import preparing
+
+        states = [self._state_path(None), *map(self._state_path, state)]
+        return preparing.prepare(
+            self, self._database, clean=clean, states=states, progress=progress
+        )
 
     # -- the end --------------------------------------------------------------------------------
 

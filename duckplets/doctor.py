@@ -108,7 +108,28 @@ def corpus(path: Path) -> Iterator[Check]:
         return
     finally:
         database.close()
+    yield from _snapshot(path)
     yield from _state(state.state_path(path), version_of)
+
+
+def _snapshot(path: Path) -> Iterator[Check]:
+    """Compare every byte of a snapshot with what was written."""
+    from duckplets.serving import snapshot
+
+    folder = snapshot.folder_of(path)
+    if not folder.exists():
+        return
+    try:
+        problems = list(snapshot.verify(folder))
+    except DuckpletsError as error:
+        problems = [str(error)]
+    if not problems:
+        yield Check(True, f"{folder}: every byte of the snapshot is as it was written")
+    for problem in problems:
+        yield Check(
+            False,
+            f"{problem}; nothing is lost: delete {folder}, and the next run makes it anew",
+        )
 
 
 def _promises(database: Database) -> Iterator[Check]:

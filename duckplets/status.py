@@ -46,6 +46,7 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> dict
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database, kept, new) if current else [],
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
+        "snapshot": overview(database, records.current_version(database)),
         "state": str(state_path),
         "runs": state.cursors(state_path),
     }

@@ -70,6 +70,8 @@ class MappedFile:
         """Return an array of the file; it cannot be written to."""
         kind, start, count = place
         dtype = np.dtype(kind)
+        if count == 0:
+            return np.zeros(0, dtype)
         if dtype.hasobject or start < 0 or count < 0 or start % dtype.itemsize:
             raise damaged(self.path, f"no array can lie at {place!r}")
         if start + count * dtype.itemsize > self.buffer.size:
