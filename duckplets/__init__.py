@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Anneal as Anneal
     from duckplets.order.mixture import Mixture as Mixture
     from duckplets.order.mixture import Phase as Phase
+    from duckplets.preparing import PrepareReport as PrepareReport
     from duckplets.recipes.bm25 import Bm25 as Bm25
     from duckplets.recipes.bm25 import bm25 as bm25
     from duckplets.recipes.files import load_recipes as load_recipes
@@ -125,6 +126,7 @@ _HOMES = {
     "records.data_sets": "DataSet load_data_sets",
     "records.metadata": "RecordMetadata",
     "records.order": "IndexOrder IndexSampler SequentialSampler ShardOptions",
+    "preparing": "PrepareReport",
     "reopen": "resume",
     "sampling.batch": "Batch",
     "sampling.forecast": "Forecast",

@@ -30,8 +30,8 @@ from duckplets.text_in import TextIn
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.compact import CompactReport
     from duckplets.base.progress import Progress
+    from duckplets.compact import CompactReport
     from duckplets.order.mixture import Mixture
     from duckplets.preparing import PrepareReport
     from duckplets.records.elements import Order

@@ -19,6 +19,7 @@ from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sampling import state
+from duckplets.serving.snapshot import overview
 
 Counts = dict[str | None, int]  # anchors by why they are left out; None for those that are drawn
 

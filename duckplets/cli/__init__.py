@@ -40,6 +40,7 @@ _COMMANDS = {
     "show": "show",
     "remove": "upkeep",
     "compact": "upkeep",
+    "prepare": "upkeep",
     "migrate": "upkeep",
     "doctor": "upkeep",
 }

@@ -292,3 +292,11 @@ def _parquet(path: Path) -> Iterator[Write]:
         finally:
             if writer is not None:
                 writer.close()
+
+
+def snapshot(found: Mapping[str, Any]) -> str:
+    """Return in words what is known of a snapshot."""
+    if "damaged" in found:
+        return f"damaged: {found['damaged']}"
+    how = "" if found["current"] else ", behind the corpus: the next run of a large one adds to it"
+    return f"{found['folder']}, version {found['version']}, {found['bytes']:,} bytes{how}"

@@ -180,6 +180,43 @@ def compact(
     say(f"kept for saved runs: {listed(report.runs)}" if report.runs else "no saved run needs more")
 
 
+def prepare(
+    corpus: CORPUS,
+    clean: Annotated[
+        bool,
+        typer.Option(
+            "--clean", help="Remove what neither the newest version nor a saved run needs."
+        ),
+    ] = False,
+    state: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A state file elsewhere, whose runs are to go on too."),
+    ] = None,
+) -> None:
+    """Make the snapshot of a corpus, from which runs are served: NAME.snapshot beside it.
+
+    It is made by itself for a corpus of more than 200,000 chunks when a run is first opened. Only
+    what has come since is added. It may be deleted at any time.
+
+    Example:
+        duckplets prepare faq.duckdb
+        duckplets prepare faq.duckdb --clean
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(existing(corpus), read_only=True) as opened:
+        report = opened.prepare(clean=clean, state=state or ())
+    kept = listed(report.splits) or "none: the corpus is not split"
+    say(
+        f"{report.folder}: version {report.version}, {report.sections:,} sections, "
+        f"{report.chunks:,} chunks, {report.bytes:,} bytes, in {report.seconds:g} s",
+        f"default pools kept of: {kept}",
+        *(f"no pools of {split}: {why}" for split, why in report.left_out.items()),
+    )
+    if clean:
+        say(f"{report.freed:,} bytes freed")
+
+
 def migrate(file: FILE) -> None:
     """Bring a corpus and the state file beside it to the schema of this version.
 
@@ -224,6 +261,8 @@ def _show_status(found: dict[str, Any]) -> None:
     tell(f"chunks    {output.settings(chunking)}")
     if any(found["cleaned"].values()):
         tell(f"cleaned   {output.counts(found['cleaned'])}")
+    if kept := found["snapshot"]:
+        tell(f"snapshot  {output.snapshot(kept)}")
     tell(f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}")
     weighed = any(source["weight"] is not None for source in found["sources"])
     counts = ("name", "kind", "trust", *(["weight"] if weighed else []))
