@@ -87,7 +87,9 @@ def ingest(
     converter: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="In place of texts: alpaca, sharegpt, pair or openai rows."
+            metavar="NAME",
+            help="In place of texts: alpaca, sharegpt, pair or openai rows; or MODULE:FUNCTION, "
+            "which is imported, from this folder too, and called for every row.",
         ),
     ] = None,
     on_error: Annotated[

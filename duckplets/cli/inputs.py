@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -342,6 +344,10 @@ def found_in(
     said = name or form or reads or any(options.mapping().values())
     if said and (own := [*files, *lists]):
         raise typer.BadParameter(f"{own[0]} says itself what its data sets are named and hold")
+    from duckplets.sources.converters.registry import search_first
+
+    with suppress(OSError):  # the folder was deleted
+        search_first(os.getcwd())
     inputs = Inputs(others, form=form, name=name, options=options)
     found = [Found(each, source, each) for each, source in inputs.sources()]
     more, problems = _listed(lists, files, keep_going=keep_going)

@@ -56,7 +56,7 @@ class DatasetSource:
         meta: Columns kept as metadata.
         prefix: Column with the record's own metadata prefix.
         trust: Trust in the source, from 0 to 1, or the column that says it per row.
-        converter: Converter of instruction data, instead of columns of texts.
+        converter: Converter of instruction data, instead of columns of texts; see ``Mapped``.
         on_error: What becomes of a row that cannot be used; see ``Mapped``.
         date_format: How dates are written; see ``Mapped``.
         on_bad_date: What becomes of a row whose date cannot be read; see ``Mapped``.
