@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,7 +201,7 @@ class TextIn:
     @changes("ingest")
     def ingest_data_sets(
         self,
-        path: str | Path,
+        path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
         *,
         on_conflict: OnConflict = "error",
         prefix: Prefix | str | None = None,
@@ -209,12 +211,12 @@ class TextIn:
         limits: Limits | None = None,
         progress: Progress | bool | None = None,
     ) -> dict[str, IngestReport]:
-        """Ingest every data set that a YAML or TOML file describes, one after the other.
+        """Ingest every data set that a YAML or TOML file or a mapping describes, one by one.
 
         Their sizes and weights are kept for ``data_index``.
 
         Args:
-            path: The file; see ``load_data_sets``.
+            path: The file, or what would stand in one; see ``load_data_sets``.
             on_conflict: As for ``ingest``.
             prefix: As for ``ingest``, of all of them.
             on_error: As for ``ingest``, of all of them.

@@ -64,7 +64,8 @@ class CsvSource(paths.Files):
         codec_of(self.encoding)
         for name in ("delimiter", "quote"):
             value = getattr(self, name)
-            if value is not None and (len(value) != 1 or value in "\r\n"):
+            is_one = isinstance(value, str) and len(value) == 1 and value not in "\r\n"
+            if value is not None and not is_one:
                 raise SourceError(f"{name}={value!r}: give one character")
 
     def open(self, reader: Database) -> Rows:
