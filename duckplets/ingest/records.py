@@ -39,6 +39,8 @@ class IngestReport:
         notes: Sentences on what was found, and on which choices were made.
         version: Corpus version it made.
         spanning: Records that joined a family of which some records are in another split.
+        left_out: Count of usable rows by field that a built-in converter does not read, such as
+            ``tools``: in JSON those with a value there, of a table all of a file that has it.
     """
 
     read: int
@@ -55,6 +57,7 @@ class IngestReport:
     removed: int = 0
     notes: list[str] = field(default_factory=list)
     spanning: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Say in plain lines what became of every row."""
@@ -69,6 +72,9 @@ class IngestReport:
             for reason, n in self.incomplete.items()
         ]
         lines += [f"  {n:,} times: {reason}" for reason, n in self.dropped_sections.items()]
+        if self.left_out:
+            told = listed(f"{shown(name, 60)} ({n:,} rows)" for name, n in self.left_out.items())
+            lines.append(f"  left out, as the converter does not read them: {told}")
         if self.spanning:
             lines.append(
                 f"  {self.spanning:,} records joined a family that has records in two splits: they "

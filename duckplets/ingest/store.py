@@ -32,7 +32,7 @@ from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.readings import described, told
-from duckplets.sources.rows import DROPPED
+from duckplets.sources.rows import DROPPED, LEFT_OUT
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -130,6 +130,8 @@ class Storing:
         if skipped.num_rows < batch.num_rows:
             # Filtering copies all texts.
             usable = batch.filter(pc.is_null(batch["skip"])) if skipped.num_rows else batch
+            if LEFT_OUT in usable.schema.names:
+                self.counts.note_left_out(usable[LEFT_OUT])
             self._add(usable)
         if progress:
             progress(self.counts.read, self.rows.total)
@@ -163,6 +165,7 @@ class Storing:
             version=self.version,
             examples={reason: counts.examples[reason] for reason in sorted(counts.examples)},
             incomplete=dict(sorted(counts.incomplete.items())),
+            left_out=dict(sorted(counts.left_out.items())),
             removed=removed,
             notes=self._notes(),
             spanning=spanning,

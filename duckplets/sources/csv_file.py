@@ -27,6 +27,7 @@ from duckplets.sources import paths
 from duckplets.sources.base import Mapped
 from duckplets.sources.feed import piece
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.mapped_columns import telling
 from duckplets.sources.origins import AT, BROKEN, raw
 from duckplets.sources.rows import MAX_BYTES, Rows
 from duckplets.sources.transcoded import codec_of
@@ -72,7 +73,8 @@ class CsvSource(paths.Files):
         """Check the header of every file, then read them in turn."""
         limits = limits_of(reader)
         chosen = self.placed(reader, lambda file: self.header(file, limits))
-        return self.rows(reader, ((each[0], self.pieces(*each, limits)) for each in chosen))
+        pieces = ((each[0], telling(self, each[1], self.pieces(*each, limits))) for each in chosen)
+        return self.rows(reader, pieces)
 
     def header(self, file: Path, limits: Limits) -> list[str]:
         """Return the names of a file's columns.
