@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckplets.base.shown import Reported
 from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -53,7 +54,7 @@ _KEEP = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CompactReport:
+class CompactReport(Reported):
     """What ``compact`` freed.
 
     Attributes:

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from duckplets.base.shown import Reported
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _PROMISES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(Reported):
     """The outcome of one check.
 
     Attributes:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckplets.base.shown import Facts
 from duckplets.db.database import Database
 from duckplets.ingest import records, splits, unfinished
 from duckplets.ingest.chunks import cleaned
@@ -25,7 +26,11 @@ Counts = dict[str | None, int]  # anchors by why they are left out; None for tho
 _WORTH_KEEPING = 20_000  # anchors: counting so many takes a tenth of a second
 
 
-def status(database: Database, state_path: Path, new: dict[str, Counts]) -> dict[str, Any]:
+class Status(Facts):
+    """The state of a corpus, as plain values by name."""
+
+
+def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Status:
     """Return the state of a corpus as plain values; see ``Corpus.status``.
 
     ``new`` takes the counts that are worth keeping and are not kept yet.
@@ -33,7 +38,7 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> dict
     current = splits.current_splits(database)
     sources = database.table("status/sources").to_pylist()
     kept = _kept(database) if current else {}
-    return {
+    found = {
         "path": str(database.path),
         "version": records.current_version(database),
         "splits": current.to_dict() if current else None,
@@ -49,6 +54,7 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> dict
         "state": str(state_path),
         "runs": state.cursors(state_path),
     }
+    return Status(found)
 
 
 def capacity(database: Database) -> pa.Table:

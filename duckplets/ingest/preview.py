@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duckplets.base.lookahead import ahead
-from duckplets.base.shown import shown
+from duckplets.base.shown import Reported, shown
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
 from duckplets.sources.limits import Limits, Reader
@@ -27,7 +27,7 @@ _COLUMNS = ("row", "key", "date", "file", "line", "skip", "value", "sections")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class Preview:
+class Preview(Reported):
     """The first records of a source.
 
     Attributes:

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from duckplets.base.shown import listed, shown
+from duckplets.base.shown import Reported, listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 
@@ -19,7 +19,7 @@ Example = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class IngestReport:
+class IngestReport(Reported):
     """What an ingest did; ``read == added + skipped + failed``.
 
     Attributes:
