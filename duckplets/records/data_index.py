@@ -366,6 +366,7 @@ class DataIndex:
 
     def _repr_html_(self) -> str:
         caption = f"{len(self):,} entries" + (f" of split {self.split}" if self.split else "")
-        rows: list[tuple[str, object]] = list(self.counts().items())
-        more = [(f"and {len(rows) - _SHOWN:,} more", None)] if len(rows) > _SHOWN else []
-        return html_table(caption, ("data set", "entries"), rows[:_SHOWN] + more)
+        rows = list(self.counts().items())
+        if len(rows) > _SHOWN:
+            caption += f"; {len(rows) - _SHOWN:,} more data sets"
+        return html_table(caption, ("data set", "entries"), rows[:_SHOWN])

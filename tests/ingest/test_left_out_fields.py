@@ -15,6 +15,7 @@ from commands import lines, ok
 from effort import some
 
 import duckplets as dp
+from duckplets.sources import Source
 from duckplets.sources.converters import registry
 
 ROWS: list[dict[str, Any]] = [
@@ -32,7 +33,7 @@ EVERY = {"Tools/~'s": 12, "history": 12, "nothing": 12}
 WITH_VALUES = {"Tools/~'s": 4, "history": 4}
 
 
-def write(folder: Path, form: str) -> dp.Source:
+def write(folder: Path, form: str) -> Source:
     more: dict[str, Any] = {"converter": "alpaca", "meta": ["page"]}
     path, table = folder / f"r.{form}", pa.Table.from_pylist(ROWS)
     if form == "jsonl":
@@ -87,7 +88,7 @@ def test_rows_that_are_no_records_are_not_counted(tmp_path: Path) -> None:
         assert report.left_out == WITH_VALUES
 
 
-WHOLE: dict[str, Callable[[], dp.Source]] = {
+WHOLE: dict[str, Callable[[], Source]] = {
     "all are read": lambda: dp.MemorySource([ROWS[5] | {"page": None}], converter="alpaca"),
     "mapped": lambda: dp.MemorySource(ROWS, anchor="instruction", positive="output"),
     "by a function": lambda: dp.MemorySource(ROWS, converter="mine"),
