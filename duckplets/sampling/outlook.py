@@ -265,5 +265,9 @@ def _negatives(stream: Stream) -> str:
     found = stream.negatives_from
     if found is None:
         return ""
-    back = f" ({stream.fallback_anchors:,} anchors fall back)" * bool(stream.fallback_anchors)
-    return f"negatives {found}{back}"
+    count = stream.fallback_anchors
+    if not count:
+        return f"negatives {found}"
+    many = "anchor" if count == 1 else "anchors"
+    whence = "all sources" if found == "random" else "random ones"
+    return f"negatives {found}, for {count:,} {many} {whence}"
