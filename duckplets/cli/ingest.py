@@ -51,7 +51,8 @@ def ingest(
         typer.Option(metavar="FORMAT", help=f"{', '.join(FORMATS)}; by default of the suffix."),
     ] = None,
     anchor: Annotated[
-        list[str] | None, _option(f"Text of the anchor: the first that is filled, of a list its first. {_COLUMNS}")
+        list[str] | None,
+        _option(f"Text of the anchor: the first there is, also of a list. {_COLUMNS}"),
     ] = None,
     positive: Annotated[
         list[str] | None, _option(f"Text that goes with it: the first that is filled. {_COLUMNS}")

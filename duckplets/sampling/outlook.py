@@ -145,7 +145,9 @@ class Outlook:
         anchors = np.array([len(stream) for stream in streams])
         visits = dealt.samples / planner.samples_per_draw / anchors
         phases = [planner.schedule.mixture.phase(step) for step in dealt.steps]
-        stretches = zip(dealt.steps, dealt.stops, strict=True)
+        own = planner.recipe_parts()
+        parts = [planner.schedule.parts(*s) for s in zip(dealt.steps, dealt.stops, strict=True)]
+        of_sources = np.array(parts).reshape(count, len(planner.schedule.sources))
 
         def each(values: list[Any]) -> list[Any]:
             return values * count
@@ -155,7 +157,7 @@ class Outlook:
             np.repeat(np.array(dealt.steps, np.int64), len(streams)),
             each([stream.source for stream in streams]),
             each([stream.recipe.name for stream in streams]),
-            np.concatenate([np.zeros(0), *(planner.parts(*steps) for steps in stretches)]),
+            (of_sources[:, planner.sources] * own).reshape(-1),
             each(anchors.tolist()),
             dealt.samples.reshape(-1),
             np.rint(visits * self._tokens()).astype(np.int64).reshape(-1),
