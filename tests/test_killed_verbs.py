@@ -30,7 +30,7 @@ from test_kills import Child, sound, tell
 import duckplets as dp
 from duckplets.corpus import Corpus
 
-ROUNDS = often(300, less=6)
+ROUNDS = often(300, less=3)  # with one, two and three processes
 ROWS = 20
 MINED = dp.TripletRecipe(
     "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(top_k=4)
@@ -202,7 +202,7 @@ def test_killed_in_any_verb_nothing_done_is_lost(nurseries: list[Any], tmp_path:
         ]
         for child in children:
             assert child.first() == "ready"
-        time.sleep(draw.uniform(0.02, 2))
+        time.sleep(draw.uniform(0.02, often(2, less=1)))
         for child in children:
             os.kill(child.pid, signal.SIGKILL)
         for child in children:

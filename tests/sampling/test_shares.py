@@ -20,6 +20,8 @@ from duckplets.sampling import state
 from duckplets.sampling.saved import Cursor
 from duckplets.sampling.settings import RunSettings
 
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 TITLE = dp.TripletRecipe("title", ANCHOR, CONTEXT, CONTEXT)
 WORDS = " ".join(f"word{i}" for i in range(60))
