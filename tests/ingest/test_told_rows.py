@@ -372,7 +372,7 @@ def test_a_preview_ends_the_source_it_begins():
         def batches(self, cursor: Any) -> Iterator[Any]:
             try:
                 for i in range(10**9):
-                    yield [{"text": f"text {i} {j}"} for j in range(1000)], i
+                    yield [{"text": f"text {i} {j}"} for j in range(100)], i
             finally:
                 ended.append(True)
 
