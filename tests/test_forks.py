@@ -174,7 +174,9 @@ def test_processes_of_every_kind_read(path: Path, method: str) -> None:
     answers = context.SimpleQueue()
     with at_work(path, read_only=True) as (corpus, sampler, _):
         expected = (corpus.count(), sampler.batch_at(0)["anchor"])
-        processes = [context.Process(target=_counted, args=(path, answers)) for _ in range(often(2, less=1))]
+        processes = [
+            context.Process(target=_counted, args=(path, answers)) for _ in range(often(2, less=1))
+        ]
         for process in processes:
             process.start()
         try:

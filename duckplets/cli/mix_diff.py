@@ -208,7 +208,7 @@ class _Difference:
     def plain(self) -> dict[str, Any]:
         """Return all of it as plain values; shares are those of the first and the last step."""
         rows = [asdict(row) for row in self.before.differing(self.after)]
-        at = {"first_step": self.step, "first_position": self.position}
+        at: dict[str, Any] = {"first_step": self.step, "first_position": self.position}
         at |= {"end_may_move": self.end_moves, "other_settings": self.others}
         return at | {"shares": rows, "lr_scale": self.scales()}
 
