@@ -95,8 +95,8 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
 
         def fill(new: Database) -> None:
             for name, columns in reader.run("compact/tables"):
-                if name != "schema_migrations":
-                    there = int(reader.run("compact/count", {"table": name})[0][0])
+                there = int(reader.run("compact/count", {"table": name})[0][0])
+                if there and name != "schema_migrations":
                     gone = there - _copy(reader, new, name, columns)
                     freed.update({name: gone} if gone else {})
             _keep_keys(reader, new)

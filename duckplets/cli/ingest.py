@@ -12,7 +12,7 @@ import typer
 
 from duckplets.base.shown import shown
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, as_written, existing, say
+from duckplets.cli.app import CORPUS, JSON, as_written, existing, in_options, say
 from duckplets.cli.inputs import FORMATS, Found, Options, found_in, integers, names, show_records
 from duckplets.errors import DuckpletsError
 
@@ -51,7 +51,8 @@ def ingest(
         typer.Option(metavar="FORMAT", help=f"{', '.join(FORMATS)}; by default of the suffix."),
     ] = None,
     anchor: Annotated[
-        list[str] | None, _option(f"Text of the anchor: the first that is filled. {_COLUMNS}")
+        list[str] | None,
+        _option(f"Text of the anchor: the first there is, also of a list. {_COLUMNS}"),
     ] = None,
     positive: Annotated[
         list[str] | None, _option(f"Text that goes with it: the first that is filled. {_COLUMNS}")
@@ -238,7 +239,8 @@ def _store(
         for each in found:
             try:
                 reports.append((each.name, _ingested(corpus, each, arguments)))
-                say(*f"{shown(each.name)}: {reports[-1][1]}".splitlines())
+                told = f"{shown(each.name)}: {reports[-1][1]}"
+                say(*(in_options(line, ingest) for line in told.splitlines()))
             except DuckpletsError as error:
                 if not keep_going:
                     raise

@@ -8,6 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from duckplets.base.lookahead import ahead
 from duckplets.base.shown import Reported, shown
 from duckplets.errors import SourceError
@@ -21,6 +24,7 @@ _LOOKED_AT = 1_000  # rows by which texts are judged
 _MOST = 1_000
 _SHOWN = 100  # characters of a text
 _FEW = 20  # rows from which on it means something that texts are alike
+_SHORT = 1_000  # bytes
 _LABEL = 30  # characters of the longest label
 _LABELS = 10
 _COLUMNS = ("row", "key", "date", "file", "line", "skip", "value", "sections")
@@ -104,6 +108,17 @@ def _start(text: str | None) -> str:
     whole = text or ""
     more = f"… ({len(whole):,} characters)" if len(whole) > _SHOWN else ""
     return shown(whole[:_SHOWN]) + more
+
+
+def flags_of(batch: pa.RecordBatch) -> list[str]:
+    """Return what looks wrong about the texts of the first rows of a batch that are records.
+
+    Long texts are passed over: what is looked for is short, and copying them takes time.
+    """
+    first = batch.slice(0, _LOOKED_AT)
+    sections = pc.list_flatten(first.filter(pc.is_null(first["skip"]))["sections"])
+    short = sections.filter(pc.less(pc.binary_length(pc.struct_field(sections, "text")), _SHORT))
+    return _flags([{"skip": None, "sections": short.to_pylist()}])
 
 
 def _flags(rows: list[dict[str, Any]]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from duckplets.base.shown import Reported, listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
+from duckplets.sources.rows import is_failure
 
 Example = dict[str, Any]
 """A row that is told of: ``row``, ``file``, ``line``, ``value``."""
@@ -66,9 +67,12 @@ class IngestReport(Reported):
             f"{self.read:,} rows read: {self.added:,} added{how}, {self.skipped:,} skipped, "
             f"{self.failed:,} failed (version {self.version}, {self.seconds:g} s)"
         ]
-        lines += [f"  {n:,} {self._said(reason)}" for reason, n in self.reasons.items()]
         lines += [
-            f"  {n:,} rows were taken without it: {self._said(reason)}"
+            f"  {'failed' if is_failure(reason) else 'skipped'}: {n:,} {self._said(reason, n)}"
+            for reason, n in self.reasons.items()
+        ]
+        lines += [
+            f"  taken without it: {n:,} {self._said(reason, n)}"
             for reason, n in self.incomplete.items()
         ]
         lines += [f"  {n:,} times: {reason}" for reason, n in self.dropped_sections.items()]
@@ -86,18 +90,22 @@ class IngestReport(Reported):
 
     __repr__ = __str__
 
-    def _said(self, reason: str) -> str:
-        """Return a reason with where the first of its rows stands."""
+    def _said(self, reason: str, count: int) -> str:
+        """Return a reason with where its rows stand, or the first of them."""
         found = self.examples.get(reason)
         if not found:
             return shown(reason)
-        first = found[0]
-        where = f"row {first['row']}"
-        if first["file"]:
-            line = f":{first['line']}" if first["line"] else ""
-            where = f"{shown(first['file'])}{line}" + ("" if line else f", {where}")
-        value = "" if first["value"] is None else f": {shown(repr(first['value']), 60)}"
-        return f"{shown(reason)} (first {where}{value})"
+        first = "first " if len(found) < count else ""
+        return f"{shown(reason)} ({first}{'; '.join(map(_place, found))})"
+
+
+def _place(row: Example) -> str:
+    """Return where a row stands, and what of it could not be read."""
+    where = f"row {row['row']}"
+    if row["file"]:
+        line = f":{row['line']}" if row["line"] else ""
+        where = f"{shown(row['file'])}{line}" + ("" if line else f", {where}")
+    return where + ("" if row["value"] is None else f": {shown(repr(row['value']), 60)}")
 
 
 def remove(database: Database, name: str) -> int:

@@ -26,6 +26,7 @@ from duckplets.ingest import unfinished
 from duckplets.ingest.chunks import SectionWriter, current_chunking, next_key, sliced
 from duckplets.ingest.counts import Counts
 from duckplets.ingest.preprocess import preprocess
+from duckplets.ingest.preview import flags_of
 from duckplets.ingest.records import IngestReport, commit_version, current_version
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
@@ -104,6 +105,7 @@ class Storing:
         self.refusal: SourceError | None = None  # raised when what was set aside is stored
         self._kept: list[pa.Array] = []  # ids that a remapped source still has
         self._is_new = False
+        self._flags: list[str] | None = None  # what looks odd about the first texts
         self.source_id, self.trust = source or self._source()
 
     def store_all(
@@ -128,6 +130,7 @@ class Storing:
         if skipped.num_rows and "quarantined" in batch.schema.names:
             self._quarantine(skipped)
         if skipped.num_rows < batch.num_rows:
+            self._flags = flags_of(batch) if self._flags is None else self._flags
             # Filtering copies all texts.
             usable = batch.filter(pc.is_null(batch["skip"])) if skipped.num_rows else batch
             if LEFT_OUT in usable.schema.names:
@@ -179,6 +182,7 @@ class Storing:
         said = [*self.request.notes, told(reading) if reading is not None else ""]
         if self.counts.quarantined:
             said.append(f"{self.counts.quarantined:,} rows are in the table quarantine")
+        said += [f"look: {flag}" for flag in self._flags or ()]
         return [note for note in (*said, *self.rows.notes()) if note]
 
     def _complete(self) -> tuple[int, int]:

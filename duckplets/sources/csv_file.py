@@ -235,8 +235,8 @@ class _Lines:
         """
         if "unexpected end of data" in str(error):
             raise SourceError(
-                f"{self._row()}: a quote is opened and never closed; where quotes are plain "
-                f"text, say quote=None"
+                f"{self._row()}: a quote is opened and never closed: close it in line "
+                f"{self.starts[-1]:,}, or where quotes are plain text, say quote=None"
             ) from error
         if "field limit" in str(error):
             stray = "a field is larger (is a quote opened there and never closed?)"

@@ -23,7 +23,7 @@ def test_what_became_of_every_row_is_said() -> None:
     done = cli("ingest", "c.duckdb", "good.csv", "--anchor", "q", "--positive", "a")
     assert done.exit_code == 0
     assert done.stderr.splitlines()[0].startswith("good: 2 rows read: 1 added, 0 skipped, 1 failed")
-    assert "  1 ragged row (first good.csv:3: '[\"q2\"]')" in done.stderr.splitlines()
+    assert "  failed: 1 ragged row (good.csv:3: '[\"q2\"]')" in done.stderr.splitlines()
     assert "  anchor: column q; positive: column a" in done.stderr.splitlines()
     (report,) = lines(ok("ingest", "d.duckdb", "good.csv", "--anchor=q", "--json"))
     first = {"row": 2, "file": "good.csv", "line": 3, "value": '["q2"]'}
@@ -47,6 +47,24 @@ def test_what_is_set_aside_keeps_its_file() -> None:
     assert "1 rows in the table quarantine" in said
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         assert corpus.sql("SELECT line FROM quarantine")["line"].to_pylist() == [2]
+
+
+def test_every_row_that_was_left_out_is_found_by_what_is_printed() -> None:
+    rows = [{"q": "a", "p": ["[]", "b"]}, {"q": 1}, {"q": "c", "p": 2}, {"q": " ", "p": "d"}]
+    rows += [{"q": f"q {i}", "p": "p", "day": day} for i, day in enumerate(["soon", 5, None])]
+    Path("odd.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    odd = ["odd.jsonl", "--anchor", "q", "--positive", "p", "--date", "day"]
+    done = cli("ingest", "c.duckdb", *odd)
+    assert done.exit_code == 0
+    said = done.stderr.splitlines()[1:]
+    assert said == [
+        "  skipped: 1 no anchor (odd.jsonl:4)",
+        "  failed: 2 not text: number (odd.jsonl:2: \"column 'q': 1\"; odd.jsonl:3: "
+        "\"column 'p': 2\")",
+        "  taken without it: 2 unreadable date (odd.jsonl:5: 'soon'; odd.jsonl:6: '5')",
+        "  anchor: column q; positive: column p",
+        "  look: context (p): 1 of 5 texts are JSON, such as []",
+    ]
 
 
 def test_going_on_after_a_source_that_fails() -> None:
@@ -115,6 +133,10 @@ def test_text_files_by_name() -> None:
     (report,) = lines(ok("ingest", "c.duckdb", "notes", *many, "--json"))
     assert report["added"] == 2
     assert "not read: 1 .rst (b.rst); pattern= says what is" in report["notes"]
+    Path("notes", "d.HTML").write_text("<p>text</p>")
+    done = cli("ingest", "d.duckdb", "notes", *many, "--pattern", "*.HTML")
+    assert "  not read: 1 .rst (b.rst); --pattern says what is" in done.stderr.splitlines()
+    assert "  read as plain text, with their tags: 1 .html" in done.stderr.splitlines()
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         stored = corpus.sql("SELECT mapping FROM sources ORDER BY name")["mapping"].to_pylist()
     assert [json.loads(text) for text in stored] == [{"titles": "heading"}] * 2

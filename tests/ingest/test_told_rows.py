@@ -189,9 +189,10 @@ def test_only_the_first_rows_of_a_reason_are_kept(corpus):
     report = corpus.ingest(dp.MemorySource(rows, anchor="q"))
     kept = report.examples["no anchor"]
     assert [row["row"] for row in kept] == list(range(2, 2 + EXAMPLES))
+    assert "  skipped: 100 no anchor (first row 2; row 3; " in str(report)
     again = corpus.ingest(dp.MemorySource(rows, anchor="q"))
     assert again.examples["duplicate id, same content"][0]["value"].startswith("memory/")
-    assert "1 duplicate id, same content (first row 1: 'memory/" in str(again)
+    assert "1 duplicate id, same content (row 1: 'memory/" in str(again)
 
 
 def test_counts_survive_an_interruption():
@@ -235,7 +236,7 @@ def test_dates(corpus, form, text, expected):
     if lost:
         first = {"row": 1, "file": None, "line": None, "value": text}
         assert report.examples == {"unreadable date": [first]}
-        assert "1 rows were taken without it: unreadable date" in str(report)
+        assert "taken without it: 1 unreadable date (row 1: " in str(report)
         strict = dp.MemorySource(
             rows, anchor="q", date="d", date_format=form, on_bad_date="fail", on_error="quarantine"
         )
@@ -371,7 +372,7 @@ def test_a_preview_ends_the_source_it_begins():
         def batches(self, cursor: Any) -> Iterator[Any]:
             try:
                 for i in range(10**9):
-                    yield [{"text": f"text {i} {j}"} for j in range(1000)], i
+                    yield [{"text": f"text {i} {j}"} for j in range(100)], i
             finally:
                 ended.append(True)
 
