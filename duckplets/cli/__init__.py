@@ -6,6 +6,7 @@ Arrow are imported inside the commands: ``duckplets --help`` takes 0.1 s.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -87,8 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: With the exit code.
     """
     try:
-        from duckplets.cli.app import run
+        from duckplets.cli.app import run, spare_pandas
 
+        if arguments is None:  # the process is ours alone
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start them, for nothing
+            spare_pandas()
         run(_application(), arguments)
     except KeyboardInterrupt:  # while modules are loaded; later each command says so itself
         if sys.stderr is not None:
