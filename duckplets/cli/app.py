@@ -37,14 +37,19 @@ _USAGE_ERROR: Any = typer.BadParameter.__base__  # Typer names those of wrong us
 _debug = False
 
 
-def new_app(description: str) -> typer.Typer:
-    """Return an application, or a group of commands, with plain help."""
+def new_app(description: str, *, completion: bool = False) -> typer.Typer:
+    """Return an application, or a group of commands, with plain help.
+
+    Args:
+        description: What its help begins with.
+        completion: Whether it has the options that install shell completion.
+    """
     return typer.Typer(
         cls=_Group,
         help=description,
         rich_markup_mode=None,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=completion,
         pretty_exceptions_enable=False,
     )
 
@@ -94,14 +99,13 @@ def start(
     _debug = debug
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
+def run(app: typer.Typer, arguments: Sequence[str]) -> None:
     """Run the command line and leave with its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
     _reserve_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8 wherever it goes
     with boundary():
-        app(_debug_first(given), prog_name="duckplets")
+        app(_debug_first(list(arguments)), prog_name="duckplets")
 
 
 class _NoPandas:

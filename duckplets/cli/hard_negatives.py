@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from duckplets.base.shown import listed
-from duckplets.cli import output
+from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
@@ -17,9 +17,17 @@ if TYPE_CHECKING:
     from duckplets.export import ExportReport
     from duckplets.mining.report import MiningReport, PairReport
 
-SOURCE = Annotated[str | None, typer.Option(help="Of this source only; by default of all.")]
+SOURCE = Annotated[
+    str | None,
+    typer.Option(help="Of this source only; by default of all.", autocompletion=completion.sources),
+]
 SPLIT = Annotated[
-    str | None, typer.Option(metavar="train|validation|test", help="Of this split only.")
+    str | None,
+    typer.Option(
+        metavar="train|validation|test",
+        help="Of this split only.",
+        autocompletion=completion.splits,
+    ),
 ]
 Split = Literal["train", "validation", "test"]
 
@@ -112,9 +120,15 @@ def mine(
     corpus: CORPUS,
     recipe: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of recipes; by default those whose negatives are by bm25."),
+        typer.Argument(
+            help="Names of recipes; by default those whose negatives are by bm25.",
+            autocompletion=completion.recipes,
+        ),
     ] = None,
-    source: Annotated[str | None, typer.Option(help="For this source only.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="For this source only.", autocompletion=completion.sources),
+    ] = None,
     split: Annotated[Split | None, typer.Option(help="For this split only.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Negatives kept for each anchor; 32.")] = None,
     range_min: Annotated[
@@ -204,10 +218,17 @@ def export(
         typer.Option(help="Whose files to write."),
     ],
     recipe: Annotated[
-        str | None, typer.Option(help="Name of a recipe; by default the one that was mined.")
+        str | None,
+        typer.Option(
+            help="Name of a recipe; by default the one that was mined.",
+            autocompletion=completion.recipes,
+        ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="From this source only; by default from all.")
+        str | None,
+        typer.Option(
+            help="From this source only; by default from all.", autocompletion=completion.sources
+        ),
     ] = None,
     split: Annotated[
         Literal["train", "validation", "test"] | None,

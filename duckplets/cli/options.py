@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from duckplets.cli import completion
 from duckplets.cli.app import as_written, in_options, say
 from duckplets.cli.inputs import names
 
@@ -38,7 +39,11 @@ REMAINDER = Annotated[
 SEED = Annotated[int | None, typer.Option(help="Another seed, another order; 42.")]
 RECIPES = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME,…|FILE.toml", help="Names of recipes, or recipes files."),
+    typer.Option(
+        metavar="NAME,…|FILE.toml",
+        help="Names of recipes, or recipes files.",
+        autocompletion=completion.several_recipes,
+    ),
 ]
 MIXTURE = Annotated[
     list[str] | None,
@@ -83,7 +88,7 @@ WORLD_SIZE = Annotated[
 
 # -- which run ------------------------------------------------------------------------------------
 
-RUN = Annotated[str, typer.Option(help="Name of the run.")]
+RUN = Annotated[str, typer.Option(help="Name of the run.", autocompletion=completion.runs)]
 RESUME = Annotated[bool, typer.Option("--resume", help="Go on where the run was saved.")]
 STATE = Annotated[
     Path | None,

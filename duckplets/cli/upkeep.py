@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duckplets.base.shown import listed, shown
-from duckplets.cli import output
+from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
 from duckplets.cli.options import STATE, command
 from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
@@ -100,7 +100,9 @@ def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
 
 def reset(
     corpus: CORPUS,
-    run: Annotated[str, typer.Option(help="Name of the run to forget.")],
+    run: Annotated[
+        str, typer.Option(help="Name of the run to forget.", autocompletion=completion.runs)
+    ],
     after: Annotated[
         int | None, typer.Option(min=0, help="Forget only what it saved beyond this step.")
     ] = None,
@@ -124,7 +126,10 @@ def reset(
 
 def remove(
     corpus: CORPUS,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a source.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Name of a source.", autocompletion=completion.sources),
+    ],
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask; needed where nobody can.")
     ] = False,
