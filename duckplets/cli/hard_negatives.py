@@ -94,15 +94,19 @@ def search(
         duckplets search faq.duckdb "how do I change my password" --k 5
     """
     from duckplets.corpus import Corpus
+    from duckplets.search.search import UnfitIndexError
 
-    if not _fits(corpus, source, split):
+    try:
+        with Corpus(corpus, read_only=True) as opened:
+            found = opened.search(text, k, source, split)
+    except UnfitIndexError:
         try:
             with Corpus(corpus) as opened:
                 opened.index(source=source, split=split, progress=False)
         except (CorpusLockedError, MigrationError, QueryError) as error:
             raise type(error)(f"the index has to be built before searching, but {error}") from None
-    with Corpus(corpus, read_only=True) as opened:
-        found = opened.search(text, k, source, split)
+        with Corpus(corpus, read_only=True) as opened:
+            found = opened.search(text, k, source, split)
     if json:
         output.print_document(found.to_pylist())
         return
@@ -294,20 +298,6 @@ def export(
             allow_stale=allow_stale,
         )
     _tell_export(report)
-
-
-def _fits(corpus: Path, source: str | None, split: str | None) -> bool:
-    """Whether a corpus can be searched as it is."""
-    from duckplets.db import migrate
-    from duckplets.db.database import Database
-    from duckplets.search import index
-
-    database = Database.open(corpus, read_only=True)
-    try:
-        migrate.check(database, "corpus")
-        return not index.stale(database, source=source, split=split)
-    finally:
-        database.close()
 
 
 def _stop_words(given: str | None) -> str | list[str]:

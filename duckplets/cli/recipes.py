@@ -164,7 +164,8 @@ def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:
     from duckplets.recipes.defaults import default_recipes, long_section_recipe
 
     found: dict[tuple[str, Recipe], list[str]] = {}
-    kinds = {source["name"]: source["defaults"] for source in corpus.sources().to_pylist()}
+    sources = corpus.sql(query("status/known_sources")).to_pylist()
+    kinds = {source["name"]: source["defaults"] for source in sources}
     for source, recipes in corpus.brought_recipes().items():
         whose = "defaults of" if tuple(recipes) == default_recipes(kinds[source]) else "of"
         for recipe in recipes:

@@ -81,7 +81,7 @@ def _show_records(
     from duckplets.db.queries import query
     from duckplets.errors import SourceError, nearest
 
-    known = corpus.sources()["name"].to_pylist()
+    known = corpus.sql(query("status/known_sources"))["name"].to_pylist()
     if source is not None and source not in known:
         raise SourceError(
             f"no source {source!r}{nearest(source, known)}; there are: {', '.join(known) or 'none'}"

@@ -203,6 +203,8 @@ def resolve(
     chosen = [r for r in known if kind == "texts" or is_triplet(r)]
     if given:  # only then are the defaults needed, whose conditions take a while to parse
         chosen = _named(given, [*also, *known, *_all_brought(sources)]) or chosen
+    if long_sections and kind != "texts" and not chosen:
+        long_sections = database.run("recipes/store/has_longer", {"max_tokens": max_tokens})[0][0]
     resolved = []
     for source, brought in sources.items():
         recipes: list[Recipe] = [r for r in chosen if r.sources is None or source in r.sources]
