@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from duckplets.cli.inputs import Found
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.splits import SplitReport
+    from duckplets.sources.limits import Limits
+    from duckplets.sources.mapping_checks import OnError
 
 SUFFIXES = (".jsonl", ".parquet")
 
@@ -93,6 +96,20 @@ def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) ->
             reasons = counts(r.reasons | r.dropped_sections | joined) or "-"
             rows.append((name, *(getattr(r, column) for column in columns), reasons))
         show_table(("source", *columns, "reasons"), rows)
+
+
+def show_records(
+    found: Sequence[Found], n: int, on_error: OnError | None, limits: Limits, *, json: bool
+) -> None:
+    """Print the first records that sources would become."""
+    from duckplets.ingest.preview import preview
+
+    for each in found:
+        seen = preview(each.source, n, on_error=on_error, limits=limits)
+        if json:
+            print_lines([{"source": each.name, **asdict(seen)}])
+        else:
+            tell(*f"{shown(each.name)}: {seen}".splitlines())
 
 
 def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
