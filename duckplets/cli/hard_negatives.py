@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.base.shown import listed
+from duckplets.base.shown import counted, listed
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
@@ -342,7 +342,7 @@ def _mined_row(pair: PairReport) -> tuple[Any, ...]:
 
 
 def _tell_export(report: ExportReport) -> None:
-    say(f"wrote {report.rows:,} rows to {report.path}, from {listed(report.sources)}")
+    say(f"wrote {counted(report.rows, 'row')} to {report.path}, from {listed(report.sources)}")
     what = "queries" if report.format == "beir" else "anchors"
     counts = {what: report.anchors, "negatives": report.negatives}
     counts["of them drawn at random to fill up"] = report.filled

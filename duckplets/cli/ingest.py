@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.base.shown import shown
+from duckplets.base.shown import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, as_written, existing, say
 from duckplets.cli.inputs import FORMATS, Found, Options, found_in, integers, names
@@ -253,7 +253,7 @@ def _store(
     finally:
         output.show_ingested(reports, json=json)
     if problems:
-        say(f"{len(reports):,} sources stored, {len(problems):,} failed")
+        say(f"{counted(len(reports), 'source')} stored, {len(problems):,} failed")
         raise typer.Exit(1)
 
 
@@ -380,7 +380,11 @@ def chunk(
     with Corpus(existing(corpus)) as opened:
         chunking = Chunking(**named) if defaults else opened.chunking(**named)
         sections = opened.chunk(chunking)
-    say(f"cut {sections:,} sections again" if sections else "these are the settings it has already")
+    say(
+        f"cut {counted(sections, 'section')} again"
+        if sections
+        else "these are the settings it has already"
+    )
     say(f"chunks: {output.settings(chunking.fingerprint())}")
 
 

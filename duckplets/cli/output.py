@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from duckplets.base.aside import aside_of, sweep
-from duckplets.base.shown import harmless_json, shown
+from duckplets.base.shown import counted, harmless_json, shown
 from duckplets.cli.app import say, tell
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
     """Say which rows of unfinished ingests are kept, and what becomes of them."""
     for kept in unfinished:
         say(
-            f"{kept['rows']:,} rows of {kept['source']} are kept: the same command goes on from "
-            f"there, and --restart discards them"
+            f"kept of {kept['source']}: {counted(kept['rows'], 'row')}; the same command goes on "
+            f"from there, and --restart discards what is kept"
         )
 
 
@@ -129,7 +129,7 @@ def show_split(report: SplitReport, keep_together: str) -> None:
     if any(report.shared_anchors.values()) and keep_together == "group":
         say("to keep equal texts together: duckplets split … --keep-together text --reassign")
     if report.spanning:
-        say(f"{report.spanning:,} families have records in more than one split")
+        say(f"{counted(report.spanning, 'family', 'families')} with records in more than one split")
 
 
 def shared_anchors(split: str, anchors: int, shared: int) -> str:

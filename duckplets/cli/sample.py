@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duckplets.base.shown import harmless_json, listed
+from duckplets.base.shown import counted, harmless_json, listed
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, say
 from duckplets.cli.inputs import names
@@ -224,7 +224,7 @@ def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
 def _write(sampler: Sampler, steps: int | None, out: Path | None) -> None:
     samples = output.put((batch.table for batch in _batches(sampler, steps)), out)
     if out is not None and samples:
-        say(f"wrote {samples:,} samples to {out}, up to step {sampler.step}")
+        say(f"wrote {counted(samples, 'sample')} to {out}, up to step {sampler.step}")
 
 
 def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:
@@ -247,7 +247,7 @@ def _save(sampler: Sampler, how: Opening) -> None:
 def _put_ids(tables: Iterator[pa.Table], out: Path | None) -> None:
     samples = output.put(tables, out)
     if out is not None and samples:
-        say(f"wrote the ids of {samples:,} samples to {out}")
+        say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
 
 
 def _planned(sampler: Sampler, steps: int | None) -> Iterator[pa.Table]:

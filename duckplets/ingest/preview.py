@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duckplets.base.lookahead import ahead
-from duckplets.base.shown import shown
+from duckplets.base.shown import counted, shown
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
 from duckplets.sources.limits import Limits, Reader
@@ -116,7 +116,7 @@ def _flags(rows: list[dict[str, Any]]) -> list[str]:
             texts[f"{section['role']} ({shown(section['heading'], 40)})"].append(section["text"])
     found = [flag for name, those in texts.items() for flag in _of_texts(name, those)]
     if bad:
-        found.append(f"{bad:,} of the first {len(rows):,} rows can be no records")
+        found.append(f"{bad:,} of the first {counted(len(rows), 'row')} can be no records")
     return found
 
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from duckplets.base.shown import listed, shown
+from duckplets.base.shown import counted, listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 
@@ -60,22 +60,27 @@ class IngestReport:
         """Say in plain lines what became of every row."""
         how = f", {self.replaced:,} of them in place of others" if self.replaced else ""
         lines = [
-            f"{self.read:,} rows read: {self.added:,} added{how}, {self.skipped:,} skipped, "
-            f"{self.failed:,} failed (version {self.version}, {self.seconds:g} s)"
+            f"{counted(self.read, 'row')} read: {self.added:,} added{how}, "
+            f"{self.skipped:,} skipped, {self.failed:,} failed "
+            f"(version {self.version}, {self.seconds:g} s)"
         ]
         lines += [f"  {n:,} {self._said(reason)}" for reason, n in self.reasons.items()]
         lines += [
-            f"  {n:,} rows were taken without it: {self._said(reason)}"
+            f"  {counted(n, 'row')} taken without it: {self._said(reason)}"
             for reason, n in self.incomplete.items()
         ]
-        lines += [f"  {n:,} times: {reason}" for reason, n in self.dropped_sections.items()]
+        lines += [
+            f"  {counted(n, 'time')}: {reason}" for reason, n in self.dropped_sections.items()
+        ]
         if self.spanning:
             lines.append(
-                f"  {self.spanning:,} records joined a family that has records in two splits: they "
-                f"have that of its first"
+                f"  {counted(self.spanning, 'record')} joined a family that has records in two "
+                f"splits: they have that of its first"
             )
         if self.removed:
-            lines.append(f"  {self.removed:,} records removed that the source no longer has")
+            lines.append(
+                f"  {counted(self.removed, 'record')} removed that the source no longer has"
+            )
         return "\n".join(lines + [f"  {note}" for note in self.notes])
 
     __repr__ = __str__

@@ -44,7 +44,7 @@ def test_a_refused_ingest_leaves_no_file_that_was_not_there(before: bool) -> Non
 def test_what_is_set_aside_keeps_its_file() -> None:
     Path("none.csv").write_text("q,a\nonly\n")
     said = error("ingest", "c.duckdb", "none.csv", "--anchor", "q", "--on-error", "quarantine")
-    assert "1 rows in the table quarantine" in said
+    assert "in the table quarantine: 1 row" in said
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         assert corpus.sql("SELECT line FROM quarantine")["line"].to_pylist() == [2]
 
@@ -57,7 +57,7 @@ def test_going_on_after_a_source_that_fails() -> None:
     assert done.exit_code == 1
     assert [report["source"] for report in lines(done.stdout)] == ["good"]
     assert "failed: bad: bad.csv: no column 'q'" in done.stderr
-    assert done.stderr.splitlines()[-1] == "1 sources stored, 1 failed"
+    assert done.stderr.splitlines()[-1] == "1 source stored, 1 failed"
 
 
 def test_sound_lines_of_a_list_go_on() -> None:
