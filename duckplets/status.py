@@ -87,10 +87,11 @@ def _counted(
     if content not in kept:
         sources = database.table("status/sources").to_pylist()
         by_split = database.table("status/splits").to_pylist()
-        found = {json.dumps([s["name"], what]): int(s[what]) for s in sources for what in _COUNTED}
+        found: Counts = {}
+        found |= {json.dumps([s["name"], what]): int(s[what]) for s in sources for what in _COUNTED}
         found |= {json.dumps([r["source"], None, r["split"]]): int(r["records"]) for r in by_split}
         if sum(source["records"] for source in sources) >= _WORTH_KEEPING:
-            new[content] = dict(found)
+            new[content] = found
         return sources, by_split
     sources = database.table("status/known_sources").to_pylist()
     of = {tuple(json.loads(words)): n for words, n in kept[content].items() if words is not None}

@@ -252,7 +252,7 @@ def names_run(command: Callable[..., None]) -> Callable[..., None]:
         how = opening(**{name: given[name] for name in shared})
         command(how=how, **{name: value for name, value in given.items() if name in own})
 
-    del named.__wrapped__  # type: ignore[attr-defined]  # or Typer would look at its parameters
+    del named.__wrapped__  # or Typer would look at its parameters
     named.__signature__ = Signature(  # type: ignore[attr-defined]
         [each.replace(kind=Parameter.KEYWORD_ONLY) for each in places.values()]
     )

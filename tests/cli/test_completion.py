@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             rows = [{"id": "1", "q": f"asked of {name}", "a": f"told by {name}"}]
             corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a", id="id"), name=name)
         anchor, context = dp.role("anchor"), dp.role("context")
-        corpus.add_recipe(dp.TripletRecipe("hard", anchor, context, context, sources=["toy"]))
+        corpus.add_recipe(dp.TripletRecipe("hard", anchor, context, context, sources=("toy",)))
     return path
 
 
