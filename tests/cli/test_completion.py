@@ -134,3 +134,15 @@ def test_the_program_itself_offers_names(made: Path) -> None:
         env=asked | {"_DUCKPLETS_COMPLETE": "complete_bash"},
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "fables\n", "")
+
+
+def test_a_command_loads_only_what_it_uses(made: Path) -> None:
+    spared = ["pandas", "sqlglot", "duckplets.sampling.sampler", "duckplets.sources.csv_file"]
+    spared += ["duckplets.cli.ingest", "duckplets.ingest.ingest"]
+    code = (
+        f"import sys\nsys.argv[1:] = ['show', {str(made)!r}, 'fables', '--json']\n"
+        "from duckplets.cli import main\ntry:\n    main()\nfinally:\n"
+        f"    print([name for name in {spared} if name in sys.modules], file=sys.stderr)"
+    )
+    done = ran(sys.executable, "-c", code)
+    assert (done.returncode, done.stderr) == (0, "[]\n")
