@@ -14,10 +14,9 @@ from duckplets.base.shown import html_table, shown
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError
-from duckplets.ingest import chunks, ingest, records, splits, unfinished
+from duckplets.ingest import chunks, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
-from duckplets.sources.user.custom import adapted
 from duckplets.text.chunking import Chunking
 from duckplets.text.prefix import prefix_of
 
@@ -92,6 +91,9 @@ class TextIn:
                 ids conflict, it was read with another mapping before, or another ingest of that
                 name is unfinished.
         """
+        from duckplets.ingest import ingest
+        from duckplets.sources.user.custom import adapted
+
         with bar(progress, sys.stderr) as advance:
             return ingest.ingest(
                 self._database,

@@ -41,6 +41,11 @@ def listed(values: Iterable[object], most: int = 20) -> str:
     return ", ".join(first) + (f" and {more:,} more" if more else "")
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return a number with what it counts: ``1 row``, ``2,000 rows``, ``0 families``."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table for a notebook: plain HTML in which every text is escaped and cut."""
     head = "".join(f"<th>{_in_html(column)}</th>" for column in columns)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.lookahead import ahead
-from duckplets.base.shown import Reported, shown
+from duckplets.base.shown import Reported, counted, shown
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
 from duckplets.sources.limits import Limits, Reader
@@ -131,7 +131,7 @@ def _flags(rows: list[dict[str, Any]]) -> list[str]:
             texts[f"{section['role']} ({shown(section['heading'], 40)})"].append(section["text"])
     found = [flag for name, those in texts.items() for flag in _of_texts(name, those)]
     if bad:
-        found.append(f"{bad:,} of the first {len(rows):,} rows can be no records")
+        found.append(f"{bad:,} of the first {counted(len(rows), 'row')} can be no records")
     return found
 
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from duckplets.base.shown import Reported, listed, shown
+from duckplets.base.shown import Reported, counted, listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.rows import is_failure
@@ -64,8 +64,9 @@ class IngestReport(Reported):
         """Say in plain lines what became of every row."""
         how = f", {self.replaced:,} of them in place of others" if self.replaced else ""
         lines = [
-            f"{self.read:,} rows read: {self.added:,} added{how}, {self.skipped:,} skipped, "
-            f"{self.failed:,} failed (version {self.version}, {self.seconds:g} s)"
+            f"{counted(self.read, 'row')} read: {self.added:,} added{how}, "
+            f"{self.skipped:,} skipped, {self.failed:,} failed "
+            f"(version {self.version}, {self.seconds:g} s)"
         ]
         lines += [
             f"  {'failed' if is_failure(reason) else 'skipped'}: {n:,} {self._said(reason, n)}"
@@ -75,17 +76,23 @@ class IngestReport(Reported):
             f"  taken without it: {n:,} {self._said(reason, n)}"
             for reason, n in self.incomplete.items()
         ]
-        lines += [f"  {n:,} times: {reason}" for reason, n in self.dropped_sections.items()]
+        lines += [
+            f"  {counted(n, 'time')}: {reason}" for reason, n in self.dropped_sections.items()
+        ]
         if self.left_out:
-            told = listed(f"{shown(name, 60)} ({n:,} rows)" for name, n in self.left_out.items())
+            told = listed(
+                f"{shown(name, 60)} ({counted(n, 'row')})" for name, n in self.left_out.items()
+            )
             lines.append(f"  left out, as the converter does not read them: {told}")
         if self.spanning:
             lines.append(
-                f"  {self.spanning:,} records joined a family that has records in two splits: they "
-                f"have that of its first"
+                f"  {counted(self.spanning, 'record')} joined a family that has records in two "
+                f"splits: they have that of its first"
             )
         if self.removed:
-            lines.append(f"  {self.removed:,} records removed that the source no longer has")
+            lines.append(
+                f"  {counted(self.removed, 'record')} removed that the source no longer has"
+            )
         return "\n".join(lines + [f"  {note}" for note in self.notes])
 
     __repr__ = __str__

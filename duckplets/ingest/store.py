@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.progress import Progress
+from duckplets.base.shown import counted
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
@@ -181,9 +182,12 @@ class Storing:
         reading = described(self.request.source)
         said = [*self.request.notes, told(reading) if reading is not None else ""]
         if self.counts.quarantined:
-            said.append(f"{self.counts.quarantined:,} rows are in the table quarantine")
+            said.append(self._quarantined())
         said += [f"look: {flag}" for flag in self._flags or ()]
         return [note for note in (*said, *self.rows.notes()) if note]
+
+    def _quarantined(self) -> str:
+        return f"in the table quarantine: {counted(self.counts.quarantined, 'row')}"
 
     def _complete(self) -> tuple[int, int]:
         """Let what was stored be seen.
@@ -384,12 +388,11 @@ class Storing:
             raise SourceError(f"source {name!r} has no rows; nothing was stored")
         if counts.added == 0 and not counts.reasons[SAME] and not counts.reasons[CONFLICT]:
             reasons = ", ".join(f"{n} {r}" for r, n in counts.reasons.items() if n)
-            told_of = f"none of the {counts.read} rows of source {name!r} can be a record "
+            rows = counted(counts.read, "row")
+            told_of = f"none of the {rows} of source {name!r} can be a record "
             if counts.quarantined:
-                self.refusal = SourceError(
-                    f"{told_of}({reasons}); nothing was stored but {counts.quarantined} rows in "
-                    f"the table quarantine"
-                )
+                told_of += f"({reasons}); nothing was stored but what is "
+                self.refusal = SourceError(told_of + self._quarantined())
             else:
                 raise SourceError(f"{told_of}({reasons}{self._first()}); nothing was stored")
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import MAX_POSITION
-from duckplets.base.shown import listed, shown
+from duckplets.base.shown import counted, listed, shown
 from duckplets.sampling import expected
 from duckplets.sampling.cautions import (
     TOLD,
@@ -104,7 +104,7 @@ class Outlook:
         planner, settings = self._planner, self._settings
         dealt = self._stretches(positions)
         steps = -(-positions // self._batch)
-        what = f"{positions:,} samples of {settings.kind}, split {settings.split}"
+        what = f"{counted(positions, 'sample')} of {settings.kind}, split {settings.split}"
         epochs = figure(positions / planner.epoch_length)
         told = f"{epochs} times the nominal epoch of {planner.epoch_length:,}"
         return Forecast(
@@ -184,14 +184,14 @@ class Outlook:
         planner, settings, streams = self._planner, self._settings, self._streams
         yield (
             f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
-            f"batches of {self._batch:,}, {planner.epoch_length:,} samples a nominal epoch"
+            f"batches of {self._batch:,}, {counted(planner.epoch_length, 'sample')} a nominal epoch"
         )
         parts = planner.parts(step, step + 1).tolist()
         rows = [
             [
                 *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
                 percent(part),
-                f"{len(stream):,} anchors",
+                counted(len(stream), "anchor"),
                 _negatives(stream),
             ]
             for stream, part in zip(streams[:_STREAMS], parts, strict=False)

@@ -255,7 +255,7 @@ class _Reading:
 
 
 _TAGGED = {".htm", ".html", ".xhtml", ".xml"}
-_ONE = pa.record_batch([pa.array([0])], ["row"])
+_ONE = pa.record_batch([pa.nulls(1)], ["row"])  # pa.array of a list imports pandas
 
 
 def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PurePosixPath]]:

@@ -44,7 +44,7 @@ def test_a_refused_ingest_leaves_no_file_that_was_not_there(before: bool) -> Non
 def test_what_is_set_aside_keeps_its_file() -> None:
     Path("none.csv").write_text("q,a\nonly\n")
     said = error("ingest", "c.duckdb", "none.csv", "--anchor", "q", "--on-error", "quarantine")
-    assert "1 rows in the table quarantine" in said
+    assert "in the table quarantine: 1 row" in said
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         assert corpus.sql("SELECT line FROM quarantine")["line"].to_pylist() == [2]
 
@@ -75,7 +75,29 @@ def test_going_on_after_a_source_that_fails() -> None:
     assert done.exit_code == 1
     assert [report["source"] for report in lines(done.stdout)] == ["good"]
     assert "failed: bad: bad.csv: no column 'q'" in done.stderr
-    assert done.stderr.splitlines()[-1] == "1 sources stored, 1 failed"
+    assert done.stderr.splitlines()[-1] == "1 source stored, 1 failed"
+
+
+def test_going_on_after_sources_that_cannot_be_opened() -> None:
+    Path("odd.bin").write_text("?")
+    sources = ["none.csv", "odd.bin", "good.csv", "no*.json"]
+    command = ["ingest", "c.duckdb", *sources, "--anchor", "q"]
+    assert error(*command) == "error: none.csv does not exist\n"
+    seen = cli(*command, "--keep-going", "--preview", "1")
+    assert (seen.exit_code, seen.stdout.splitlines()[0][:5]) == (1, "good:")
+    assert seen.stderr.count("failed: ") == 3
+    assert not Path("c.duckdb").exists()
+    done = cli(*command, "--keep-going", "--json")
+    assert done.exit_code == 1
+    assert [report["source"] for report in lines(done.stdout)] == ["good"]
+    told = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
+    assert told[0] == "failed: none.csv does not exist"
+    assert told[1].startswith("failed: odd.bin: its format cannot be told from '.bin'")
+    assert told[2] == "failed: no*.json matches no file"
+    assert done.stderr.splitlines()[-1] == "1 source stored, 3 failed"
+    missing = cli("ingest", "d.duckdb", "none.yaml", "--list", "none.txt", "--keep-going")
+    assert (missing.exit_code, missing.stderr.count("failed: ")) == (1, 2)
+    assert not Path("d.duckdb").exists()
 
 
 def test_sound_lines_of_a_list_go_on() -> None:

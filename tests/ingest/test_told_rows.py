@@ -146,7 +146,7 @@ def test_all_kinds_of_sources_set_rows_aside(corpus, tmp_path, kind):
     file = str(path) if kind in ("parquet", "arrow") else None
     found = [(*row[:4], json.loads(row[4])) for row in set_aside(corpus)]
     assert found == [(i + 1, "no anchor", file, None, rows[i]) for i in (1, 2)]
-    assert "2 rows are in the table quarantine" in report.notes
+    assert "in the table quarantine: 2 rows" in report.notes
 
 
 def test_records_with_keys_of_their_own_are_set_aside(corpus):
@@ -179,7 +179,7 @@ def test_where_no_row_is_good_they_are_set_aside_all_the_same(corpus, tmp_path, 
     assert corpus.ingest(source).version == 2
     # And a source that is known stays as it was.
     (tmp_path / "b.jsonl").write_text("[]\n")
-    with pytest.raises(dp.SourceError, match="1 rows in the table"):
+    with pytest.raises(dp.SourceError, match=r"in the table quarantine: 1 row$"):
         corpus.ingest(source)
     assert corpus.sources()["records"].to_pylist() == [1]
 
