@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckplets.base.shown import Reported
 from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.db.queries import query
@@ -53,7 +54,7 @@ _KEEP = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CompactReport:
+class CompactReport(Reported):
     """What ``compact`` freed.
 
     Attributes:
@@ -94,8 +95,8 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
 
         def fill(new: Database) -> None:
             for name, columns in reader.run("compact/tables"):
-                if name != "schema_migrations":
-                    there = int(reader.run("compact/count", {"table": name})[0][0])
+                there = int(reader.run("compact/count", {"table": name})[0][0])
+                if there and name != "schema_migrations":
                     gone = there - _copy(reader, new, name, columns)
                     freed.update({name: gone} if gone else {})
             _keep_keys(reader, new)

@@ -23,8 +23,7 @@ from duckplets.errors import QueryError, SamplerError
 from duckplets.hard_negatives import HardNegatives
 from duckplets.ingest import records
 from duckplets.named_pools import Recipe
-from duckplets.records import read as reading
-from duckplets.sampling import runs, state
+from duckplets.sampling import state
 from duckplets.text_in import TextIn
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.preparing import PrepareReport
     from duckplets.records.elements import Order
+    from duckplets.records.read import Records
     from duckplets.sampling.apart import NoDuplicates
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.choosing import By
@@ -77,7 +77,7 @@ class Corpus(TextIn, HardNegatives):
         database.statement_timeout = timeout
         super().__init__(database, path, read_only=read_only)
         self._samplers: WeakSet[Sampler] = WeakSet()
-        self._readers: WeakSet[reading.Records] = WeakSet()
+        self._readers: WeakSet[Records] = WeakSet()
         try:
             if read_only:
                 migrate.check(self._database, "corpus")
@@ -183,6 +183,8 @@ class Corpus(TextIn, HardNegatives):
             "log": log,
             "run": run,
         }
+        from duckplets.sampling import runs
+
         sampler = runs.open_run(
             self._database,
             kind,
@@ -212,6 +214,8 @@ class Corpus(TextIn, HardNegatives):
         **overrides: Any,
     ) -> Sampler:
         """Open a saved run of this corpus where it was saved; see ``duckplets.resume``."""
+        from duckplets.sampling import runs
+
         sampler = runs.resume_run(
             self._database,
             run,
@@ -253,6 +257,8 @@ class Corpus(TextIn, HardNegatives):
             SamplerError, SplitError: An argument is wrong; or, in the loop, the order names a
                 record that is not there.
         """
+        from duckplets.records import read as reading
+
         batches = reading.read(
             self._database,
             order,
@@ -267,6 +273,8 @@ class Corpus(TextIn, HardNegatives):
 
     def count(self, *, split: str | None = None, source: str | None = None) -> int:
         """Return how many records there are to read."""
+        from duckplets.records import read as reading
+
         return reading.count(self._database, split=split, source=source, version=self.version)
 
     def _state_path(self, given: str | Path | None) -> Path:

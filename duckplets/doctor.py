@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from duckplets.base.shown import Reported, counted
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _PROMISES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(Reported):
     """The outcome of one check.
 
     Attributes:
@@ -101,7 +102,7 @@ def corpus(path: Path) -> Iterator[Check]:
             )
         yield from _promises(database)
         for found in unfinished.overview(database):
-            what = f"unfinished ingest of {found['source']}: {found['rows']:,} rows so far"
+            what = f"unfinished ingest of {found['source']}: {counted(found['rows'], 'row')} so far"
             yield Check(True, f"{what}; the same ingest goes on from there")
     except DuckpletsError as error:
         yield Check(False, str(error))

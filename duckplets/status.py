@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from duckplets.base.shown import Facts
 from duckplets.db.database import Database
 from duckplets.ingest import records, splits, unfinished
 from duckplets.ingest.chunks import cleaned
@@ -23,18 +25,23 @@ from duckplets.serving.snapshot import overview
 
 Counts = dict[str | None, int]  # anchors by why they are left out; None for those that are drawn
 
+_COUNTED = ("records", "sections", "chunks", "tokens")
 _WORTH_KEEPING = 20_000  # anchors: counting so many takes a tenth of a second
 
 
-def status(database: Database, state_path: Path, new: dict[str, Counts]) -> dict[str, Any]:
+class Status(Facts):
+    """The state of a corpus, as plain values by name."""
+
+
+def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Status:
     """Return the state of a corpus as plain values; see ``Corpus.status``.
 
     ``new`` takes the counts that are worth keeping and are not kept yet.
     """
     current = splits.current_splits(database)
-    sources = database.table("status/sources").to_pylist()
     kept = _kept(database) if current else {}
-    return {
+    sources, by_split = _counted(database, kept, new if current else {})
+    found = {
         "path": str(database.path),
         "version": records.current_version(database),
         "splits": current.to_dict() if current else None,
@@ -42,7 +49,7 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> dict
         "cleaned": cleaned(database),
         "sources": sources,
         "unfinished": unfinished.overview(database),
-        "records": database.table("status/splits").to_pylist(),
+        "records": by_split,
         "shared_anchors": _shared_anchors(database, kept, new) if current else {},
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database, kept, new) if current else [],
@@ -51,6 +58,7 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> dict
         "state": str(state_path),
         "runs": state.cursors(state_path),
     }
+    return Status(found)
 
 
 def capacity(database: Database) -> pa.Table:
@@ -73,6 +81,41 @@ def capacity(database: Database) -> pa.Table:
             "max_tokens": chunking_of(database)["max_tokens"],
         },
     )
+
+
+def _counted(
+    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the sources with their counts, and the records by source and split.
+
+    Counts are kept as those of pools are, each under the words that it counts, as JSON.
+    """
+    version, made = records.current_version(database), _made(database)
+    content = _hash("sources and splits", version, made)
+    if content not in kept:
+        sources = database.table("status/sources").to_pylist()
+        by_split = database.table("status/splits").to_pylist()
+        found: Counts = {}
+        found |= {json.dumps([s["name"], what]): int(s[what]) for s in sources for what in _COUNTED}
+        found |= {json.dumps([r["source"], None, r["split"]]): int(r["records"]) for r in by_split}
+        if sum(source["records"] for source in sources) >= _WORTH_KEEPING:
+            new[content] = found
+        return sources, by_split
+    sources = database.table("status/known_sources").to_pylist()
+    of = {tuple(json.loads(words)): n for words, n in kept[content].items() if words is not None}
+    counted = [s | {what: of.get((s["name"], what), 0) for what in _COUNTED} for s in sources]
+    names = [source["name"] for source in sources]
+    return counted, [
+        {"source": name, "split": split, "records": of[name, None, split]}
+        for name in names
+        for split in splits.SPLITS
+        if (name, None, split) in of
+    ]
+
+
+def _made(database: Database) -> str:
+    """Return, beside the version, what counts follow from."""
+    return repr((splits.current_splits(database), chunking_of(database)))
 
 
 def _shared_anchors(
@@ -120,7 +163,7 @@ def _pools(
             for recipe in of_source.recipes
         ]
         pools += compiled
-    made = repr((splits.need_splits(database), chunking_of(database)))
+    made = _made(database)
     contents = [_content(pool, made) for pool in pools]
     fresh: dict[str, Counts] = {}
     for split in splits.SPLITS:
@@ -147,8 +190,11 @@ def _row(pool: CompiledPool, counts: Counts) -> dict[str, Any]:
 
 def _content(pool: CompiledPool, made: str) -> str:
     """Return what the counts of a pool follow from, as a hash."""
-    told = [made, pool.sql("counts", staged=True), *sorted(pool.parameters.items())]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
+    return _hash(made, pool.sql("counts", staged=True), *sorted(pool.parameters.items()))
+
+
+def _hash(*told: object) -> str:
+    return hashlib.sha256(repr(list(told)).encode()).hexdigest()[:32]
 
 
 def _kept(database: Database) -> dict[str, Counts]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +14,9 @@ from duckplets.base.shown import html_table, shown
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError
-from duckplets.ingest import chunks, ingest, records, splits, unfinished
+from duckplets.ingest import chunks, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
-from duckplets.sources.user.custom import adapted
 from duckplets.text.chunking import Chunking
 from duckplets.text.prefix import prefix_of
 
@@ -90,6 +91,9 @@ class TextIn:
                 ids conflict, it was read with another mapping before, or another ingest of that
                 name is unfinished.
         """
+        from duckplets.ingest import ingest
+        from duckplets.sources.user.custom import adapted
+
         with bar(progress, sys.stderr) as advance:
             return ingest.ingest(
                 self._database,
@@ -199,7 +203,7 @@ class TextIn:
     @changes("ingest")
     def ingest_data_sets(
         self,
-        path: str | Path,
+        path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
         *,
         on_conflict: OnConflict = "error",
         prefix: Prefix | str | None = None,
@@ -209,12 +213,12 @@ class TextIn:
         limits: Limits | None = None,
         progress: Progress | bool | None = None,
     ) -> dict[str, IngestReport]:
-        """Ingest every data set that a YAML or TOML file describes, one after the other.
+        """Ingest every data set that a YAML or TOML file or a mapping describes, one by one.
 
         Their sizes and weights are kept for ``data_index``.
 
         Args:
-            path: The file; see ``load_data_sets``.
+            path: The file, or what would stand in one; see ``load_data_sets``.
             on_conflict: As for ``ingest``.
             prefix: As for ``ingest``, of all of them.
             on_error: As for ``ingest``, of all of them.

@@ -12,6 +12,14 @@ LEFT JOIN source_counts ON source_counts.source = sources.name
 WHERE sources.removed_version IS NULL
 ORDER BY sources.name
 
+-- name: known_sources
+-- The same without the counts, which read all records.
+-- Rows: by name.
+SELECT name, kind, uri, trust, defaults, weight
+FROM sources
+WHERE removed_version IS NULL
+ORDER BY name
+
 -- name: splits
 -- Records by source and split.
 -- Rows: by source, splits in their usual order.

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import re
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
 import programs
+from typer import testing
 from typer.testing import CliRunner, Result
 
 from duckplets.cli import app
+
+# A runner makes the command anew for every call, from all signatures: half of what a call costs.
+testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
 
 # What a run says of itself when a command opens it.
 DESCRIPTION = re.compile(

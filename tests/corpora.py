@@ -89,6 +89,7 @@ ODD_MAPPING: dict[str, Any] = {
 
 
 @prebuilt
+@prebuilt
 def odd_corpus(
     path: Path, count: int, seed: int, *, repeats: float = 0.2, sources: int = 1
 ) -> dp.Corpus:

@@ -21,7 +21,7 @@ def read(source: Source, reader: Database) -> list[dict[str, Any]]:
 
 def untold(row: dict[str, Any]) -> dict[str, Any]:
     """A row without where it stands, which differs between kinds of sources, and what it lacks."""
-    told = {name: row.get(name) for name in ("value", "note", "line", "file")}
+    told = {name: row.get(name) for name in ("value", "note", "line", "file", "left_out")}
     bare = {name: value for name, value in row.items() if name not in told}
     return bare | ({"note": told["note"]} if told["note"] else {})
 

@@ -19,6 +19,9 @@ from prebuilt import toy_corpus
 import duckplets as dp
 from duckplets.testing import toy_records
 
+# What compacting wrote has other bytes, so its pools are read anew.
+pytestmark = pytest.mark.usefixtures("pools_once")
+
 MINED = dp.TripletRecipe(
     "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(top_k=4)
 )
@@ -55,7 +58,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
         corpus.add_recipe(replace(MINED, sources=("toy",)))
         corpus.add_recipe(PLAIN)
         corpus.index(dp.Terms(stemmer="none"), source="toy", split="train", progress=False)
-        for n in range(4):
+        for n in range(1 - seed % 2, 4):
             corpus.mine(source="toy", split="train", progress=False)
             state: dict[str, Any] = {"state": elsewhere} if n == 1 else {}
             if n != 2:  # whose records and minings nobody needs
@@ -77,7 +80,8 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
         size = path.stat().st_size
         report = corpus.compact(state=[elsewhere])
         assert (report.before, report.after) == (size, path.stat().st_size)
-        assert report.runs == ("r0", "r1", "r3")
+        runs = ("r0", "r1", "r3")[1 - seed % 2 :]
+        assert report.runs == runs
         assert report.freed["records"] > 0 < report.freed["minings"]
         for name, rows in tables(corpus).items():
             if name in kept:
@@ -86,7 +90,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
                 assert all(row in left for row in rows), name  # the same, in the same order
         assert corpus._database.run("ingest/chunks/next_keys") == keys
         assert corpus.status() == status
-        for name in ("r0", "r1", "r3"):
+        for name in runs:
             state = {"state": elsewhere} if name == "r1" else {}
             with corpus.resume(name, **state) as run:
                 assert drawn(run) == before[name]
@@ -137,7 +141,7 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path: Path) -> None:
 
 
 def test_keys_are_not_given_out_again(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", 20, sources=("a", "b")) as corpus:
+    with toy_corpus(tmp_path / "c.duckdb", 30, sources=("a", "b")) as corpus:
         corpus.add_recipe(MINED)
         corpus.index(dp.Terms(stemmer="none"), source="b", split="test", progress=False)
         corpus.mine(source="b", split="test", progress=False)
@@ -153,7 +157,7 @@ def test_keys_are_not_given_out_again(tmp_path: Path) -> None:
         for table, key in KEYS.items():
             new = corpus.sql(f"SELECT {key} FROM {table}")[key].to_pylist()
             assert min({*new} - used[table]) > max(used[table]), table
-        assert corpus.sql("SELECT count(*) AS n FROM records")["n"][0].as_py() == 50
+        assert corpus.sql("SELECT count(*) AS n FROM records")["n"][0].as_py() == 60
         assert corpus.version == 4
 
 
@@ -166,6 +170,9 @@ KEYS = {
 }
 
 
+PAGE = 9_000  # two are more than is committed at once
+
+
 class Pages:
     """A source that stops at its third page, the first time."""
 
@@ -176,7 +183,7 @@ class Pages:
         for page in range(cursor or 0, 4):
             if page == 2 and self.stops:
                 raise RuntimeError("the net is down")
-            yield [{"id": f"{page}-{i}", "text": f"{page} {i}"} for i in range(9_000)], page + 1
+            yield [{"id": f"{page}-{i}", "text": f"{page} {i}"} for i in range(PAGE)], page + 1
 
 
 def test_an_unfinished_ingest_goes_on_after_it(tmp_path: Path) -> None:
@@ -189,7 +196,7 @@ def test_an_unfinished_ingest_goes_on_after_it(tmp_path: Path) -> None:
         assert corpus.compact().freed == {}
         assert corpus.unfinished() == stored
         pages.stops = False
-        assert corpus.ingest(pages, progress=False).added == 36_000
+        assert corpus.ingest(pages, progress=False).added == 4 * PAGE
 
 
 def test_it_is_refused_where_others_have_the_file(tmp_path: Path) -> None:

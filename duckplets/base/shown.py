@@ -9,10 +9,13 @@ Everything that prints or raises with such a value goes through these functions;
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from html import escape
 from itertools import islice
+from typing import Any
 
+_ROWS = 50  # of a list that a notebook shows
 MESSAGE = 4000  # characters of a message: no cause is longer
 
 # Controls (C0, DEL, C1), what is invisible or turns the direction of a line, line and paragraph
@@ -38,6 +41,11 @@ def listed(values: Iterable[object], most: int = 20) -> str:
     return ", ".join(first) + (f" and {more:,} more" if more else "")
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return a number with what it counts: ``1 row``, ``2,000 rows``, ``0 families``."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table for a notebook: plain HTML in which every text is escaped and cut."""
     head = "".join(f"<th>{_in_html(column)}</th>" for column in columns)
@@ -48,6 +56,65 @@ def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[obj
         f"<table><caption>{_in_html(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table>"
     )
+
+
+def html_report(title: str, facts: Mapping[str, object]) -> str:
+    """Return facts for a notebook: a table of name and value, and one for each list of rows.
+
+    Args:
+        title: What they are about.
+        facts: Values by name. Rows are mappings or dataclasses; what is empty is left out.
+    """
+    told = {name: value for name, value in facts.items() if value not in (None, (), [], {}, "")}
+    lists = {name: rows for name, value in told.items() if (rows := _rows_of(value))}
+    plain = ((name, _words(value)) for name, value in told.items() if name not in lists)
+    parts = [html_table(title, ("", ""), plain)]
+    for name, rows in lists.items():
+        more = f", and {len(rows) - _ROWS:,} more" if len(rows) > _ROWS else ""
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        cells = ([_words(row.get(key)) for key in columns] for row in rows[:_ROWS])
+        parts.append(html_table(f"{name}{more}", columns, cells))
+    return "".join(parts)
+
+
+class Reported:
+    """A dataclass that a notebook shows as a table of its fields."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return html_report(type(self).__name__, _facts_of(self))
+
+
+class Facts(dict[str, Any]):
+    """A dictionary that a notebook shows as a table; it is one like any other besides."""
+
+    def _repr_html_(self) -> str:
+        return html_report(type(self).__name__, self)
+
+
+def _facts_of(value: Any) -> dict[str, object]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def _rows_of(value: object) -> list[dict[str, object]]:
+    """Return a list of mappings or dataclasses as rows; nothing of anything else."""
+    if not isinstance(value, list | tuple):
+        return []
+    if all(isinstance(each, Mapping) for each in value):
+        return [{str(key): cell for key, cell in each.items()} for each in value]
+    return [_facts_of(each) for each in value] if all(map(is_dataclass, value)) else []
+
+
+def _words(value: object) -> str:
+    """Return a value in one line, as people write it."""
+    if isinstance(value, Mapping):
+        return listed(f"{key}: {_words(of)}" for key, of in value.items())
+    if isinstance(value, list | tuple):
+        return listed(map(_words, value))
+    if value is None or isinstance(value, bool | str):
+        return "" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else shown(value)
 
 
 def _in_html(value: object) -> str:

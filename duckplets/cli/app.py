@@ -37,14 +37,19 @@ _USAGE_ERROR: Any = typer.BadParameter.__base__  # Typer names those of wrong us
 _debug = False
 
 
-def new_app(description: str) -> typer.Typer:
-    """Return an application, or a group of commands, with plain help."""
+def new_app(description: str, *, completion: bool = False) -> typer.Typer:
+    """Return an application, or a group of commands, with plain help.
+
+    Args:
+        description: What its help begins with.
+        completion: Whether it has the options that install shell completion.
+    """
     return typer.Typer(
         cls=_Group,
         help=description,
         rich_markup_mode=None,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=completion,
         pretty_exceptions_enable=False,
     )
 
@@ -94,14 +99,39 @@ def start(
     _debug = debug
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
+def run(app: typer.Typer, arguments: Sequence[str]) -> None:
     """Run the command line and leave with its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
     _reserve_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8 wherever it goes
     with boundary():
-        app(_debug_first(given), prog_name="duckplets")
+        app(_debug_first(list(arguments)), prog_name="duckplets")
+
+
+class _NoPandas:
+    """Have DuckDB and Arrow go without pandas, as where it is not installed.
+
+    Both load it to tell its missing values, DuckDB with the first parameter of a statement and
+    Arrow with the first array of a list: 0.4 s of a command that has none.
+    """
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        """Refuse it to all modules but a user's own."""
+        if name == "pandas":
+            frame: Any = sys._getframe(1)
+            while frame and "importlib" in frame.f_code.co_filename:
+                frame = frame.f_back
+            if frame and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
+                raise ModuleNotFoundError("No module named 'pandas'", name=name)
+
+
+_OURS = ("duckplets", "pyarrow", "duckdb")  # of C code the first Python code that called it
+
+
+def spare_pandas() -> None:
+    """Let this process load pandas only where a user's own code does."""
+    sys.meta_path.insert(0, _NoPandas)
 
 
 def tell(*lines: str) -> None:

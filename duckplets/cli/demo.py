@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from duckplets.base.shown import counted
 from duckplets.cli.app import say, tell
 from duckplets.errors import ExtensionError, MigrationError, SourceError
 
@@ -229,7 +230,7 @@ def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestRepo
     reports = {}
     for name, source in sources.items():
         reports[name] = corpus.ingest(source, name=name, progress=False)
-        tell(f"ingest: {reports[name].added:,} records of source {name}")
+        tell(f"ingest: {counted(reports[name].added, 'record')} of source {name}")
     return reports
 
 

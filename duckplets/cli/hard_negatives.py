@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.base.shown import listed
-from duckplets.cli import output
+from duckplets.base.shown import counted, listed
+from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
@@ -17,9 +17,17 @@ if TYPE_CHECKING:
     from duckplets.export import ExportReport
     from duckplets.mining.report import MiningReport, PairReport
 
-SOURCE = Annotated[str | None, typer.Option(help="Of this source only; by default of all.")]
+SOURCE = Annotated[
+    str | None,
+    typer.Option(help="Of this source only; by default of all.", autocompletion=completion.sources),
+]
 SPLIT = Annotated[
-    str | None, typer.Option(metavar="train|validation|test", help="Of this split only.")
+    str | None,
+    typer.Option(
+        metavar="train|validation|test",
+        help="Of this split only.",
+        autocompletion=completion.splits,
+    ),
 ]
 Split = Literal["train", "validation", "test"]
 
@@ -86,15 +94,19 @@ def search(
         duckplets search faq.duckdb "how do I change my password" --k 5
     """
     from duckplets.corpus import Corpus
+    from duckplets.search.search import UnfitIndexError
 
-    if not _fits(corpus, source, split):
+    try:
+        with Corpus(corpus, read_only=True) as opened:
+            found = opened.search(text, k, source, split)
+    except UnfitIndexError:
         try:
             with Corpus(corpus) as opened:
                 opened.index(source=source, split=split, progress=False)
         except (CorpusLockedError, MigrationError, QueryError) as error:
             raise type(error)(f"the index has to be built before searching, but {error}") from None
-    with Corpus(corpus, read_only=True) as opened:
-        found = opened.search(text, k, source, split)
+        with Corpus(corpus, read_only=True) as opened:
+            found = opened.search(text, k, source, split)
     if json:
         output.print_document(found.to_pylist())
         return
@@ -112,9 +124,15 @@ def mine(
     corpus: CORPUS,
     recipe: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of recipes; by default those whose negatives are by bm25."),
+        typer.Argument(
+            help="Names of recipes; by default those whose negatives are by bm25.",
+            autocompletion=completion.recipes,
+        ),
     ] = None,
-    source: Annotated[str | None, typer.Option(help="For this source only.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="For this source only.", autocompletion=completion.sources),
+    ] = None,
     split: Annotated[Split | None, typer.Option(help="For this split only.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Negatives kept for each anchor; 32.")] = None,
     range_min: Annotated[
@@ -204,10 +222,17 @@ def export(
         typer.Option(help="Whose files to write."),
     ],
     recipe: Annotated[
-        str | None, typer.Option(help="Name of a recipe; by default the one that was mined.")
+        str | None,
+        typer.Option(
+            help="Name of a recipe; by default the one that was mined.",
+            autocompletion=completion.recipes,
+        ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="From this source only; by default from all.")
+        str | None,
+        typer.Option(
+            help="From this source only; by default from all.", autocompletion=completion.sources
+        ),
     ] = None,
     split: Annotated[
         Literal["train", "validation", "test"] | None,
@@ -275,20 +300,6 @@ def export(
     _tell_export(report)
 
 
-def _fits(corpus: Path, source: str | None, split: str | None) -> bool:
-    """Whether a corpus can be searched as it is."""
-    from duckplets.db import migrate
-    from duckplets.db.database import Database
-    from duckplets.search import index
-
-    database = Database.open(corpus, read_only=True)
-    try:
-        migrate.check(database, "corpus")
-        return not index.stale(database, source=source, split=split)
-    finally:
-        database.close()
-
-
 def _stop_words(given: str | None) -> str | list[str]:
     """Return the words of a file, one a line, or what one of two words means."""
     if given is None or given == "none":
@@ -331,7 +342,7 @@ def _mined_row(pair: PairReport) -> tuple[Any, ...]:
 
 
 def _tell_export(report: ExportReport) -> None:
-    say(f"wrote {report.rows:,} rows to {report.path}, from {listed(report.sources)}")
+    say(f"wrote {counted(report.rows, 'row')} to {report.path}, from {listed(report.sources)}")
     what = "queries" if report.format == "beir" else "anchors"
     counts = {what: report.anchors, "negatives": report.negatives}
     counts["of them drawn at random to fill up"] = report.filled

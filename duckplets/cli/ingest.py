@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.base.shown import shown
+from duckplets.base.shown import counted, shown
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, as_written, existing, say
-from duckplets.cli.inputs import FORMATS, Found, Options, found_in, integers, names, show_records
+from duckplets.cli.app import CORPUS, JSON, as_written, existing, in_options, say
+from duckplets.cli.inputs import FORMATS, Found, Options, found_in, integers, names
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def ingest(
         typer.Option(metavar="FORMAT", help=f"{', '.join(FORMATS)}; by default of the suffix."),
     ] = None,
     anchor: Annotated[
-        list[str] | None, _option(f"Text of the anchor: the first that is filled. {_COLUMNS}")
+        list[str] | None,
+        _option(f"Text of the anchor: the first there is, also of a list. {_COLUMNS}"),
     ] = None,
     positive: Annotated[
         list[str] | None, _option(f"Text that goes with it: the first that is filled. {_COLUMNS}")
@@ -87,7 +88,9 @@ def ingest(
     converter: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="In place of texts: alpaca, sharegpt, pair or openai rows."
+            metavar="NAME",
+            help="In place of texts: alpaca, sharegpt, pair or openai rows; or MODULE:FUNCTION, "
+            "which is imported, from this folder too, and called for every row.",
         ),
     ] = None,
     on_error: Annotated[
@@ -143,7 +146,10 @@ def ingest(
     ] = None,
     keep_going: Annotated[
         bool,
-        typer.Option("--keep-going", help="After a source that fails go on with the others."),
+        typer.Option(
+            "--keep-going",
+            help="After a source that fails, or is not there, go on with the others.",
+        ),
     ] = False,
     max_row: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Of a row or line, as in 256MB; 128MB.")
@@ -206,8 +212,11 @@ def ingest(
     found, problems = found_in(
         sources or [], hub_list or [], format, name, options, keep_going=keep_going
     )
+    say(*(f"failed: {problem}" for problem in problems))
     if preview is not None:
-        show_records(found, preview, on_error, arguments["limits"], json=json)
+        output.show_records(found, preview, on_error, arguments["limits"], json=json)
+        if problems:
+            raise typer.Exit(1)
         return
     is_new = not corpus.exists()
     with Corpus(corpus) as opened:
@@ -231,12 +240,12 @@ def _store(
 ) -> None:
     """Ingest sources one after the other; those before one that fails are stored, and said so."""
     reports: list[tuple[str, IngestReport]] = []
-    say(*(f"failed: {problem}" for problem in problems))
     try:
         for each in found:
             try:
                 reports.append((each.name, _ingested(corpus, each, arguments)))
-                say(*f"{shown(each.name)}: {reports[-1][1]}".splitlines())
+                told = f"{shown(each.name)}: {reports[-1][1]}"
+                say(*(in_options(line, ingest) for line in told.splitlines()))
             except DuckpletsError as error:
                 if not keep_going:
                     raise
@@ -248,7 +257,7 @@ def _store(
     finally:
         output.show_ingested(reports, json=json)
     if problems:
-        say(f"{len(reports):,} sources stored, {len(problems):,} failed")
+        say(f"{counted(len(reports), 'source')} stored, {len(problems):,} failed")
         raise typer.Exit(1)
 
 
@@ -375,7 +384,11 @@ def chunk(
     with Corpus(existing(corpus)) as opened:
         chunking = Chunking(**named) if defaults else opened.chunking(**named)
         sections = opened.chunk(chunking)
-    say(f"cut {sections:,} sections again" if sections else "these are the settings it has already")
+    say(
+        f"cut {counted(sections, 'section')} again"
+        if sections
+        else "these are the settings it has already"
+    )
     say(f"chunks: {output.settings(chunking.fingerprint())}")
 
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.shown import shown
-from duckplets.cli import output
-from duckplets.cli.app import as_written, option, tell
-from duckplets.errors import SourceError, nearest, several
+from duckplets.cli.app import as_written, option
+from duckplets.errors import DuckpletsError, SourceError, nearest, several
 
 if TYPE_CHECKING:
     from duckplets.records.data_sets import DataSet
     from duckplets.sources import Source
-    from duckplets.sources.limits import Limits
-    from duckplets.sources.mapping_checks import OnError
 
 STDIN = "-"
 _TEXT = "text"
@@ -134,21 +132,41 @@ class Inputs:
         self._name = name
         self._options = options
 
-    def sources(self) -> list[tuple[str, Source]]:
+    def sources(self, problems: list[str] | None = None) -> list[tuple[str, Source]]:
         """Return every source with its name.
+
+        Args:
+            problems: Takes why an argument is none, and the others go on; by default that is an
+                error. Of arguments that together make one source it always is.
 
         Raises:
             SourceError: Something does not exist, is of no known format, or has no name of its
-                own.
+                own; or two have one name.
         """
-        inputs = [_Input(given, _format(given, self._form)) for given in self._given]
         if self._name is None:
-            made = [_source(i.format, [i.given], self._options) for i in inputs]
-            _refuse_namesakes([(s.default_name(), i.given) for s, i in zip(made, inputs)])  # noqa: B905
-            return [(source.default_name(), source) for source in made]
+            found = []
+            for given in self._given:
+                with _passed_over(problems, given):
+                    source = _source(_format(given, self._form), [given], self._options)
+                    found.append((source.default_name(), source, given))
+            _refuse_namesakes([(name, given) for name, _, given in found])
+            return [(name, source) for name, source, _ in found]
+        inputs = [_Input(given, _format(given, self._form)) for given in self._given]
         return [
             (self._name, _source(form, members, self._options)) for form, members in _groups(inputs)
         ]
+
+
+@contextmanager
+def _passed_over(problems: list[str] | None, given: str | Path) -> Iterator[None]:
+    """Note an error about what was given, where errors are noted, and go on after it."""
+    try:
+        yield
+    except DuckpletsError as error:
+        if problems is None:
+            raise
+        named = str(given) in str(error)
+        problems.append(str(error) if named else f"{given}: {error}")
 
 
 def _with_keys(given: Sequence[str]) -> list[str]:
@@ -328,7 +346,7 @@ def found_in(
     *,
     keep_going: bool,
 ) -> tuple[list[Found], list[str]]:
-    """Return all sources that arguments and lists name, and what is wrong with lines of lists.
+    """Return all sources that arguments and lists name, and what is wrong with the others.
 
     Raises:
         typer.BadParameter: There is none, or an option is about what a file says itself.
@@ -342,50 +360,39 @@ def found_in(
     said = name or form or reads or any(options.mapping().values())
     if said and (own := [*files, *lists]):
         raise typer.BadParameter(f"{own[0]} says itself what its data sets are named and hold")
+    from duckplets.sources.converters.registry import search_first
+
+    with suppress(OSError):  # the folder was deleted
+        search_first(os.getcwd())
     inputs = Inputs(others, form=form, name=name, options=options)
-    found = [Found(each, source, each) for each, source in inputs.sources()]
-    more, problems = _listed(lists, files, keep_going=keep_going)
-    return found + more, problems
-
-
-def _listed(
-    lists: Sequence[Path], files: Sequence[Path], *, keep_going: bool
-) -> tuple[list[Found], list[str]]:
-    """Return the sources that lists and files of data sets name, and what is wrong with lines.
-
-    Raises:
-        DuckpletsError: Something is wrong, and it is not to be passed over.
-    """
-    found: list[Found] = []
     problems: list[str] = []
+    passed = problems if keep_going else None
+    found = [Found(each, source, each) for each, source in inputs.sources(passed)]
+    listed: list[str] = []
     with as_written():
         for file in lists:
-            from duckplets.sources.hub import read_hub_lines
-
-            sources, wrong = read_hub_lines(file)
-            problems += wrong
-            found += [Found(s.default_name(), s, f"{file}:{line}") for line, s in sources]
-        if problems and not keep_going:
-            raise SourceError(several(problems))
+            with _passed_over(passed, file):
+                found += _listed(file, listed)
+        if listed and not keep_going:
+            raise SourceError(several(listed))
         for file in files:
-            from duckplets.records.data_sets import load_data_sets
-
-            found += [
-                Found(each.name, each.source(), f"{file}: {each.name}", each)
-                for each in load_data_sets(file)
-            ]
-    return found, problems
+            with _passed_over(passed, file):
+                found += _data_sets(file)
+    return found, problems + listed
 
 
-def show_records(
-    found: Sequence[Found], n: int, on_error: OnError | None, limits: Limits, *, json: bool
-) -> None:
-    """Print the first records that sources would become."""
-    from duckplets.ingest.preview import preview
+def _listed(file: Path, problems: list[str]) -> list[Found]:
+    """Return the sources of a list, and note what is wrong with its lines."""
+    from duckplets.sources.hub import read_hub_lines
 
-    for each in found:
-        seen = preview(each.source, n, on_error=on_error, limits=limits)
-        if json:
-            output.print_lines([{"source": each.name, **asdict(seen)}])
-        else:
-            tell(*f"{shown(each.name)}: {seen}".splitlines())
+    sources, wrong = read_hub_lines(file)
+    problems += wrong
+    return [Found(s.default_name(), s, f"{file}:{line}") for line, s in sources]
+
+
+def _data_sets(file: Path) -> list[Found]:
+    """Return the sources that a file of data sets describes."""
+    from duckplets.records.data_sets import load_data_sets
+
+    sets = load_data_sets(file)
+    return [Found(each.name, each.source(), f"{file}: {each.name}", each) for each in sets]

@@ -173,12 +173,22 @@ class _Difference:
         if self.others:
             return 0
         settings = self.old.settings or self.new.settings
-        if settings is None or not settings.no_duplicates:
+        if settings is None or settings.no_duplicates is not True:
             return self.before.first_change(self.after)
         from duckplets.sampling.distinct import BLOCK_BATCHES
 
         length = settings.global_batch * BLOCK_BATCHES
         return self.before.first_change_of_stretches(self.after, length, None, None)
+
+    @property
+    def end_moves(self) -> bool:
+        """Whether a run of so many epochs may end elsewhere, as it draws from other sources.
+
+        Their anchors would tell, and only an opened run knows these.
+        """
+        settings = self.old.settings or self.new.settings
+        bounded = settings is not None and settings.epochs is not None
+        return bounded and not self.others and self.before.planned != self.after.planned
 
     @property
     def step(self) -> int | None:
@@ -198,8 +208,9 @@ class _Difference:
     def plain(self) -> dict[str, Any]:
         """Return all of it as plain values; shares are those of the first and the last step."""
         rows = [asdict(row) for row in self.before.differing(self.after)]
-        at = {"first_step": self.step, "first_position": self.position}
-        return at | {"other_settings": self.others, "shares": rows, "lr_scale": self.scales()}
+        at: dict[str, Any] = {"first_step": self.step, "first_position": self.position}
+        at |= {"end_may_move": self.end_moves, "other_settings": self.others}
+        return at | {"shares": rows, "lr_scale": self.scales()}
 
     def show(self) -> None:
         """Print all of it."""
@@ -219,6 +230,21 @@ class _Difference:
             tell("samples are others from step 0 on")
         else:
             tell(f"nothing changes before step {self.step:,} (position {self.position:,})")
+        if self.end_moves:
+            tell(*self._of_the_end())
+
+    def _of_the_end(self) -> Iterator[str]:
+        """Yield what is to be said where the end of a run may move."""
+        settings = self.old.settings or self.new.settings
+        yield (
+            "but the run ends after a number of epochs, and other sources make up an epoch: its "
+            "end may move"
+        )
+        if settings is not None and settings.no_duplicates is True:
+            yield (
+                "and with no_duplicates= samples change places up to the end, so those shortly "
+                "before the earlier end may be others too: sample --resume --mixture checks it"
+            )
 
 
 def _shares(ends: tuple[float, float]) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from duckplets.cli import completion
 from duckplets.cli.app import as_written, in_options, say
 from duckplets.cli.inputs import names
 
@@ -38,7 +41,11 @@ REMAINDER = Annotated[
 SEED = Annotated[int | None, typer.Option(help="Another seed, another order; 42.")]
 RECIPES = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME,…|FILE.toml", help="Names of recipes, or recipes files."),
+    typer.Option(
+        metavar="NAME,…|FILE.toml",
+        help="Names of recipes, or recipes files.",
+        autocompletion=completion.several_recipes,
+    ),
 ]
 MIXTURE = Annotated[
     list[str] | None,
@@ -83,8 +90,11 @@ WORLD_SIZE = Annotated[
 
 # -- which run ------------------------------------------------------------------------------------
 
-RUN = Annotated[str, typer.Option(help="Name of the run.")]
+RUN = Annotated[str, typer.Option(help="Name of the run.", autocompletion=completion.runs)]
 RESUME = Annotated[bool, typer.Option("--resume", help="Go on where the run was saved.")]
+TAG = Annotated[
+    str | None, typer.Option(help="Checkpoint to resume from.", autocompletion=completion.tags)
+]
 STATE = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The state file; by default beside the corpus."),
@@ -123,6 +133,22 @@ class Opening:
     mixture: Mixture | None
     arguments: Mapping[str, Any]
 
+    def also(self, **arguments: Any) -> Opening:
+        """Return the same with more arguments, those that are None left out."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return replace(self, arguments={**self.arguments, **given})
+
+    def need_saved(self) -> None:
+        """Refuse what names a saved run where none is resumed.
+
+        Raises:
+            typer.BadParameter: It was given.
+        """
+        named = {"--run": self.run != "default", "--tag": self.tag, "--state": self.state}
+        for option, given in named.items():
+            if given and not self.resume:
+                raise typer.BadParameter(f"{option} is about a saved run: give --resume with it")
+
     def open(self, corpus: Corpus) -> Sampler:
         """Return the run's sampler, at its first position or where it was saved."""
         if self.resume:
@@ -146,32 +172,43 @@ class Opening:
 
 def opening(
     *,
-    run: str,
-    resume: bool,
-    tag: str | None,
-    state: Path | None,
-    allow_drift: Sequence[str] | None,
-    recipes: Sequence[str] | None,
-    mixture: Sequence[str] | None,
-    temperature: float | None,
-    **arguments: Any,
+    kind: KIND = None,
+    split: SPLIT = None,
+    batch_size: BATCH_SIZE = None,
+    epochs: EPOCHS = None,
+    remainder: REMAINDER = None,
+    seed: SEED = None,
+    recipes: RECIPES = None,
+    mixture: MIXTURE = None,
+    temperature: TEMPERATURE = None,
+    negatives: NEGATIVES = None,
+    empty: EMPTY = None,
+    by: BY = None,
+    no_duplicates: NO_DUPLICATES = False,
+    no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
+    no_swap: NO_SWAP = False,
+    world_size: WORLD_SIZE = None,
+    run: RUN = "default",
+    resume: RESUME = False,
+    tag: TAG = None,
+    state: STATE = None,
+    allow_drift: ALLOW_DRIFT = None,
 ) -> Opening:
     """Return how to open the run that options mean; arguments that are None were not given.
+
+    Its parameters are the options of every command that names a run so: see ``names_run``.
 
     Raises:
         typer.BadParameter: Options do not go together.
         RecipeError, MixtureError: A file is wrong.
     """
-    given = {name: value for name, value in arguments.items() if value is not None}
-    if "by" in given:
-        given["by"] = _by(names(given["by"]) or [])
     if allow_drift and not resume:
         raise typer.BadParameter("--allow-drift is about a saved run: give --resume with it")
-    if "empty" in given and resume:
+    if empty is not None and resume:
         raise typer.BadParameter("--empty is about a new run: leave it out with --resume")
-    if "remainder" in given and not (resume or "epochs" in given):
+    if remainder is not None and not (resume or epochs is not None):
         raise typer.BadParameter("--remainder is about the end of a run: give --epochs with it")
-    return Opening(
+    how = Opening(
         run=run,
         resume=resume,
         tag=tag,
@@ -179,8 +216,48 @@ def opening(
         allow_drift=names(allow_drift) or (),
         recipes=_recipes(recipes),
         mixture=_mixture(mixture, temperature),
-        arguments=given,
+        arguments={},
     )
+    return how.also(
+        kind=kind,
+        split=split,
+        batch_size=batch_size,
+        epochs=epochs,
+        remainder=remainder,
+        seed=seed,
+        negatives=negatives,
+        empty=empty,
+        by=None if by is None else _by(names(by) or []),
+        no_duplicates=_apart(texts=no_duplicates, negatives=no_duplicate_negatives),
+        swap=False if no_swap else None,
+        world_size=world_size,
+    )
+
+
+def names_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of ``opening`` in the place of its parameter ``how``.
+
+    An option of the same name that the command has itself takes the place of the shared one.
+    """
+    own = signature(command, eval_str=True).parameters
+    shared = signature(opening, eval_str=True).parameters
+    options = {name: own.get(name, option) for name, option in shared.items()}
+    rest = {name: option for name, option in own.items() if name not in shared}
+    before = list(rest)[: list(rest).index("how")]
+    after = [name for name in rest if name not in (*before, "how")]
+    places = {name: (rest | options)[name] for name in (*before, *options, *after)}
+
+    @wraps(command)
+    def named(**given: Any) -> None:
+        how = opening(**{name: given[name] for name in shared})
+        command(how=how, **{name: value for name, value in given.items() if name in own})
+
+    del named.__wrapped__  # or Typer would look at its parameters
+    named.__signature__ = Signature(  # type: ignore[attr-defined]
+        [each.replace(kind=Parameter.KEYWORD_ONLY) for each in places.values()]
+    )
+    named.__annotations__ = {name: each.annotation for name, each in places.items()}
+    return named
 
 
 def introduce(sampler: Sampler, command: Callable[..., None]) -> None:
@@ -228,7 +305,7 @@ def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture
         return Mixture.from_toml(parts[0])
 
 
-def apart(*, texts: bool, negatives: bool) -> bool | str | None:
+def _apart(*, texts: bool, negatives: bool) -> bool | str | None:
     """Return what two options mean together; None where neither was given."""
     if texts and negatives:
         raise typer.BadParameter(

@@ -22,15 +22,18 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from duckplets.base.aside import aside_of, sweep
-from duckplets.base.shown import harmless_json, shown
+from duckplets.base.shown import counted, harmless_json, shown
 from duckplets.cli.app import say, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from duckplets.cli.inputs import Found
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.splits import SplitReport
+    from duckplets.sources.limits import Limits
+    from duckplets.sources.mapping_checks import OnError
 
 SUFFIXES = (".jsonl", ".parquet")
 
@@ -95,12 +98,26 @@ def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) ->
         show_table(("source", *columns, "reasons"), rows)
 
 
+def show_records(
+    found: Sequence[Found], n: int, on_error: OnError | None, limits: Limits, *, json: bool
+) -> None:
+    """Print the first records that sources would become."""
+    from duckplets.ingest.preview import preview
+
+    for each in found:
+        seen = preview(each.source, n, on_error=on_error, limits=limits)
+        if json:
+            print_lines([{"source": each.name, **asdict(seen)}])
+        else:
+            tell(*f"{shown(each.name)}: {seen}".splitlines())
+
+
 def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
     """Say which rows of unfinished ingests are kept, and what becomes of them."""
     for kept in unfinished:
         say(
-            f"{kept['rows']:,} rows of {kept['source']} are kept: the same command goes on from "
-            f"there, and --restart discards them"
+            f"kept of {kept['source']}: {counted(kept['rows'], 'row')}; the same command goes on "
+            f"from there, and --restart discards what is kept"
         )
 
 
@@ -112,7 +129,7 @@ def show_split(report: SplitReport, keep_together: str) -> None:
     if any(report.shared_anchors.values()) and keep_together == "group":
         say("to keep equal texts together: duckplets split … --keep-together text --reassign")
     if report.spanning:
-        say(f"{report.spanning:,} families have records in more than one split")
+        say(f"{counted(report.spanning, 'family', 'families')} with records in more than one split")
 
 
 def shared_anchors(split: str, anchors: int, shared: int) -> str:

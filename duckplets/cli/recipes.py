@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from duckplets.base.shown import harmless, listed
-from duckplets.cli import output
+from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, as_written, existing, say
 from duckplets.cli.options import command
 from duckplets.errors import RecipeError, nearest
@@ -19,9 +19,16 @@ if TYPE_CHECKING:
     from duckplets.corpus import Corpus
     from duckplets.named_pools import Recipe
 
-RECIPE = Annotated[str, typer.Argument(metavar="RECIPE", help="Name of a recipe.")]
+RECIPE = Annotated[
+    str,
+    typer.Argument(metavar="RECIPE", help="Name of a recipe.", autocompletion=completion.recipes),
+]
 SOURCE = Annotated[
-    str | None, typer.Option(help="Name of a source; by default the first the recipe suits.")
+    str | None,
+    typer.Option(
+        help="Name of a source; by default the first the recipe suits.",
+        autocompletion=completion.sources,
+    ),
 ]
 SPLIT = Annotated[Literal["train", "validation", "test"], typer.Option(help="Of which split.")]
 
@@ -157,7 +164,8 @@ def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:
     from duckplets.recipes.defaults import default_recipes, long_section_recipe
 
     found: dict[tuple[str, Recipe], list[str]] = {}
-    kinds = {source["name"]: source["defaults"] for source in corpus.sources().to_pylist()}
+    sources = corpus.sql(query("status/known_sources")).to_pylist()
+    kinds = {source["name"]: source["defaults"] for source in sources}
     for source, recipes in corpus.brought_recipes().items():
         whose = "defaults of" if tuple(recipes) == default_recipes(kinds[source]) else "of"
         for recipe in recipes:

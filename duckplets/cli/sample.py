@@ -10,38 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duckplets.base.shown import harmless_json, listed
-from duckplets.cli import output
+from duckplets.base.shown import counted, harmless_json, listed
+from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, say
 from duckplets.cli.inputs import names
 from duckplets.cli.options import (
-    ALLOW_DRIFT,
-    BATCH_SIZE,
-    BY,
-    EMPTY,
-    EPOCHS,
-    KIND,
-    MIXTURE,
-    NEGATIVES,
-    NO_DUPLICATE_NEGATIVES,
-    NO_DUPLICATES,
     NO_PREFIXES,
-    NO_SWAP,
     OUT,
-    RECIPES,
-    REMAINDER,
-    RESUME,
     RUN,
-    SEED,
-    SPLIT,
     STATE,
-    TEMPERATURE,
-    WORLD_SIZE,
+    TAG,
     Opening,
-    apart,
     command,
     introduce,
-    opening,
+    names_run,
 )
 from duckplets.errors import SamplerError, StateMismatchError
 
@@ -54,43 +36,28 @@ if TYPE_CHECKING:
 _PIECE = 1 << 16  # positions worked out at once, however long the stretch
 
 
+@names_run
 def sample(
     corpus: CORPUS,
-    kind: KIND = None,
-    split: SPLIT = None,
-    batch_size: BATCH_SIZE = None,
+    how: Opening,
     steps: Annotated[
         int | None, typer.Option(min=0, help="Batches to write; 1, or with --epochs all.")
     ] = None,
-    epochs: EPOCHS = None,
-    remainder: REMAINDER = None,
-    seed: SEED = None,
-    recipes: RECIPES = None,
-    mixture: MIXTURE = None,
-    temperature: TEMPERATURE = None,
     columns: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN,…", help="Columns of a sample.")
     ] = None,
-    negatives: NEGATIVES = None,
-    empty: EMPTY = None,
-    by: BY = None,
-    no_duplicates: NO_DUPLICATES = False,
-    no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
-    no_swap: NO_SWAP = False,
     no_prefixes: NO_PREFIXES = False,
     rank: Annotated[
         int | None,
         typer.Option(min=0, help="Which of the ranks this is: it writes its slice of every batch."),
     ] = None,
-    world_size: WORLD_SIZE = None,
-    run: RUN = "default",
-    resume: RESUME = False,
     tag: Annotated[
         str | None,
-        typer.Option(help="Checkpoint to resume from or, without --resume, to save as."),
+        typer.Option(
+            help="Checkpoint to resume from or, without --resume, to save as.",
+            autocompletion=completion.tags,
+        ),
     ] = None,
-    state: STATE = None,
-    allow_drift: ALLOW_DRIFT = None,
     save: Annotated[
         bool, typer.Option("--save", help="Save where the run stands after; rank 0 does it.")
     ] = False,
@@ -121,30 +88,10 @@ def sample(
     from duckplets.corpus import Corpus
     from duckplets.sampling.settings import SavingNote
 
-    how = opening(
-        run=run,
-        resume=resume,
-        tag=tag,
-        state=state,
-        allow_drift=allow_drift,
-        recipes=recipes,
-        mixture=mixture,
-        temperature=temperature,
-        kind=kind,
-        split=split,
-        batch_size=batch_size,
-        epochs=epochs,
-        remainder=remainder,
-        seed=seed,
+    how = how.also(
         columns=names(columns),
-        negatives=negatives,
-        empty=empty,
-        by=by,
-        no_duplicates=apart(texts=no_duplicates, negatives=no_duplicate_negatives),
-        swap=False if no_swap else None,
         prefixes=False if no_prefixes else None,
         rank=rank,
-        world_size=world_size,
         log=None if log is None else str(log),
     )
     _check(how, save=save, metrics=metrics, out=out)
@@ -163,32 +110,13 @@ def sample(
             _save(sampler, how)
 
 
+@names_run
 def plan(
     corpus: CORPUS,
-    kind: KIND = None,
-    split: SPLIT = None,
-    batch_size: BATCH_SIZE = None,
+    how: Opening,
     steps: Annotated[
         int | None, typer.Option(min=0, help="Batches to plan; 1, or with --epochs all.")
     ] = None,
-    epochs: EPOCHS = None,
-    remainder: REMAINDER = None,
-    seed: SEED = None,
-    recipes: RECIPES = None,
-    mixture: MIXTURE = None,
-    temperature: TEMPERATURE = None,
-    negatives: NEGATIVES = None,
-    empty: EMPTY = None,
-    by: BY = None,
-    no_duplicates: NO_DUPLICATES = False,
-    no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
-    no_swap: NO_SWAP = False,
-    world_size: WORLD_SIZE = None,
-    run: RUN = "default",
-    resume: RESUME = False,
-    tag: Annotated[str | None, typer.Option(help="Checkpoint to resume from.")] = None,
-    state: STATE = None,
-    allow_drift: ALLOW_DRIFT = None,
     out: OUT = None,
 ) -> None:
     """Print what a run will serve, as ids without texts: a row a sample of all ranks.
@@ -202,32 +130,8 @@ def plan(
     """
     from duckplets.corpus import Corpus
 
-    for option, given in (("--run", run != "default"), ("--tag", tag), ("--state", state)):
-        if given and not resume:
-            raise typer.BadParameter(f"{option} is about a saved run: give --resume with it")
+    how.need_saved()
     output.check(out)
-    how = opening(
-        run=run,
-        resume=resume,
-        tag=tag,
-        state=state,
-        allow_drift=allow_drift,
-        recipes=recipes,
-        mixture=mixture,
-        temperature=temperature,
-        kind=kind,
-        split=split,
-        batch_size=batch_size,
-        epochs=epochs,
-        remainder=remainder,
-        seed=seed,
-        negatives=negatives,
-        empty=empty,
-        by=by,
-        no_duplicates=apart(texts=no_duplicates, negatives=no_duplicate_negatives),
-        swap=False if no_swap else None,
-        world_size=world_size,
-    )
     with Corpus(corpus, read_only=True) as opened:
         sampler = how.open(opened)
         introduce(sampler, plan)
@@ -243,7 +147,7 @@ def served(
         typer.Option("--to", min=0, help="After the last; by default where the run stands."),
     ] = None,
     run: RUN = "default",
-    tag: Annotated[str | None, typer.Option(help="Checkpoint instead of the latest save.")] = None,
+    tag: TAG = None,
     state: STATE = None,
     out: OUT = None,
 ) -> None:
@@ -320,7 +224,7 @@ def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
 def _write(sampler: Sampler, steps: int | None, out: Path | None) -> None:
     samples = output.put((batch.table for batch in _batches(sampler, steps)), out)
     if out is not None and samples:
-        say(f"wrote {samples:,} samples to {out}, up to step {sampler.step}")
+        say(f"wrote {counted(samples, 'sample')} to {out}, up to step {sampler.step}")
 
 
 def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:
@@ -343,7 +247,7 @@ def _save(sampler: Sampler, how: Opening) -> None:
 def _put_ids(tables: Iterator[pa.Table], out: Path | None) -> None:
     samples = output.put(tables, out)
     if out is not None and samples:
-        say(f"wrote the ids of {samples:,} samples to {out}")
+        say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
 
 
 def _planned(sampler: Sampler, steps: int | None) -> Iterator[pa.Table]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duckplets.cli import output
+from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, say
 from duckplets.cli.options import SPLIT, STATE
 
@@ -20,7 +20,12 @@ _DETAILS = ("source", "recipe", "label", "negative_by", "weight")
 def show(
     corpus: CORPUS,
     source: Annotated[
-        str | None, typer.Argument(metavar="[SOURCE]", help="Name of a source; by default all.")
+        str | None,
+        typer.Argument(
+            metavar="[SOURCE]",
+            help="Name of a source; by default all.",
+            autocompletion=completion.sources,
+        ),
     ] = None,
     split: SPLIT = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Records, at most; 10.")] = None,
@@ -28,7 +33,12 @@ def show(
         int | None, typer.Option(min=1, help="Show so many samples, the first of a new run.")
     ] = None,
     run: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Samples that a saved run serves next.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Samples that a saved run serves next.",
+            autocompletion=completion.runs,
+        ),
     ] = None,
     state: STATE = None,
     json: JSON = False,
@@ -71,7 +81,7 @@ def _show_records(
     from duckplets.db.queries import query
     from duckplets.errors import SourceError, nearest
 
-    known = corpus.sources()["name"].to_pylist()
+    known = corpus.sql(query("status/known_sources"))["name"].to_pylist()
     if source is not None and source not in known:
         raise SourceError(
             f"no source {source!r}{nearest(source, known)}; there are: {', '.join(known) or 'none'}"

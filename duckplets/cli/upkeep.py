@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.shown import listed, shown
-from duckplets.cli import output
+from duckplets.base.shown import counted, listed, shown
+from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
 from duckplets.cli.options import STATE, command
 from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
@@ -82,7 +82,7 @@ def doctor(
         problems += not check.ok
         tell(f"{'ok      ' if check.ok else 'problem '} {check.what}")
     if problems:
-        say(f"error: {problems} problem{'' if problems == 1 else 's'} found")
+        say(f"error: {counted(problems, 'problem')} found")
         raise typer.Exit(1)
 
 
@@ -100,7 +100,9 @@ def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
 
 def reset(
     corpus: CORPUS,
-    run: Annotated[str, typer.Option(help="Name of the run to forget.")],
+    run: Annotated[
+        str, typer.Option(help="Name of the run to forget.", autocompletion=completion.runs)
+    ],
     after: Annotated[
         int | None, typer.Option(min=0, help="Forget only what it saved beyond this step.")
     ] = None,
@@ -115,7 +117,7 @@ def reset(
     from duckplets.sampling.state import reset as forget
 
     removed = forget(_state_path(corpus, state), run, after=after)
-    cursors = f"{removed:,} cursor{'' if removed == 1 else 's'}"
+    cursors = counted(removed, "cursor")
     if after is None:
         say(f"forgot run {run} and its {cursors}")
     else:
@@ -124,7 +126,10 @@ def reset(
 
 def remove(
     corpus: CORPUS,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a source.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Name of a source.", autocompletion=completion.sources),
+    ],
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask; needed where nobody can.")
     ] = False,
@@ -145,14 +150,15 @@ def remove(
         there = {row["name"]: row["records"] for row in opened.sources().to_pylist()}
         kept = {row["source"]: row["rows"] for row in opened.unfinished()}
         if name in there or name in kept:
-            say(f"{name} has {there.get(name, 0):,} records")
+            say(f"{name} has {counted(there.get(name, 0), 'record')}")
             if name in kept:
-                say(f"{kept[name]:,} rows of an unfinished ingest of it are discarded too")
+                say(f"discarded too, of an unfinished ingest of it: {counted(kept[name], 'row')}")
             saved = runs(_state_path(corpus, state))
             _say_who_draws([run.name for run in saved if name in run.settings.get("sources", ())])
             _confirm(f"remove {name} from {corpus}?", yes=yes)
         records = opened.remove(name)  # which refuses a name that is not there
-        say(f"removed {records:,} records of {name}; the corpus is at version {opened.version}")
+        gone = counted(records, "record")
+        say(f"removed {gone} of {name}; the corpus is at version {opened.version}")
     say(f"what no run needs is still in the file; to free it: {command('compact', corpus)}")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from duckplets.base.checks import integer
+from duckplets.base.shown import Reported
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, nearest
 from duckplets.export.examples import Reader, Wanted
@@ -30,7 +31,7 @@ Shape = Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "documents
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExportReport:
+class ExportReport(Reported):
     """What an export wrote.
 
     Attributes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ EXAMPLES = 5
 
 _TOLD = ("row", "file", "line", "value")
 _NUMBERS = ("read", "added", "replaced", "quarantined")
-_COUNTERS = ("reasons", "dropped_sections", "incomplete")
+_COUNTERS = ("reasons", "dropped_sections", "incomplete", "left_out")
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class Counts:
     reasons: Counter[str] = field(default_factory=Counter)
     dropped_sections: Counter[str] = field(default_factory=Counter)
     incomplete: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[Example]] = field(default_factory=lambda: defaultdict(list))
     quarantined: int = 0
 
@@ -54,6 +56,16 @@ class Counts:
                 names = [name for name in _TOLD if name in rows.schema.names]
                 nothing: Example = dict.fromkeys(_TOLD)
                 kept += [nothing | row for row in first.select(names).to_pylist()]
+
+    def note_left_out(self, told: pa.Array) -> None:
+        """Count the fields that are not read of rows that may be records.
+
+        Args:
+            told: Of each row a JSON list of such fields, or null.
+        """
+        for pair in pc.value_counts(told.drop_null()).to_pylist():
+            for name in json.loads(pair["values"]):
+                self.left_out[name] += pair["counts"]
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as plain JSON values."""

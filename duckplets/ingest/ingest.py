@@ -21,7 +21,7 @@ from duckplets.base.checks import checked_name
 from duckplets.base.lookahead import ahead
 from duckplets.base.plain import Stored
 from duckplets.base.progress import Progress
-from duckplets.base.shown import shown
+from duckplets.base.shown import counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import unfinished
@@ -264,8 +264,8 @@ def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
         differ = f" with another {' and '.join(names)}"
     raise SourceError(
         f"source {found.name!r} has an unfinished ingest from {where}{differ}, stopped at "
-        f"{found.saved_at} UTC after {found.counts.get('read', 0)} rows; run that one again to go "
-        f"on, or discard it with restart=True"
+        f"{found.saved_at} UTC after {counted(found.counts.get('read', 0), 'row')}; run that one "
+        f"again to go on, or discard it with restart=True"
     )
 
 

@@ -8,8 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from duckplets.base.lookahead import ahead
-from duckplets.base.shown import shown
+from duckplets.base.shown import Reported, counted, shown
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
 from duckplets.sources.limits import Limits, Reader
@@ -21,13 +24,14 @@ _LOOKED_AT = 1_000  # rows by which texts are judged
 _MOST = 1_000
 _SHOWN = 100  # characters of a text
 _FEW = 20  # rows from which on it means something that texts are alike
+_SHORT = 1_000  # bytes
 _LABEL = 30  # characters of the longest label
 _LABELS = 10
 _COLUMNS = ("row", "key", "date", "file", "line", "skip", "value", "sections")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class Preview:
+class Preview(Reported):
     """The first records of a source.
 
     Attributes:
@@ -106,6 +110,17 @@ def _start(text: str | None) -> str:
     return shown(whole[:_SHOWN]) + more
 
 
+def flags_of(batch: pa.RecordBatch) -> list[str]:
+    """Return what looks wrong about the texts of the first rows of a batch that are records.
+
+    Long texts are passed over: what is looked for is short, and copying them takes time.
+    """
+    first = batch.slice(0, _LOOKED_AT)
+    sections = pc.list_flatten(first.filter(pc.is_null(first["skip"]))["sections"])
+    short = sections.filter(pc.less(pc.binary_length(pc.struct_field(sections, "text")), _SHORT))
+    return _flags([{"skip": None, "sections": short.to_pylist()}])
+
+
 def _flags(rows: list[dict[str, Any]]) -> list[str]:
     """Return what looks wrong about the texts of each role and heading."""
     texts: dict[str, list[str]] = defaultdict(list)
@@ -116,7 +131,7 @@ def _flags(rows: list[dict[str, Any]]) -> list[str]:
             texts[f"{section['role']} ({shown(section['heading'], 40)})"].append(section["text"])
     found = [flag for name, those in texts.items() for flag in _of_texts(name, those)]
     if bad:
-        found.append(f"{bad:,} of the first {len(rows):,} rows can be no records")
+        found.append(f"{bad:,} of the first {counted(len(rows), 'row')} can be no records")
     return found
 
 

@@ -10,16 +10,17 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from duckplets.base.shown import listed, shown
+from duckplets.base.shown import Reported, counted, listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
+from duckplets.sources.rows import is_failure
 
 Example = dict[str, Any]
 """A row that is told of: ``row``, ``file``, ``line``, ``value``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class IngestReport:
+class IngestReport(Reported):
     """What an ingest did; ``read == added + skipped + failed``.
 
     Attributes:
@@ -39,6 +40,8 @@ class IngestReport:
         notes: Sentences on what was found, and on which choices were made.
         version: Corpus version it made.
         spanning: Records that joined a family of which some records are in another split.
+        left_out: Count of usable rows by field that a built-in converter does not read, such as
+            ``tools``: in JSON those with a value there, of a table all of a file that has it.
     """
 
     read: int
@@ -55,43 +58,61 @@ class IngestReport:
     removed: int = 0
     notes: list[str] = field(default_factory=list)
     spanning: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Say in plain lines what became of every row."""
         how = f", {self.replaced:,} of them in place of others" if self.replaced else ""
         lines = [
-            f"{self.read:,} rows read: {self.added:,} added{how}, {self.skipped:,} skipped, "
-            f"{self.failed:,} failed (version {self.version}, {self.seconds:g} s)"
+            f"{counted(self.read, 'row')} read: {self.added:,} added{how}, "
+            f"{self.skipped:,} skipped, {self.failed:,} failed "
+            f"(version {self.version}, {self.seconds:g} s)"
         ]
-        lines += [f"  {n:,} {self._said(reason)}" for reason, n in self.reasons.items()]
         lines += [
-            f"  {n:,} rows were taken without it: {self._said(reason)}"
+            f"  {'failed' if is_failure(reason) else 'skipped'}: {n:,} {self._said(reason, n)}"
+            for reason, n in self.reasons.items()
+        ]
+        lines += [
+            f"  taken without it: {n:,} {self._said(reason, n)}"
             for reason, n in self.incomplete.items()
         ]
-        lines += [f"  {n:,} times: {reason}" for reason, n in self.dropped_sections.items()]
+        lines += [
+            f"  {counted(n, 'time')}: {reason}" for reason, n in self.dropped_sections.items()
+        ]
+        if self.left_out:
+            told = listed(
+                f"{shown(name, 60)} ({counted(n, 'row')})" for name, n in self.left_out.items()
+            )
+            lines.append(f"  left out, as the converter does not read them: {told}")
         if self.spanning:
             lines.append(
-                f"  {self.spanning:,} records joined a family that has records in two splits: they "
-                f"have that of its first"
+                f"  {counted(self.spanning, 'record')} joined a family that has records in two "
+                f"splits: they have that of its first"
             )
         if self.removed:
-            lines.append(f"  {self.removed:,} records removed that the source no longer has")
+            lines.append(
+                f"  {counted(self.removed, 'record')} removed that the source no longer has"
+            )
         return "\n".join(lines + [f"  {note}" for note in self.notes])
 
     __repr__ = __str__
 
-    def _said(self, reason: str) -> str:
-        """Return a reason with where the first of its rows stands."""
+    def _said(self, reason: str, count: int) -> str:
+        """Return a reason with where its rows stand, or the first of them."""
         found = self.examples.get(reason)
         if not found:
             return shown(reason)
-        first = found[0]
-        where = f"row {first['row']}"
-        if first["file"]:
-            line = f":{first['line']}" if first["line"] else ""
-            where = f"{shown(first['file'])}{line}" + ("" if line else f", {where}")
-        value = "" if first["value"] is None else f": {shown(repr(first['value']), 60)}"
-        return f"{shown(reason)} (first {where}{value})"
+        first = "first " if len(found) < count else ""
+        return f"{shown(reason)} ({first}{'; '.join(map(_place, found))})"
+
+
+def _place(row: Example) -> str:
+    """Return where a row stands, and what of it could not be read."""
+    where = f"row {row['row']}"
+    if row["file"]:
+        line = f":{row['line']}" if row["line"] else ""
+        where = f"{shown(row['file'])}{line}" + ("" if line else f", {where}")
+    return where + ("" if row["value"] is None else f": {shown(repr(row['value']), 60)}")
 
 
 def remove(database: Database, name: str) -> int:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.plain import Stored
+from duckplets.base.shown import html_report
 from duckplets.db.database import Database
 from duckplets.errors import SplitError
 
@@ -107,6 +108,19 @@ class SplitReport(dict[str, int]):
             f"SplitReport({super().__repr__()}, anchors={self.anchors}, "
             f"shared_anchors={self.shared_anchors}, spanning={self.spanning})"
         )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            {
+                "split": name,
+                "records": records,
+                "anchors": self.anchors.get(name),
+                "of them in train": self.shared_anchors.get(name),
+            }
+            for name, records in self.items()
+        ]
+        facts = {"settings": asdict(self.settings), "spanning": self.spanning, "splits": rows}
+        return html_report("SplitReport", facts)
 
     def __str__(self) -> str:
         told = [

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.progress import Progress
+from duckplets.base.shown import counted
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
@@ -26,13 +27,14 @@ from duckplets.ingest import unfinished
 from duckplets.ingest.chunks import SectionWriter, current_chunking, next_key, sliced
 from duckplets.ingest.counts import Counts
 from duckplets.ingest.preprocess import preprocess
+from duckplets.ingest.preview import flags_of
 from duckplets.ingest.records import IngestReport, commit_version, current_version
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.readings import described, told
-from duckplets.sources.rows import DROPPED
+from duckplets.sources.rows import DROPPED, LEFT_OUT
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -104,6 +106,7 @@ class Storing:
         self.refusal: SourceError | None = None  # raised when what was set aside is stored
         self._kept: list[pa.Array] = []  # ids that a remapped source still has
         self._is_new = False
+        self._flags: list[str] | None = None  # what looks odd about the first texts
         self.source_id, self.trust = source or self._source()
 
     def store_all(
@@ -128,8 +131,11 @@ class Storing:
         if skipped.num_rows and "quarantined" in batch.schema.names:
             self._quarantine(skipped)
         if skipped.num_rows < batch.num_rows:
+            self._flags = flags_of(batch) if self._flags is None else self._flags
             # Filtering copies all texts.
             usable = batch.filter(pc.is_null(batch["skip"])) if skipped.num_rows else batch
+            if LEFT_OUT in usable.schema.names:
+                self.counts.note_left_out(usable[LEFT_OUT])
             self._add(usable)
         if progress:
             progress(self.counts.read, self.rows.total)
@@ -163,6 +169,7 @@ class Storing:
             version=self.version,
             examples={reason: counts.examples[reason] for reason in sorted(counts.examples)},
             incomplete=dict(sorted(counts.incomplete.items())),
+            left_out=dict(sorted(counts.left_out.items())),
             removed=removed,
             notes=self._notes(),
             spanning=spanning,
@@ -175,8 +182,12 @@ class Storing:
         reading = described(self.request.source)
         said = [*self.request.notes, told(reading) if reading is not None else ""]
         if self.counts.quarantined:
-            said.append(f"{self.counts.quarantined:,} rows are in the table quarantine")
+            said.append(self._quarantined())
+        said += [f"look: {flag}" for flag in self._flags or ()]
         return [note for note in (*said, *self.rows.notes()) if note]
+
+    def _quarantined(self) -> str:
+        return f"in the table quarantine: {counted(self.counts.quarantined, 'row')}"
 
     def _complete(self) -> tuple[int, int]:
         """Let what was stored be seen.
@@ -377,12 +388,11 @@ class Storing:
             raise SourceError(f"source {name!r} has no rows; nothing was stored")
         if counts.added == 0 and not counts.reasons[SAME] and not counts.reasons[CONFLICT]:
             reasons = ", ".join(f"{n} {r}" for r, n in counts.reasons.items() if n)
-            told_of = f"none of the {counts.read} rows of source {name!r} can be a record "
+            rows = counted(counts.read, "row")
+            told_of = f"none of the {rows} of source {name!r} can be a record "
             if counts.quarantined:
-                self.refusal = SourceError(
-                    f"{told_of}({reasons}); nothing was stored but {counts.quarantined} rows in "
-                    f"the table quarantine"
-                )
+                told_of += f"({reasons}); nothing was stored but what is "
+                self.refusal = SourceError(told_of + self._quarantined())
             else:
                 raise SourceError(f"{told_of}({reasons}{self._first()}); nothing was stored")
 

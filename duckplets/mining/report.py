@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from duckplets.base.shown import Reported
+
 _SHORT = ("backfilled", "random", "dropped", "short", "none")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PairReport:
+class PairReport(Reported):
     """What mining did for one recipe, source and split.
 
     Attributes:
@@ -54,7 +56,7 @@ class PairReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MiningReport:
+class MiningReport(Reported):
     """What ``Corpus.mine`` did.
 
     Attributes:

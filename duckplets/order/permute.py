@@ -20,6 +20,7 @@ from duckplets.base.arrays import Integers, Words
 ORDER_VERSION = 1
 
 _SMALL = 4096  # up to here an epoch is a sort by hash: exactly uniform, and cheap
+_SPAN = 1 << 16  # items permuted at once: they stay in the cache
 _ROUNDS = 8  # four are visibly non-random, eight match NumPy's (tests/test_order_statistics.py)
 
 _WORD = (1 << 64) - 1
@@ -102,6 +103,15 @@ def item_at(stream: int, n: int, index: int) -> int:
     while item >= n:
         item = _feistel_integer(keys, bits, item)
     return item
+
+
+def shuffled(stream: int, n: int, epoch: int = 0) -> Integers:
+    """Return an epoch of a stream over ``n`` items, in order: each of them once."""
+    items = np.empty(n, dtype=np.int64)
+    for start in range(0, n, _SPAN):
+        stop = min(start + _SPAN, n)
+        items[start:stop] = ranks(stream, n, epoch * n + start, epoch * n + stop)[0]
+    return items
 
 
 @lru_cache(maxsize=64)

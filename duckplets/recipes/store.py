@@ -167,6 +167,14 @@ def stored(database: Database) -> list[Recipe]:
     return found
 
 
+def names(database: Database, version: int) -> list[str]:
+    """Return the names of all recipes that may be asked for: stored, brought or default ones."""
+    brought = (r.name for of in sources_of(database, version).values() for r in of.recipes)
+    is_long = bool(database.run("recipes/store/long_sections")[0][0])
+    own = [LONG_SECTION] if is_long else []
+    return list(dict.fromkeys([*_names(database), *brought, *own]))
+
+
 def _names(database: Database) -> list[str]:
     """Return the names of the stored recipes, also of those that are damaged."""
     return [name for name, _ in database.run("recipes/store/list")]
@@ -195,6 +203,8 @@ def resolve(
     chosen = [r for r in known if kind == "texts" or is_triplet(r)]
     if given:  # only then are the defaults needed, whose conditions take a while to parse
         chosen = _named(given, [*also, *known, *_all_brought(sources)]) or chosen
+    if long_sections and kind != "texts" and not chosen:
+        long_sections = database.run("recipes/store/has_longer", {"max_tokens": max_tokens})[0][0]
     resolved = []
     for source, brought in sources.items():
         recipes: list[Recipe] = [r for r in chosen if r.sources is None or source in r.sources]

@@ -3,22 +3,21 @@
     {"a": 1000, "b": 500} ─→ (a, 0) … (a, 999), (b, 0) … (b, 499) ─size, weight→ another index
 
 An entry is the name of a data set and the number of a row, kept as two integers: a hundred million
-need 1 GB, and none of them is an object. An index never changes; what adjusts one returns another.
+need 1 GB, and none of them is an object. An index never changes; what adjusts, slices, shuffles or
+shards one returns another, in which each entry is what it was and is there as often.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
-from duckplets.base.shown import listed
+from duckplets.base.shown import html_table, listed
 from duckplets.errors import SamplerError, nearest
 from duckplets.order.copies import (
     MOST,
@@ -32,30 +31,41 @@ from duckplets.order.copies import (
     taken,
     weighed,
 )
+from duckplets.order.permute import key, shuffled
+from duckplets.records.entries import (
+    Codes,
+    EntryError,
+    Selection,
+    all_rows,
+    code_type,
+    is_integer,
+    listed_entries,
+    place,
+    places,
+    short,
+)
+from duckplets.records.order import ShardOptions
 
 __all__ = ["DataIndex", "EntryError", "SizeMode"]
 
-Codes = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
-Selection = slice | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 _BLOCK = 1 << 16  # entries made into Python objects at once, while iterating
 _LOOKED = 1 << 20  # entries looked at, at once
-_LAST_ROW = (1 << 63) - 1
+_LAST_EPOCH = (1 << 30) - 1  # times the most entries, a position still fits into 62 bits
+_SHOWN = 50  # data sets that a notebook shows
 
 # Returns the copies of so many entries that a value of an argument asks for, by their data sets.
 _Copying = Callable[[tuple[str, ...], int, Any, str], Copies]
 
 
-class EntryError(SamplerError, IndexError):
-    """An index has no such entry."""
-
-
 class DataIndex:
     """Rows of named data sets, in an order of their own: ``(name, row)``, each any number of times.
 
-    ``index[i]`` and ``select(i)`` are one entry, numbered from 0 or, with a negative number, from
-    the end; slices, lists and arrays of numbers give lists of entries. ``first + second`` has the
-    entries of one and then of the other. ``corpus.read(index)`` reads what it names.
+    ``index[i]`` is one entry, numbered from 0 or, with a negative number, from the end.
+    ``index[10:20]``, ``index[::2]`` and ``index[[3, 1, 3]]`` are indexes again, of those entries in
+    that order; ``select`` gives entries as a list, and an index equals the list of its entries.
+    ``first + second`` has the entries of one and then of the other. ``corpus.read(index)`` reads
+    what it names.
 
     Args:
         rows: Number of rows by name of the data set: every row once, in this order. Or entries.
@@ -82,7 +92,7 @@ class DataIndex:
     def __init__(
         self, rows: Mapping[str, int] | Iterable[tuple[str, int]], *, split: str | None = None
     ) -> None:
-        found = _all_rows(rows) if isinstance(rows, Mapping) else _listed_entries(rows)
+        found = all_rows(rows) if isinstance(rows, Mapping) else listed_entries(rows)
         self._set(*found, split)
 
     def _set(self, names: tuple[str, ...], codes: Codes, rows: Integers, split: str | None) -> None:
@@ -115,7 +125,7 @@ class DataIndex:
         names = tuple(dict.fromkeys(name for part in parts for name in part.names))
         places = {name: place for place, name in enumerate(names)}
         size = sum(map(len, parts))
-        codes, rows = np.empty(size, _code_type(len(names))), np.empty(size, np.int64)
+        codes, rows = np.empty(size, code_type(len(names))), np.empty(size, np.int64)
         start = 0
         for part in parts:
             stop = start + len(part)
@@ -226,9 +236,53 @@ class DataIndex:
         codes, rows = taken(self.codes, parts), taken(self.rows, parts)
         return self._of(self.names, codes, rows, self.split)
 
+    # -- in which order, and which part -----------------------------------------------------------
+
+    def shuffle(self, seed: int = 42, *, epoch: int = 0) -> DataIndex:
+        """Return an index of the same entries, each as often, in an order that the seed chooses.
+
+        Args:
+            seed: Any integer; another one gives another order.
+            epoch: Number of the pass, from 0: each has another order of the same seed.
+
+        Raises:
+            SamplerError: An argument is wrong.
+        """
+        seed = integer("seed", seed)
+        epoch = integer("epoch", epoch, 0, _LAST_EPOCH)
+        order = shuffled(key(seed, "data index order"), len(self), epoch)
+        return self._of(self.names, self.codes[order], self.rows[order], self.split)
+
+    def shard(
+        self, num_shards: int | ShardOptions, index: int | None = None, *, contiguous: bool = False
+    ) -> DataIndex:
+        """Return one of so many parts of the index; together they have each of its entries once.
+
+        As of an ``IndexSampler``, a part is every ``num_shards``-th entry, so that all parts have
+        of every data set. The first ones may have one entry more than the last.
+
+        Args:
+            num_shards: How many parts there are, or all that is to be said as ``ShardOptions``.
+            index: Number of this part, from 0; none beside ``ShardOptions``.
+            contiguous: Whether a part is a run of entries, one after the other, instead.
+
+        Raises:
+            SamplerError: There is no such part.
+        """
+        if not isinstance(num_shards, ShardOptions):
+            if index is None:
+                raise SamplerError("index=None: give the number of this shard, from 0")
+            count = integer("num_shards", num_shards, 1, MOST, say_high=False)
+            num_shards = ShardOptions(integer("index", index, 0, count - 1), count)
+        elif index is not None:
+            raise SamplerError(f"index={index!r}: ShardOptions say it themselves; leave it out")
+        return self[num_shards.part_of(len(self), contiguous=contiguous)]
+
+    # -- entries ------------------------------------------------------------------------------
+
     @property
     def nbytes(self) -> int:
-        """Bytes of the two arrays."""
+        """Bytes of the two arrays; those of a slice are part of what it was cut from."""
         return self.codes.nbytes + self.rows.nbytes
 
     def counts(self) -> dict[str, int]:
@@ -237,8 +291,6 @@ class DataIndex:
         for start in range(0, len(self), _LOOKED):
             counts += np.bincount(self.codes[start : start + _LOOKED], minlength=len(counts))
         return dict(zip(self.names, counts.tolist(), strict=True))
-
-    # -- entries ------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -260,13 +312,22 @@ class DataIndex:
             EntryError: There is no such entry (an ``IndexError``).
             SamplerError: It is no integer, slice, list or array of integers (a ``ValueError``).
         """
-        if _is_integer(selection):
-            at = _place(operator.index(cast("int", selection)), len(self))
+        if is_integer(selection):
+            at = place(operator.index(cast("int", selection)), len(self))
             return self.names[self.codes[at]], int(self.rows[at])
         codes, rows = self.arrays(cast("Selection", selection))
         return list(zip(map(self.names.__getitem__, codes.tolist()), rows.tolist(), strict=True))
 
-    __getitem__ = select
+    @overload
+    def __getitem__(self, selection: int) -> tuple[str, int]: ...
+
+    @overload
+    def __getitem__(self, selection: Selection) -> DataIndex: ...
+
+    def __getitem__(self, selection: int | Selection) -> tuple[str, int] | DataIndex:
+        if is_integer(selection):
+            return self.select(cast("int", selection))
+        return self._of(self.names, *self.arrays(cast("Selection", selection)), self.split)
 
     def arrays(self, selection: Selection) -> tuple[Codes, Integers]:
         """Return places in ``names`` and rows of entries: shape (entries,) each.
@@ -274,15 +335,17 @@ class DataIndex:
         Raises:
             SamplerError: As ``select``.
         """
-        where = selection if isinstance(selection, slice) else _places(selection, len(self))
+        where = selection if isinstance(selection, slice) else places(selection, len(self))
         try:
             return self.codes[where], self.rows[where]
-        except TypeError as error:
-            raise SamplerError(f"{selection!r}: {error}") from error
+        except (TypeError, ValueError) as error:  # no integers, or a step of 0
+            raise SamplerError(f"{short(selection)}: {error}") from error
 
     # -- as an object -------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, list):
+            return len(self) == len(other) and all(map(operator.eq, self, other))
         if not isinstance(other, DataIndex):
             return NotImplemented
         known = {name: place for place, name in enumerate(self.names)}
@@ -301,99 +364,9 @@ class DataIndex:
         where = "" if self.split is None else f"; split {self.split}"
         return f"<DataIndex of {len(self)} entries ({counts}{where})>"
 
-
-# -- what people give, as arrays ----------------------------------------------------------------
-
-
-def _all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integers]:
-    """Return every row of every data set."""
-    checked = {_name(n): integer(f"rows[{n!r}]", sizes[n], 0, MOST, say_high=False) for n in sizes}
-    total = sum(checked.values())
-    if total > MOST:
-        raise SamplerError(f"{total} rows: an index holds at most {MOST}")
-    codes, rows = np.empty(total, _code_type(len(checked))), np.empty(total, np.int64)
-    start = 0
-    for code, size in enumerate(checked.values()):
-        codes[start : start + size] = code
-        rows[start : start + size] = np.arange(size)
-        start += size
-    return tuple(checked), codes, rows
-
-
-def _listed_entries(entries: Any) -> tuple[tuple[str, ...], Codes, Integers]:
-    """Return entries that were given one by one."""
-    places: dict[str, int] = {}
-    codes, rows = [], []
-    try:
-        for name, row in entries:
-            codes.append(places.setdefault(_name(name), len(places)))
-            rows.append(integer(f"row of {name!r}", row, 0, _LAST_ROW, say_high=False))
-    except (TypeError, ValueError) as error:
-        if isinstance(error, SamplerError):
-            raise
-        raise SamplerError(
-            "give the number of rows by name of the data set, as in {'faq': 1000}, or entries "
-            f"(name, row), not {_short(entries)}"
-        ) from error
-    kind = _code_type(len(places))
-    return tuple(places), np.array(codes, kind), np.array(rows, np.int64)
-
-
-def _name(name: Any) -> str:
-    if not isinstance(name, str) or not name:
-        raise SamplerError(f"{name!r} is no name of a data set; give a text")
-    return name
-
-
-def _code_type(names: int) -> Any:
-    """Return the type of codes for so many data sets."""
-    return np.uint16 if names <= 1 << 16 else np.int32
-
-
-# -- places -------------------------------------------------------------------------------------
-
-
-def _is_integer(value: Any) -> bool:
-    """Whether a value is one number; an array with one element is none."""
-    with suppress(TypeError):
-        operator.index(value)
-        return not isinstance(value, bool | np.bool_ | np.ndarray)
-    return False
-
-
-def _place(number: int, entries: int) -> int:
-    """Return the place of a number, which counts from the end if it is negative."""
-    place = number + entries if number < 0 else number
-    if not 0 <= place < entries:
-        has = f"entries 0 to {entries - 1}" if entries else "no entries"
-        raise EntryError(f"entry {number}: the index has {has}")
-    return place
-
-
-def _places(selection: Any, entries: int) -> Integers:
-    """Return numbers that were given, all of which have a place, as an array."""
-    numbers = selection
-    if not isinstance(selection, np.ndarray):
-        is_list = isinstance(selection, Sequence) and not isinstance(selection, str | bytes)
-        if is_list and all(map(_is_integer, selection)):
-            try:
-                numbers = np.array(selection, np.int64)
-            except OverflowError as error:
-                largest = max(selection, key=abs)
-                raise EntryError(f"entry {largest}: no index has so many") from error
-        elif hasattr(selection, "__array__"):  # of another library
-            numbers = np.asarray(selection)
-    if not isinstance(numbers, np.ndarray) or numbers.dtype.kind not in "iu" or numbers.ndim != 1:
-        raise SamplerError(
-            f"{_short(selection)} chooses no entries: give an integer, a slice, or a list or an "
-            f"array of integers (of a mask: numpy.flatnonzero(mask))"
-        )
-    if len(numbers):
-        _place(int(numbers.min()), entries)
-        _place(int(numbers.max()), entries)
-    return numbers.astype(np.int64)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    def _repr_html_(self) -> str:
+        caption = f"{len(self):,} entries" + (f" of split {self.split}" if self.split else "")
+        rows = list(self.counts().items())
+        if len(rows) > _SHOWN:
+            caption += f"; {len(rows) - _SHOWN:,} more data sets"
+        return html_table(caption, ("data set", "entries"), rows[:_SHOWN])

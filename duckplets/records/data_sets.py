@@ -1,4 +1,4 @@
-"""Data sets: from a YAML or TOML file, what each source is read from and how much of it counts.
+"""Data sets: from a YAML or TOML file or a mapping, what each is read from and how much counts.
 
     faq:                            # names a source
       file_name: faq.json           # beside this file; or hf_hub_url: org/name[/config]
@@ -6,12 +6,13 @@
       size: 1000                    # the first 1000 records
       weight: 2.0                   # each of them twice
 
-A file is checked whole: what is wrong is said at once, for all data sets and all keys.
+All of it is checked: what is wrong is said at once, for all data sets and all keys.
 """
 
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -58,6 +59,12 @@ _SUFFIXES = {
 }
 _PLACES = ("file_name", "hf_hub_url")
 _READING = ("split", "streaming", "format")
+_WRITTEN = {  # how text is written, and the forms of files that leave it open
+    "encoding": ("csv", "json", "text"),
+    "delimiter": ("csv",),
+    "quote": ("csv",),
+}
+_TABS = ("tab", "\\t")
 _CONTROLS = ("size", "size_mode", "weight", "seed")
 _MAPPING = (
     *("converter", "on_error", "anchor", "positive", "context", "text", "id", "date", "group"),
@@ -65,13 +72,13 @@ _MAPPING = (
     *("created_at", "updated_at", "date_format", "on_bad_date"),
 )
 _OF_LINES = ("trust", "on_error")  # of text, whose lines have no columns
-_KEYS = (*_PLACES, *_READING, *_CONTROLS, *_MAPPING)
+_KEYS = (*_PLACES, *_READING, *_WRITTEN, *_CONTROLS, *_MAPPING)
 _MESSAGES = "openai"  # rows without a converter hold messages already
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """One data set of a file.
+    """One data set that was described.
 
     Attributes:
         name: Of the source it becomes.
@@ -83,6 +90,8 @@ class DataSet:
             goes on there; None for the way of the source.
         mapping: Arguments of the source: converter, or columns by part.
         controls: How an index lists its records.
+        written: How the text of files is written: ``encoding``, ``delimiter`` and ``quote``, as
+            arguments of the source.
     """
 
     name: str
@@ -92,6 +101,7 @@ class DataSet:
     streaming: bool | None = None
     mapping: dict[str, Any] = field(default_factory=dict)
     controls: IndexControls = field(default_factory=IndexControls)
+    written: dict[str, Any] = field(default_factory=dict)
 
     def source(self) -> Source:
         """Return what reads it."""
@@ -100,12 +110,15 @@ class DataSet:
 
             on_hub = HubSource(self.hub, source_id=self.name, **self.mapping)
             return Whole(on_hub) if self.streaming is False else on_hub
-        made = _FORMATS[self.format or ""](list(self.files), **self.mapping)
+        made = _FORMATS[self.format or ""](list(self.files), **self.written, **self.mapping)
         return Resumable(made) if self.streaming else made
 
 
 def load_data_sets(
-    path: str | PathLike[str], *, limits: DocumentLimits | None = None
+    path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
+    *,
+    folder: str | PathLike[str] | None = None,
+    limits: DocumentLimits | None = None,
 ) -> list[DataSet]:
     """Read a file of data sets, in its order: TOML if it ends in ``.toml``, else YAML.
 
@@ -115,27 +128,53 @@ def load_data_sets(
     ``on_error``, and the columns ``anchor``, ``positive``, ``context``, ``text``, ``id``, ``date``,
     ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``, ``negative``, ``sections``,
     ``text_of``, ``created_at``, ``updated_at``, ``date_format`` and ``on_bad_date``. Where neither
-    a converter nor columns of texts are given the rows hold ``messages``.
+    a converter nor columns of texts are given the rows hold ``messages``. A converter may be a
+    function, ``module:function``; its module is imported, with a warning. Of files of text
+    ``encoding`` is the name of another one than UTF-8; of CSV files ``delimiter`` is a character
+    or ``tab``, and ``quote`` a character or, where quotes are plain text, ``""``.
 
     Args:
-        path: Of the file.
-        limits: How large it may be; by default as large as a file of data sets ever is.
+        path: Of the file; or what would stand in one, keys and values by name of the data set.
+        folder: What paths in a mapping are relative to; by default the working directory.
+        limits: How large a file may be; by default as large as a file of data sets ever is.
 
     Raises:
         SourceError: The file cannot be read, or something in it is wrong: all of it, or the first
             ten mistakes and how many more there are, a line each, as ``FILE: data set 'NAME':
-            what is wrong``, with key and value.
+            what is wrong`` (of a mapping without the file), with key and value.
     """
+    if isinstance(path, Mapping):
+        return _checked(path, _folder("folder", "." if folder is None else folder), "")
+    if folder is not None:
+        raise SourceError(
+            f"folder={str(folder)!r}: paths in a file are relative to that file; leave it out"
+        )
     if not isinstance(path, str | PathLike):
-        raise SourceError(f"path={path!r}: give the path of a file of data sets")
+        raise SourceError(f"path={path!r}: give the path of a file of data sets, or a mapping")
+    file = _folder("path", path)
+    return _checked(_tables_of(file, limits), file.parent, f"{file}: ")
+
+
+def _folder(what: str, given: Any) -> Path:
+    """Return a path that was given, with the user's own folder where ``~`` stands for it."""
     try:
-        file = Path(path).expanduser()
-    except RuntimeError as error:
-        raise SourceError(f"path={str(path)!r}: {error}") from error
+        return Path(given).expanduser()
+    except (RuntimeError, TypeError) as error:
+        raise SourceError(f"{what}={str(given)!r}: {error}") from error
+
+
+def _checked(tables: Mapping[Any, Any], folder: Path, where: str) -> list[DataSet]:
+    """Return the data sets that tables by name describe.
+
+    Raises:
+        SourceError: There is none, or something in them is wrong.
+    """
+    if not tables:
+        raise SourceError(f"{where}no data sets are given; give keys such as file_name by name")
     problems: list[str] = []
     found = []
-    for name, table in _tables_of(file, limits).items():
-        checks = _Checks(file.parent.absolute(), problems, f"{file}: data set {name!r}: ")
+    for name, table in tables.items():
+        checks = _Checks(folder.absolute(), problems, f"{where}data set {name!r}: ")
         found.append(checks.data_set(name, table))
     if problems:
         raise SourceError(several(problems))
@@ -190,10 +229,12 @@ class _Checks:
         if not isinstance(streaming, bool | None):
             self._note(f"streaming={streaming!r}: give true or false")
         controls = self._each(IndexControls, {k: values[k] for k in _CONTROLS if k in values}, {})
+        written = self._written({k: values[k] for k in _WRITTEN if k in values}, hub, form)
         mapping = self._mapping({k: values[k] for k in _MAPPING if k in values}, form)
         if len(self._problems) > before:
             return None
-        return DataSet(name, files, hub, form, streaming, mapping, controls or IndexControls())
+        known = controls or IndexControls()
+        return DataSet(name, files, hub, form, streaming, mapping, known, written)
 
     def _note(self, problem: str) -> None:
         self._problems.append(self._what + problem)
@@ -229,7 +270,29 @@ class _Checks:
             self._note(f"file_name={shown(repr(values['file_name']))}: {_reason(error)}")
         return (), form
 
-    def _found(self, name: Any) -> list[Path]:
+    def _written(self, values: dict[str, Any], hub: str | None, form: str | None) -> dict[str, Any]:
+        """Return how the text of files is written, as arguments of the source."""
+        what = "hub" if hub else form
+        if what is None:  # which is wrong, and said
+            return values
+        for key, value in values.items():
+            if what not in _WRITTEN[key]:
+                forms, these = " and ".join(_WRITTEN[key]), "the Hub's" if hub else what
+                self._note(
+                    f"{key}={shown(repr(value))}: is for {forms} files, and these are {these}"
+                )
+        known = {key: value for key, value in values.items() if what in _WRITTEN[key]}
+        if known.get("delimiter") in _TABS:
+            known["delimiter"] = "\t"
+        if known.get("quote") == "":
+            known["quote"] = None
+        mapping = {} if what == "text" else {"text": "x"}
+        if known:
+            self._each(lambda **given: _FORMATS[what]("x", **mapping, **given), known, {})
+        return known
+
+    def _found(self, given: Any) -> list[Path]:
+        name = os.fspath(given) if isinstance(given, PathLike) else given
         if not isinstance(name, str) or not name:
             raise SourceError("give the path of a file, a folder or a glob")
         place = self._folder / Path(name).expanduser()

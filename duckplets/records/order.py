@@ -28,6 +28,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
 from duckplets.order.permute import item_at, key, ranks_at
+from duckplets.records.entries import EntryError
 from duckplets.records.metadata import RecordMetadata, generator, seeded
 
 __all__ = ["IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"]
@@ -72,6 +73,26 @@ class ShardOptions:
         object.__setattr__(self, "shard_count", count)
         object.__setattr__(self, "shard_index", index)
         _boolean("drop_remainder", self.drop_remainder)
+
+    def part_of(self, entries: int, *, contiguous: bool = False) -> slice:
+        """Return which of so many entries are in this shard: every ``shard_count``-th, or a run.
+
+        Raises:
+            SamplerError: With ``drop_remainder`` no shard has any of them.
+        """
+        count, index = self.shard_count, self.shard_index
+        each, over = divmod(entries, count)
+        if self.drop_remainder:
+            if entries and not each:
+                raise SamplerError(
+                    f"shard_count={count}: with drop_remainder=True none of the {entries} entries "
+                    f"is in a shard; give at most {entries} shards"
+                )
+            entries, over = each * count, 0
+        if not _boolean("contiguous", contiguous):
+            return slice(index, entries, count)
+        start = index * each + min(index, over)
+        return slice(start, start + each + (index < over))
 
 
 _WHOLE = ShardOptions(0, 1)
@@ -185,7 +206,7 @@ class IndexSampler:
         i = operator.index(number)
         if not 0 <= i < self._count:
             has = f"elements 0 to {self._count - 1}" if self._count else "none"
-            raise IndexError(f"element {i}: this shard has {has}")
+            raise EntryError(f"element {i}: this shard has {has}")
         index = self._range(i, i + 1)[0]
         if self._rngs is None:
             return RecordMetadata(index, self._key(i, index))

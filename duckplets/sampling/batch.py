@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex, overload
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
-from duckplets.base.shown import html_table, shown
+from duckplets.base.shown import counted, html_table, shown
 from duckplets.errors import ExtensionError
 from duckplets.serving.texts import Spans
 
@@ -137,7 +137,7 @@ class Batch:
             return list(rows)
         number = index(which)
         if not -len(self) <= number < len(self):
-            raise IndexError(f"{number}; this batch has {len(self)} samples")
+            raise IndexError(f"{number}; this batch has {counted(len(self), 'sample')}")
         row: dict[str, Any] = self._table.slice(number % len(self), 1).to_pylist()[0]
         return row
 
@@ -186,7 +186,7 @@ class Batch:
         return f"Batch(step={self.step}, position={self.position}, samples={len(self)}{more})"
 
     def _repr_html_(self) -> str:
-        caption = f"step {self.step}, position {self.position}, {len(self)} samples"
+        caption = f"step {self.step}, position {self.position}, {counted(len(self), 'sample')}"
         rows = (row.values() for row in self[:_SHOWN])
         return html_table(caption, self.keys(), rows)
 

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 TOLD = 10  # names in a sentence
 _APART = 10  # times as often: streams of one source are told apart from there on
 
+_TOO_FEW = {
+    "mined": "mined negatives than a sample takes, and fall back on random ones",
+    "given": "ready negatives than a sample takes, and fall back on random ones",
+    "random": "legal negatives in their source than a sample takes, and draw from all sources",
+}
+
 Unused = tuple[str, str, int]  # source, recipe, anchors
 
 
@@ -63,12 +69,12 @@ def left_alone(minings: Sequence[Unused]) -> Iterator[str]:
 
 
 def falling_back(streams: Sequence[Stream]) -> Iterator[str]:
-    """Yield which streams lack mined negatives for some of their anchors."""
+    """Yield which streams lack negatives of their kind for some of their anchors."""
     for stream in streams:
         if stream.fallback_anchors:
             yield (
                 f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
                 f"{percent(stream.fallback_anchors / len(stream))} of the anchors "
-                f"({stream.fallback_anchors:,} of {len(stream):,}) have fewer mined negatives "
-                f"than a sample takes, and fall back on random ones"
+                f"({stream.fallback_anchors:,} of {len(stream):,}) have fewer "
+                f"{_TOO_FEW[stream.negatives_from or '']}"
             )

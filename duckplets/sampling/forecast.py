@@ -42,7 +42,8 @@ class Forecast:
             ranks, each pair one; ``tokens`` that all their texts are expected to have, without
             prefixes; ``visits``: how often each anchor comes up. ``negatives``: ``random``,
             ``mined``, ``given`` (with the rows), ``same_record``, or null for texts.
-            ``fallback_anchors``: how many have fewer mined or given ones than a sample takes.
+            ``fallback_anchors``: how many have fewer mined or given ones than a sample takes, or
+            fewer in their source where ``negatives_from="split"`` lets all sources fill in.
             ``swap``: whether anchor and positive change places in half of the samples.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.

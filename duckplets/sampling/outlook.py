@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import MAX_POSITION
-from duckplets.base.shown import listed, shown
+from duckplets.base.shown import counted, listed, shown
 from duckplets.sampling import expected
 from duckplets.sampling.cautions import (
     TOLD,
@@ -104,7 +104,7 @@ class Outlook:
         planner, settings = self._planner, self._settings
         dealt = self._stretches(positions)
         steps = -(-positions // self._batch)
-        what = f"{positions:,} samples of {settings.kind}, split {settings.split}"
+        what = f"{counted(positions, 'sample')} of {settings.kind}, split {settings.split}"
         epochs = figure(positions / planner.epoch_length)
         told = f"{epochs} times the nominal epoch of {planner.epoch_length:,}"
         return Forecast(
@@ -145,7 +145,9 @@ class Outlook:
         anchors = np.array([len(stream) for stream in streams])
         visits = dealt.samples / planner.samples_per_draw / anchors
         phases = [planner.schedule.mixture.phase(step) for step in dealt.steps]
-        stretches = zip(dealt.steps, dealt.stops, strict=True)
+        own = planner.recipe_parts()
+        parts = [planner.schedule.parts(*s) for s in zip(dealt.steps, dealt.stops, strict=True)]
+        of_sources = np.array(parts).reshape(count, len(planner.schedule.sources))
 
         def each(values: list[Any]) -> list[Any]:
             return values * count
@@ -155,7 +157,7 @@ class Outlook:
             np.repeat(np.array(dealt.steps, np.int64), len(streams)),
             each([stream.source for stream in streams]),
             each([stream.recipe.name for stream in streams]),
-            np.concatenate([np.zeros(0), *(planner.parts(*steps) for steps in stretches)]),
+            (of_sources[:, planner.sources] * own).reshape(-1),
             each(anchors.tolist()),
             dealt.samples.reshape(-1),
             np.rint(visits * self._tokens()).astype(np.int64).reshape(-1),
@@ -182,14 +184,14 @@ class Outlook:
         planner, settings, streams = self._planner, self._settings, self._streams
         yield (
             f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
-            f"batches of {self._batch:,}, {planner.epoch_length:,} samples a nominal epoch"
+            f"batches of {self._batch:,}, {counted(planner.epoch_length, 'sample')} a nominal epoch"
         )
         parts = planner.parts(step, step + 1).tolist()
         rows = [
             [
                 *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
                 percent(part),
-                f"{len(stream):,} anchors",
+                counted(len(stream), "anchor"),
                 _negatives(stream),
             ]
             for stream, part in zip(streams[:_STREAMS], parts, strict=False)
@@ -265,5 +267,9 @@ def _negatives(stream: Stream) -> str:
     found = stream.negatives_from
     if found is None:
         return ""
-    back = f" ({stream.fallback_anchors:,} anchors fall back)" * bool(stream.fallback_anchors)
-    return f"negatives {found}{back}"
+    count = stream.fallback_anchors
+    if not count:
+        return f"negatives {found}"
+    many = "anchor" if count == 1 else "anchors"
+    whence = "all sources" if found == "random" else "random ones"
+    return f"negatives {found}, for {count:,} {many} {whence}"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION, integer
+from duckplets.base.shown import Facts, html_table
 from duckplets.errors import SamplerError
 from duckplets.sampling.cautions import Unused
 from duckplets.sampling.metrics import mean_by_source, similarities
@@ -37,6 +38,10 @@ _ROWS = 1 << 16  # worked out at once
 _MOST_ROWS = 1 << 24  # in one table: a few GB of ids
 
 Span = tuple[int, int]
+
+
+class Metrics(Facts):
+    """What was taken of every source, by name: numbers, for any logger."""
 
 
 class Views:
@@ -146,6 +151,12 @@ class Views:
         step = self._position // self._batch
         return "\n".join([*outlook.described(step), *(f"note: {note}" for note in notes)])
 
+    def _repr_html_(self) -> str:
+        s = self._settings
+        caption = f"Sampler {s.kind}, split {s.split}, run {s.run}, position {self._position:,}"
+        lines = ([line] for line in self.describe().splitlines())
+        return html_table(caption, ("what is drawn from here on",), lines)
+
     @cached_property
     def _outlook(self) -> Outlook:
         return Outlook(self._settings, self._reader, self.unused)
@@ -180,7 +191,7 @@ class Views:
         counts = self._reader.counters.counts()
         streams = self._planner.streams
         telling = {stream.source for stream in streams if stream.tells}
-        found: dict[str, float] = {}
+        found = Metrics()
         for name in sorted(self._planner.schedule.drawn):
             samples, tokens, fallbacks = [*counts.get(name, ()), 0, 0, 0][:3]
             found[f"data/{name}/samples"] = samples

@@ -330,11 +330,14 @@ class Stream:
 
     @cached_property
     def fallback_anchors(self) -> int:
-        """How many anchors have a chunk with fewer mined or given negatives than a sample takes."""
+        """How many anchors have a chunk with fewer negatives of their kind than a sample takes.
+
+        Fewer mined or given ones; or fewer in their source, where all sources may fill in.
+        """
         pool = self.pool
         if self.negatives_from == "given" and pool.negatives is not None:
             short = pool.negatives.counts()[pool.anchors.classes] < self.negatives
             return expected.with_any(pool.anchors, short)
         if self.candidates is None:
-            return 0
+            return 0 if pool.short is None else expected.with_any(pool.anchors, pool.short)
         return expected.fallback_anchors(self.pool.anchors, self.candidates, self.negatives)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from duckplets.base.plain import Stored
 from duckplets.base.progress import Progress
-from duckplets.base.shown import listed
+from duckplets.base.shown import Reported, listed
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import SamplerError, nearest
@@ -73,7 +73,7 @@ class Index:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class IndexReport:
+class IndexReport(Reported):
     """What ``refresh`` did about one source and split.
 
     Attributes:

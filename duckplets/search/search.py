@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from duckplets.base.checks import integer
 from duckplets.db.database import Database
-from duckplets.errors import QueryError, SamplerError
+from duckplets.errors import QueryError, ReadOnlyError, SamplerError
 from duckplets.search import index
 from duckplets.search.index import Index
 from duckplets.search.terms import Terms
@@ -40,6 +40,10 @@ _SCHEMA = pa.schema(
         "snippet": pa.string(),
     }
 )
+
+
+class UnfitIndexError(ReadOnlyError, QueryError):
+    """An index is missing or stale, and the corpus is open read-only."""
 
 
 def search(
@@ -70,7 +74,7 @@ def search(
 
     Raises:
         SamplerError, SplitError: An argument is wrong, or the corpus has no splits yet.
-        QueryError: An index would have to be built, and the corpus is open read-only.
+        UnfitIndexError: An index would have to be built, and the corpus is open read-only.
         ExtensionError: DuckDB's fts extension is needed and missing.
     """
     k = integer("k", k, 1)
@@ -107,7 +111,7 @@ def _indexes(database: Database, source: str | None, split: str | None) -> list[
             index.refresh(database, source=source, split=split)
     elif unfit:
         name, of_split, reason = unfit[0]
-        raise QueryError(
+        raise UnfitIndexError(
             f"the index of source {name!r}, split {of_split!r} does not fit ({reason}), and the "
             f"corpus is open read-only; run: duckplets index {database.path}"
         )

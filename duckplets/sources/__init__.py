@@ -6,23 +6,40 @@ record or the reason why it cannot be one. Ingest knows nothing else about it.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from duckplets.sources.arrow_file import ArrowSource
-from duckplets.sources.csv_file import CsvSource
-from duckplets.sources.dataset import DatasetSource
-from duckplets.sources.json_file import JsonSource
-from duckplets.sources.memory import MemorySource
-from duckplets.sources.parquet_file import ParquetSource
-from duckplets.sources.resumable import Resumable
 from duckplets.sources.rows import ROW_SCHEMA, Mark, Rows
-from duckplets.sources.sql_query import SqlSource
-from duckplets.sources.text_file import TextFileSource, TextLinesSource
-from duckplets.sources.user.custom import CustomSource, PagedSource
-from duckplets.sources.user.indexed import IndexedSource
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
+    from duckplets.sources.arrow_file import ArrowSource
+    from duckplets.sources.csv_file import CsvSource
+    from duckplets.sources.dataset import DatasetSource
+    from duckplets.sources.json_file import JsonSource
+    from duckplets.sources.memory import MemorySource
+    from duckplets.sources.parquet_file import ParquetSource
+    from duckplets.sources.resumable import Resumable
+    from duckplets.sources.sql_query import SqlSource
+    from duckplets.sources.text_file import TextFileSource, TextLinesSource
+    from duckplets.sources.user.custom import CustomSource, PagedSource
+    from duckplets.sources.user.indexed import IndexedSource
+
+_HOMES = {
+    "ArrowSource": "arrow_file",
+    "CsvSource": "csv_file",
+    "CustomSource": "user.custom",
+    "DatasetSource": "dataset",
+    "IndexedSource": "user.indexed",
+    "JsonSource": "json_file",
+    "MemorySource": "memory",
+    "PagedSource": "user.custom",
+    "ParquetSource": "parquet_file",
+    "Resumable": "resumable",
+    "SqlSource": "sql_query",
+    "TextFileSource": "text_file",
+    "TextLinesSource": "text_file",
+}
 
 __all__ = [
     "ROW_SCHEMA",
@@ -44,6 +61,16 @@ __all__ = [
     "TextFileSource",
     "TextLinesSource",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt name pass
+
+    def __getattr__(name: str) -> Any:
+        """Import a source when it is first used: who only reads a corpus needs none of them."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'duckplets.sources' has no attribute {name!r}")
+        globals()[name] = found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return found
 
 
 @runtime_checkable

@@ -15,6 +15,7 @@ from duckplets.sources.columns import names_of, portions
 from duckplets.sources.decompressed import check_batches
 from duckplets.sources.feed import pick
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.mapped_columns import telling
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ class ArrowSource(paths.Files):
         """Check the columns of every file, then read them in turn."""
         chosen = self.placed(reader, lambda file: names_of(schema_of(file), str(file)))
         limits = limits_of(reader)
-        pieces = ((file, pieces_of(file, places, limits)) for file, _, places in chosen)
+        pieces = (
+            (file, telling(self, names, pieces_of(file, places, limits)))
+            for file, names, places in chosen
+        )
         return self.rows(reader, pieces)
 
 

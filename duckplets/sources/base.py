@@ -81,7 +81,8 @@ class Mapped:
     prefix: str | None = None
     """Column with the record's own metadata prefix: a JSON object, or a ``dp.Prefix`` in memory."""
     converter: str | None = None
-    """Converter of instruction data, one of ``dp.converter_names()``, in place of texts."""
+    """Converter of instruction data, in place of texts: one of ``dp.converter_names()``, or a
+    function of yours as ``module:function``, whose code then runs."""
     on_error: OnError | None = None
     """What becomes of a row that cannot be used, a malformed line too: an error that names it
     (``"raise"``, the default where there is a converter), a count in the report with the first

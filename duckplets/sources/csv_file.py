@@ -27,6 +27,7 @@ from duckplets.sources import paths
 from duckplets.sources.base import Mapped
 from duckplets.sources.feed import piece
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.mapped_columns import telling
 from duckplets.sources.origins import AT, BROKEN, raw
 from duckplets.sources.rows import MAX_BYTES, Rows
 from duckplets.sources.transcoded import codec_of
@@ -64,14 +65,16 @@ class CsvSource(paths.Files):
         codec_of(self.encoding)
         for name in ("delimiter", "quote"):
             value = getattr(self, name)
-            if value is not None and (len(value) != 1 or value in "\r\n"):
+            is_one = isinstance(value, str) and len(value) == 1 and value not in "\r\n"
+            if value is not None and not is_one:
                 raise SourceError(f"{name}={value!r}: give one character")
 
     def open(self, reader: Database) -> Rows:
         """Check the header of every file, then read them in turn."""
         limits = limits_of(reader)
         chosen = self.placed(reader, lambda file: self.header(file, limits))
-        return self.rows(reader, ((each[0], self.pieces(*each, limits)) for each in chosen))
+        pieces = ((each[0], telling(self, each[1], self.pieces(*each, limits))) for each in chosen)
+        return self.rows(reader, pieces)
 
     def header(self, file: Path, limits: Limits) -> list[str]:
         """Return the names of a file's columns.
@@ -232,8 +235,8 @@ class _Lines:
         """
         if "unexpected end of data" in str(error):
             raise SourceError(
-                f"{self._row()}: a quote is opened and never closed; where quotes are plain "
-                f"text, say quote=None"
+                f"{self._row()}: a quote is opened and never closed: close it in line "
+                f"{self.starts[-1]:,}, or where quotes are plain text, say quote=None"
             ) from error
         if "field limit" in str(error):
             stray = "a field is larger (is a quote opened there and never closed?)"

@@ -20,7 +20,7 @@ from duckplets.sources.columns import portions
 from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.labels import Labels, named, of_features
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.mapped_columns import require_texts, resolve
+from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.mapping_checks import OnBadDate, OnError
 from duckplets.sources.rows import MAX_BYTES, Mark, Rows, checked_cursor
 
@@ -56,7 +56,7 @@ class DatasetSource:
         meta: Columns kept as metadata.
         prefix: Column with the record's own metadata prefix.
         trust: Trust in the source, from 0 to 1, or the column that says it per row.
-        converter: Converter of instruction data, instead of columns of texts.
+        converter: Converter of instruction data, instead of columns of texts; see ``Mapped``.
         on_error: What becomes of a row that cannot be used; see ``Mapped``.
         date_format: How dates are written; see ``Mapped``.
         on_bad_date: What becomes of a row whose date cannot be read; see ``Mapped``.
@@ -251,9 +251,10 @@ class Reading:
                 first = number + batch.num_rows - part.num_rows
                 number += batch.num_rows
                 if part.num_rows:
-                    used = part.select(self.places(part.schema.names))
+                    names = part.schema.names
+                    used = part.select(self.places(names))
                     for portion in portions(used, where, limits, first - 1):
-                        yield self._piece(portion, first)
+                        yield from telling(self._mapping, names, [self._piece(portion, first)])
                         first += portion.num_rows
 
     def _piece(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:

@@ -24,7 +24,7 @@ from duckplets.sources.columns import check_sizes, faults_of, plain, weights
 from duckplets.sources.field_paths import KIND, NAME, Paths
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.origins import BROKEN, Judge, Origins, broken_value
-from duckplets.sources.rows import EXTRA_COLUMNS, MAX_BYTES, MAX_ROWS, ROW_SCHEMA
+from duckplets.sources.rows import EXTRA_COLUMNS, LEFT_OUT, MAX_BYTES, MAX_ROWS, ROW_SCHEMA
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -35,7 +35,7 @@ _CHUNK_ROWS = 8_192
 # more than 500 MB for conversations of 12 MB in one chunk.
 _CONVERTED_BYTES = 1 << 20
 _CHUNKS_AT_ONCE = 32  # such chunks are converted at once
-_FAULTS = {"fault": pa.string(), BROKEN: pa.string()}
+_FAULTS = {"fault": pa.string(), BROKEN: pa.string(), LEFT_OUT: pa.string()}
 _OWN = {"row": pa.int64(), "modified": pa.timestamp("us")}
 
 

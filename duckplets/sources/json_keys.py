@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from duckplets.db.queries import query
@@ -14,8 +15,9 @@ from duckplets.sources.base import PARTS, TEXTS, Mapped
 from duckplets.sources.feed import result_of
 from duckplets.sources.field_paths import Steps, match, no_such_field, path_of, pointer, steps_of
 from duckplets.sources.limits import limits_of
-from duckplets.sources.mapped_columns import unknown
+from duckplets.sources.mapped_columns import known_fields, unknown
 from duckplets.sources.origins import with_broken
+from duckplets.sources.rows import LEFT_OUT
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -89,6 +91,7 @@ class Keys:
         whole = self.mapping.needs_whole_rows()
         statement = values_statement(parts, pointers, converted, whole=whole, text_of=text_of)
         values = with_broken(result_of(self._reader, statement, table, self._where), table)
+        values = self._telling(values, table)
         arrays = []
         for place in text_places(parts, text_of):
             kinds = values[f"k{place}"]
@@ -100,6 +103,15 @@ class Keys:
             return values
         # A statement of its own again, and only where there is anything but texts.
         return result_of(self._reader, elements_statement(tuple(arrays)), values, self._where)
+
+    def _telling(self, values: pa.Table, table: pa.Table) -> pa.Table:
+        """Return the values with the keys that the mapping's converter does not read."""
+        known = known_fields(self.mapping)
+        if not known:
+            return values
+        told = self._ask("sources/lines/left_out", table, {"known": list(known)})[LEFT_OUT]
+        places = np.searchsorted(table["row"].to_numpy(), values["row"].to_numpy())
+        return values.append_column(LEFT_OUT, told.take(pa.array(places, pa.int64())))
 
     def check_parts(self) -> None:
         """Refuse a text or id none of whose columns is there at the start: a slip of the pen."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
 
 from duckplets.base.shown import listed
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.base import TEXTS, Mapped
 from duckplets.sources.field_paths import match, path_of
+from duckplets.sources.json_records import head
+from duckplets.sources.rows import LEFT_OUT
 
 
 def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
@@ -41,6 +46,34 @@ def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[int]:
         return [*named, *range(len(columns))]
     fields = [name for name in converter.fields if match(name, columns)]
     return [*named, *(_place(name, columns, where) for name in fields)]
+
+
+def known_fields(mapping: Mapped) -> tuple[str, ...]:
+    """Return what a built-in converter and its mapping read, in lower case; of others nothing.
+
+    Without a converter it is the user who chose the columns, and a function reads whole rows.
+    """
+    converter = mapping.conversion()
+    if converter is None or converter.function is not None:
+        return ()
+    names = mapping.names()
+    return tuple({name.lower() for name in (*converter.fields, *names, *map(head, names))})
+
+
+def telling(
+    mapping: Mapped, columns: Sequence[str], pieces: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield pieces of a table, with the columns of it that a converter does not read.
+
+    A column is one of every row: to see which rows have a value there it would have to be read.
+    """
+    known = known_fields(mapping)
+    others = [name for name in columns if name.lower() not in known] if known else []
+    said = json.dumps(others)
+    for piece in pieces:
+        if others:
+            piece = piece.append_column(LEFT_OUT, pa.repeat(said, piece.num_rows))
+        yield piece
 
 
 def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:

@@ -16,7 +16,7 @@ from duckplets.sources.feed import pick, rows_of
 from duckplets.sources.json_records import JsonLines
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import json_rows, line_batch
-from duckplets.sources.mapped_columns import require_texts, resolve
+from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class MemorySource(Mapped):
         batches = [records] if isinstance(records, pa.RecordBatch) else records
         if isinstance(records, pa.Table):
             batches = records.to_batches()
-        pieces = _picked(batches, places, limits_of(reader))
+        pieces = telling(self, names, _picked(batches, places, limits_of(reader)))
         total = None if isinstance(records, pa.RecordBatchReader) else records.num_rows
         return Rows(rows_of(reader, self, pieces, _WHERE), self.defaults(), total)
 

@@ -21,7 +21,7 @@ from duckplets.base.shown import shown
 from duckplets.errors import SourceError
 from duckplets.sources.base import Mapped
 from duckplets.sources.field_paths import NAME
-from duckplets.sources.rows import DROPPED
+from duckplets.sources.rows import DROPPED, LEFT_OUT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,7 +165,7 @@ class Judge:
             SourceError: One cannot be used, and that is an error.
         """
         broken = _broken(rows, table)
-        rows = self._noted(rows, broken)
+        rows = _with_left_out(self._noted(rows, broken), table)
         places = self._origins.of(rows["row"])
         bad = pc.is_valid(rows["skip"])
         if broken or pc.any(bad).as_py():
@@ -235,6 +235,14 @@ class Judge:
         for place, text in zip(missing, whole, strict=True):
             found[place] = _mended(text, broken.get(int(numbers[place])))
         return rows.append_column("quarantined", pa.array(found, pa.string()))
+
+
+def _with_left_out(rows: pa.Table, table: pa.Table) -> pa.Table:
+    """Return rows with the fields of their input that nobody reads, where there are any."""
+    if LEFT_OUT not in table.column_names or table[LEFT_OUT].null_count == table.num_rows:
+        return rows
+    places = np.searchsorted(table["row"].to_numpy(), rows["row"].to_numpy())
+    return rows.append_column(LEFT_OUT, table[LEFT_OUT].take(pa.array(places, pa.int64())))
 
 
 def _broken(rows: pa.Table, table: pa.Table) -> dict[int, str]:

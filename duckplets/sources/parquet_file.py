@@ -15,6 +15,7 @@ from duckplets.sources.columns import names_of, portions
 from duckplets.sources.decompressed import Chunk, check_pages, chunks_of
 from duckplets.sources.feed import pick
 from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.mapped_columns import telling
 from duckplets.sources.rows import MAX_BYTES, Rows
 
 _UNKNOWN = 64  # rows at a time of a file of which only Arrow knows what is in it
@@ -44,7 +45,10 @@ class ParquetSource(paths.Files):
 
         limits = limits_of(reader)
         chosen = self.placed(reader, checked)
-        pieces = ((file, pieces_of(file, places, limits)) for file, _, places in chosen)
+        pieces = (
+            (file, telling(self, names, pieces_of(file, places, limits)))
+            for file, names, places in chosen
+        )
         return self.rows(reader, pieces, total)
 
 

@@ -47,9 +47,13 @@ EXTRA_COLUMNS = {
     "complaint": pa.string(),  # of such a row: what is wrong, in more words than the skip has
     "value": pa.string(),  # of such a row, or of one with a note: what could not be read
     "note": pa.string(),  # what could not be read of a row that is a record without it
+    "left_out": pa.string(),  # of a converted row: JSON list of its fields that nobody reads
     "line": pa.int64(),  # of the file, from 1, where it has lines
     # And a dictionary of texts, ``file``: where the row stands.
 }
+
+LEFT_OUT = "left_out"
+"""Column of a piece, and of rows: which fields of each row its converter does not read."""
 
 DROPPED = "dropped by the source"
 """The reason for a row that its source itself left out."""

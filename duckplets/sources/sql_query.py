@@ -18,7 +18,7 @@ from duckplets.sources.columns import portions
 from duckplets.sources.feed import pick, refused, rows_of
 from duckplets.sources.field_paths import KIND
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.mapped_columns import require_texts, resolve
+from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class SqlSource(Mapped):
         except BaseException:
             scan.close()
             raise
-        pieces = scan.pieces(self.query, places, limits_of(reader))
+        pieces = telling(self, names, scan.pieces(self.query, places, limits_of(reader)))
         return Rows(rows_of(reader, self, pieces, "query"), self.defaults())
 
 

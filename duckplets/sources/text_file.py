@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -204,6 +205,7 @@ class _Reading:
         self._most = min(limits.size("row"), limits.size("field"))
         self._trust = {name.casefold(): value for name, value in source.trust_by_folder.items()}
         self._headings = self._names = 0
+        self._tagged: Counter[str] = Counter()  # files by suffix
 
     def pieces(self, files: list[PurePosixPath]) -> Iterator[pa.RecordBatch]:
         """Yield the files, some at a time."""
@@ -230,7 +232,9 @@ class _Reading:
         many, few = f"{self._headings:,}", f"{self._names:,}"
         said = f"anchor: the first heading of {many} files, the name of {few}; context: their text"
         others = f"not read: {found.told()}; pattern= says what is" if found.others else ""
-        return [said, others] if others else [said]
+        tagged = ", ".join(f"{n:,} {suffix}" for suffix, n in sorted(self._tagged.items()))
+        tags = f"read as plain text, with their tags: {tagged}" if tagged else ""
+        return [note for note in (said, tags, others) if note]
 
     def _row(self, path: PurePosixPath) -> tuple[Any, ...]:
         body, modified, fault = _read(self._folder / path, self._most, self._source.encoding)
@@ -244,11 +248,14 @@ class _Reading:
         heading = None if self._source.titles == "name" or fault else heading_of(body or "")
         self._headings += heading is not None
         self._names += heading is None and fault is None
+        if fault is None and bare.suffix.lower() in _TAGGED:
+            self._tagged[bare.suffix.lower()] += 1
         trust = trusted[0] if trusted else None
         return heading, name, body, str(path), day, folders, trust, modified, fault
 
 
-_ONE = pa.record_batch([pa.array([0])], ["row"])
+_TAGGED = {".htm", ".html", ".xhtml", ".xml"}
+_ONE = pa.record_batch([pa.nulls(1)], ["row"])  # pa.array of a list imports pandas
 
 
 def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PurePosixPath]]:

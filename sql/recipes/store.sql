@@ -38,6 +38,12 @@ SELECT name, definition
 FROM recipes
 ORDER BY name
 
+-- name: has_longer
+-- Whether any section is longer than a window: asked first, for it reads next to nothing.
+-- Parameters: $max_tokens.
+-- Rows: one, with found.
+SELECT EXISTS (SELECT 1 FROM sections WHERE token_count > $max_tokens) AS found
+
 -- name: long_roles
 -- Roles of which a source and split have sections longer than a window; rejected replies are none.
 -- Parameters: $source, $split, $version, $max_tokens.

@@ -43,6 +43,29 @@ WHERE kind = 'OBJECT' AND fault IS NULL
 ORDER BY key
 LIMIT $most
 
+-- name: left_out
+-- Of JSON lines, which keys with a value nobody reads, as a JSON list; NULL where there are none.
+-- `input` is an Arrow table of (row, fault, line, kind, …), registered for the moment.
+-- Parameters: $known (the keys that are read, in lower case).
+-- Rows: in the order of the input.
+SELECT CASE WHEN len(others) > 0 THEN CAST(to_json(others) AS VARCHAR) END AS left_out
+FROM (
+    SELECT
+        [
+            k FOR k IN unknown
+            IF json_type(line, concat('/', replace(replace(k, '~', '~0'), '/', '~1'))) <> 'NULL'
+        ] AS others
+    FROM (
+        SELECT
+            line,
+            CASE
+                WHEN kind = 'OBJECT' AND fault IS NULL
+                THEN [k FOR k IN json_keys(line) IF NOT list_contains($known, lower(k))]
+            END AS unknown
+        FROM input
+    ) AS documents
+) AS judged
+
 -- name: have
 -- Whether any JSON line has something at all of some places.
 -- `input` is an Arrow table of (row, fault, line, kind, …), registered for the moment.

@@ -323,7 +323,7 @@ def test_what_was_stored_before_a_failure_is_reported() -> None:
     result = cli("ingest", "g.duckdb", "good.csv", "bad.csv", "--text", "t", "--json")
     assert result.exit_code == 1
     assert [report["source"] for report in lines(result.stdout)] == ["good"]
-    assert result.stderr.startswith("good: 1 rows read: 1 added")
+    assert result.stderr.startswith("good: 1 row read: 1 added")
     assert result.stderr.splitlines()[-1].startswith("error: bad.csv: no column 't'")
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from commands import DESCRIPTION, cli, error, lines, ok, talk, usage
+from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
+from duckplets.base.checks import MAX_POSITION
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -153,6 +155,35 @@ def test_a_file_against_a_saved_run(toy: str) -> None:
     assert "give --corpus or --state" in usage("mix-diff", "r", new)
     assert "has its own" in usage("mix-diff", "r", new, "--corpus", toy, "--batch-size", "4")
     assert "no source 'a'" in error("mix-diff", new, new, "--sources", "b")
+
+
+@pytest.mark.parametrize(
+    ("apart", "bounds"),
+    [
+        (True, {"epochs": 40}),
+        ("negatives", {}),
+        *some([(False, {"epochs": 4}), (True, {})], less=0),
+    ],
+)
+def test_an_end_that_may_move_is_said(toy: str, apart: Any, bounds: dict[str, int]) -> None:
+    less = mixture("less.toml", {"a": 3, "b": 1}, phase(100, "{ b = 0 }"))
+    more = mixture("more.toml", {"a": 3, "b": 0}, phase(100, "{ b = 2 }"))
+    with dp.Corpus(toy, read_only=True) as corpus:
+        options: dict[str, Any] = {"batch_size": 6, "no_duplicates": apart, **bounds}
+        sampler = corpus.sampler(mixture={"a": 3, "b": 0}, run="r", **options)
+        sampler.save()
+        alike = mixture("alike.toml", {"a": 9, "b": 0})
+        for new, moves in ((more, True), (alike, False), *some([(less, True)], less=0)):
+            found = json.loads(ok("mix-diff", "r", new, "--corpus", toy, "--json"))
+            resumed = corpus.resume("r", mixture=new)
+            ends = resumed._reader.end != sampler._reader.end
+            assert found["end_may_move"] == (moves and "epochs" in bounds) == ends
+            said = ok("mix-diff", "r", new, "--corpus", toy)
+            assert ("its end may move" in said) == ends
+            assert ("shortly before the earlier end" in said) == (ends and apart is True)
+            if not ends:
+                never = resumed.changed_from == MAX_POSITION + 1
+                assert found["first_position"] == (None if never else resumed.changed_from)
 
 
 def test_two_runs_that_differ_otherwise_share_no_sample(toy: str) -> None:

@@ -23,7 +23,7 @@ def test_what_became_of_every_row_is_said() -> None:
     done = cli("ingest", "c.duckdb", "good.csv", "--anchor", "q", "--positive", "a")
     assert done.exit_code == 0
     assert done.stderr.splitlines()[0].startswith("good: 2 rows read: 1 added, 0 skipped, 1 failed")
-    assert "  1 ragged row (first good.csv:3: '[\"q2\"]')" in done.stderr.splitlines()
+    assert "  failed: 1 ragged row (good.csv:3: '[\"q2\"]')" in done.stderr.splitlines()
     assert "  anchor: column q; positive: column a" in done.stderr.splitlines()
     (report,) = lines(ok("ingest", "d.duckdb", "good.csv", "--anchor=q", "--json"))
     first = {"row": 2, "file": "good.csv", "line": 3, "value": '["q2"]'}
@@ -44,9 +44,27 @@ def test_a_refused_ingest_leaves_no_file_that_was_not_there(before: bool) -> Non
 def test_what_is_set_aside_keeps_its_file() -> None:
     Path("none.csv").write_text("q,a\nonly\n")
     said = error("ingest", "c.duckdb", "none.csv", "--anchor", "q", "--on-error", "quarantine")
-    assert "1 rows in the table quarantine" in said
+    assert "in the table quarantine: 1 row" in said
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         assert corpus.sql("SELECT line FROM quarantine")["line"].to_pylist() == [2]
+
+
+def test_every_row_that_was_left_out_is_found_by_what_is_printed() -> None:
+    rows = [{"q": "a", "p": ["[]", "b"]}, {"q": 1}, {"q": "c", "p": 2}, {"q": " ", "p": "d"}]
+    rows += [{"q": f"q {i}", "p": "p", "day": day} for i, day in enumerate(["soon", 5, None])]
+    Path("odd.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    odd = ["odd.jsonl", "--anchor", "q", "--positive", "p", "--date", "day"]
+    done = cli("ingest", "c.duckdb", *odd)
+    assert done.exit_code == 0
+    said = done.stderr.splitlines()[1:]
+    assert said == [
+        "  skipped: 1 no anchor (odd.jsonl:4)",
+        "  failed: 2 not text: number (odd.jsonl:2: \"column 'q': 1\"; odd.jsonl:3: "
+        "\"column 'p': 2\")",
+        "  taken without it: 2 unreadable date (odd.jsonl:5: 'soon'; odd.jsonl:6: '5')",
+        "  anchor: column q; positive: column p",
+        "  look: context (p): 1 of 5 texts are JSON, such as []",
+    ]
 
 
 def test_going_on_after_a_source_that_fails() -> None:
@@ -57,7 +75,29 @@ def test_going_on_after_a_source_that_fails() -> None:
     assert done.exit_code == 1
     assert [report["source"] for report in lines(done.stdout)] == ["good"]
     assert "failed: bad: bad.csv: no column 'q'" in done.stderr
-    assert done.stderr.splitlines()[-1] == "1 sources stored, 1 failed"
+    assert done.stderr.splitlines()[-1] == "1 source stored, 1 failed"
+
+
+def test_going_on_after_sources_that_cannot_be_opened() -> None:
+    Path("odd.bin").write_text("?")
+    sources = ["none.csv", "odd.bin", "good.csv", "no*.json"]
+    command = ["ingest", "c.duckdb", *sources, "--anchor", "q"]
+    assert error(*command) == "error: none.csv does not exist\n"
+    seen = cli(*command, "--keep-going", "--preview", "1")
+    assert (seen.exit_code, seen.stdout.splitlines()[0][:5]) == (1, "good:")
+    assert seen.stderr.count("failed: ") == 3
+    assert not Path("c.duckdb").exists()
+    done = cli(*command, "--keep-going", "--json")
+    assert done.exit_code == 1
+    assert [report["source"] for report in lines(done.stdout)] == ["good"]
+    told = [line for line in done.stderr.splitlines() if line.startswith("failed: ")]
+    assert told[0] == "failed: none.csv does not exist"
+    assert told[1].startswith("failed: odd.bin: its format cannot be told from '.bin'")
+    assert told[2] == "failed: no*.json matches no file"
+    assert done.stderr.splitlines()[-1] == "1 source stored, 3 failed"
+    missing = cli("ingest", "d.duckdb", "none.yaml", "--list", "none.txt", "--keep-going")
+    assert (missing.exit_code, missing.stderr.count("failed: ")) == (1, 2)
+    assert not Path("d.duckdb").exists()
 
 
 def test_sound_lines_of_a_list_go_on() -> None:
@@ -115,6 +155,10 @@ def test_text_files_by_name() -> None:
     (report,) = lines(ok("ingest", "c.duckdb", "notes", *many, "--json"))
     assert report["added"] == 2
     assert "not read: 1 .rst (b.rst); pattern= says what is" in report["notes"]
+    Path("notes", "d.HTML").write_text("<p>text</p>")
+    done = cli("ingest", "d.duckdb", "notes", *many, "--pattern", "*.HTML")
+    assert "  not read: 1 .rst (b.rst); --pattern says what is" in done.stderr.splitlines()
+    assert "  read as plain text, with their tags: 1 .html" in done.stderr.splitlines()
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         stored = corpus.sql("SELECT mapping FROM sources ORDER BY name")["mapping"].to_pylist()
     assert [json.loads(text) for text in stored] == [{"titles": "heading"}] * 2

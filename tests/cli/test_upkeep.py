@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from commands import cli, error, lines, ok, usage
+from effort import often
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -112,6 +113,8 @@ def test_remove_asks_says_who_draws_and_removes(toy: str, monkeypatch: pytest.Mo
 def test_what_pools_have_is_counted_once_a_version(
     toy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with dp.Corpus(toy) as corpus:  # two recipes of one source and three splits
+        corpus.remove("other")
     content = Path(toy).read_bytes()
     first = json.loads(ok("status", toy, "--json"))
     assert Path(toy).read_bytes() == content  # a small corpus is left as it is
@@ -132,19 +135,19 @@ def test_what_pools_have_is_counted_once_a_version(
         return found
 
     with dp.Corpus(toy, read_only=True):  # who reads it keeps it from being written
-        assert told(12) == first
-        assert told(12) == first
-    assert told(12) == first
+        for _ in range(often(2, less=1)):
+            assert told(6) == first
+    assert told(6) == first
     for _ in range(2):
         assert told(0) == first
     with dp.Corpus(toy) as corpus:
         corpus.add_recipe(dp.TripletRecipe("own", *[dp.any_section()] * 3))
-        assert len(corpus.status()["pools"]) == 6
+        assert len(corpus.status()["pools"]) == 3
     changes: list[tuple[Callable[[dp.Corpus], object], int]] = [
         (lambda corpus: corpus.remove_recipe("own"), 0),  # those of before are still there
-        (lambda corpus: corpus.split(0.5, reassign=True), 12),
-        (lambda corpus: corpus.chunk(dp.Chunking(max_tokens=9)), 18),
-        (lambda corpus: corpus.remove("other"), 9),
+        (lambda corpus: corpus.split(0.5, reassign=True), 6),
+        (lambda corpus: corpus.chunk(dp.Chunking(max_tokens=9)), 9),
+        (lambda corpus: corpus.remove("toy"), 0),
     ]
     for change, pools in changes:
         with dp.Corpus(toy) as corpus:

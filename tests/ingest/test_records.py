@@ -503,7 +503,7 @@ def test_an_unknown_policy_is_refused(corpus: dp.Corpus) -> None:
     [
         (texts(), "no rows"),
         (texts("", " \n"), "none of the 2 rows.*2 no text"),
-        (plain([("", "x")]), "none of the 1 rows.*1 no id"),
+        (plain([("", "x")]), "none of the 1 row of.*1 no id"),
         (Wrapped(texts(), rejected={"torn page": 2}), "none of the 2 rows.*2 torn page"),
     ],
 )

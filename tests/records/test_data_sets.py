@@ -227,6 +227,22 @@ WRONG = {
         "format='csv' is for files",
     ),
     "hub's split": ({"hf_hub_url": "o/n", "file_name": None, "split": 3}, "split=3: give the name"),
+    "encoding": ({"encoding": "klingon"}, "encoding='klingon': no text encoding that Python"),
+    "encoding in numbers": ({"encoding": 8}, "encoding=8: no text encoding"),
+    "delimiter of JSON": (
+        {"delimiter": ";"},
+        "delimiter=';': is for csv files, and these are json",
+    ),
+    "a long quote": ({"file_name": "rows.csv", "quote": "ab"}, "quote='ab': give one character"),
+    "no delimiter": ({"file_name": "rows.csv", "delimiter": 7}, "delimiter=7: give one character"),
+    "encoding of Parquet": (
+        {"file_name": "rows.parquet", "encoding": "latin-1"},
+        "encoding='latin-1': is for csv and json and text files, and these are parquet",
+    ),
+    "hub's encoding": (
+        {"hf_hub_url": "o/n", "file_name": None, "encoding": "latin-1"},
+        "encoding='latin-1': is for csv and json and text files, and these are the Hub's",
+    ),
     "lines": ({"file_name": "plain.txt", "text": "a"}, "text: lines of text have no columns"),
     "lines' trust": ({"file_name": "plain.txt", "trust": "col"}, "trust='col': lines of text"),
 }

@@ -298,7 +298,7 @@ def test_anchors_that_fall_back_are_counted(
         assert 0 < expected < found["anchors"]
         part = f"({expected:,} of {found['anchors']:,}) have fewer mined negatives"
         assert any(part in warning for warning in sampler.forecast().warnings)
-        assert f"negatives mined ({expected:,} anchors fall back)" in sampler.describe()
+        assert f"negatives mined, for {expected:,} anchors random ones" in sampler.describe()
 
 
 def test_mined_negatives_that_are_left_alone_are_told(tmp_path: Path) -> None:

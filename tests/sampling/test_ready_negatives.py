@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -156,6 +157,34 @@ def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(
         metrics = sampler.metrics()
         counted = sum(metrics.get(f"data/{name}/fallbacks", 0) for name in found)
         assert counted == negatives * lent > 0
+
+
+@pytest.mark.parametrize("seed", range(often(20, less=2)))
+def test_anchors_that_draw_elsewhere_are_counted_as_they_are_served(
+    tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    sizes = {f"s{i}": draw.choice([1, 2, 3, 4, 9]) for i in range(4)} | {"many": 25}
+    negatives = 1 + seed % 3
+    strategies: list[Any] = ["other_record", dp.sql("negative.token_count >= anchor.token_count")]
+    with sources(tmp_path / "c.duckdb", **sizes) as corpus:
+        for strategy in strategies:
+            recipe = replace(WIDE, strategy=strategy)
+            sampler = corpus.sampler(
+                recipes=[recipe], negatives=negatives, batch_size=100, columns=columns_of(negatives)
+            )
+            table = sampler.forecast().table.to_pylist()
+            shown = served(sampler, 2)  # one source in five, 25 anchors at most
+            lent: dict[str, set[str]] = {name: set() for name in sizes}
+            for row in shown:
+                if row["negative_by"] == "random_split":
+                    lent[row["source"]].add(row["anchor_record_id"])
+            found = {row["source"]: row["fallback_anchors"] for row in table}
+            assert found == {name: len(anchors) for name, anchors in lent.items()}
+            assert found["many"] == 0 < sum(found.values())
+            told = [w for w in sampler.forecast().warnings if "draw from all sources" in w]
+            assert len(told) == sum(count > 0 for count in found.values())
+            assert " all sources" in str(sampler.describe())
 
 
 def test_a_source_that_is_large_enough_draws_as_before(tmp_path: Path) -> None:

@@ -80,7 +80,10 @@ CSV_ERRORS = {
     "twice": (b"a,b,a\n", "the header names column 'a' twice"),
     "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "the header is not UTF-8 text"),
     "quote in header": (b'"a,b\n1,2\n', "f.csv: the header row cannot be read"),
-    "open quote": (b'a,b\n1,2\n3,"x\n5,6\n', "f.csv, row 2: a quote is opened and never closed"),
+    "open quote": (
+        b'a,b\n1,2\n3,"x\n5,6\n',
+        "f.csv, row 2: a quote is opened and never closed: close it in line 3",
+    ),
 }
 
 

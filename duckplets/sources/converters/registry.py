@@ -1,16 +1,27 @@
-"""Hold the converters by name: the fields that the built-in ones read, the user's functions."""
+"""Hold the converters by name: the fields that the built-in ones read, the user's functions.
+
+A user's function is registered under a name, or is named where it stands, as ``module:function``.
+Then its module is imported: a name in a file of data sets can run code, so that is logged first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Literal
 
-from duckplets.base.shown import listed
+from duckplets.base.shown import listed, shown
 from duckplets.errors import SourceError, nearest
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 Kind = Literal["text", "list", "either"]
+
+log = logging.getLogger("duckplets")
 
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
@@ -130,7 +141,11 @@ def register_converter(name: str, function: Function) -> None:
         raise SourceError(f"converter {name!r} is built in; register yours under another name")
     if not callable(function):
         raise SourceError(f"converter {name!r}: {function!r} cannot be called")
-    _OWN[name] = Converter(
+    _OWN[name] = _by_function(name, function)
+
+
+def _by_function(name: str, function: Function) -> Converter:
+    return Converter(
         name=name,
         fields={"messages": "list", "chosen_messages": "list", "rejected_messages": "list"},
         needed=(),
@@ -147,16 +162,81 @@ def converter_names() -> tuple[str, ...]:
 
 
 def converter_of(name: str) -> Converter:
-    """Return the converter of that name.
+    """Return the converter of that name; one named ``module:function`` is imported.
 
     Raises:
-        SourceError: There is none.
+        SourceError: There is none, or its module cannot be imported.
     """
     found = _BUILT_IN.get(name) or _OWN.get(name)
-    if found is None:
-        names = converter_names()
-        raise SourceError(
-            f"no converter {name!r}{nearest(name, names)}; there are: {listed(names)}; "
-            f"register your own with dp.register_converter(name, function)"
+    if found is not None:
+        return found
+    if ":" in name:
+        return _by_function(name, _imported(name))
+    names = converter_names()
+    raise SourceError(
+        f"no converter {name!r}{nearest(name, names)}; there are: {listed(names)}; name one of "
+        f"your own as 'module:function', or register it with dp.register_converter(name, function)"
+    )
+
+
+# -- functions by their place ---------------------------------------------------------------------
+
+_FOLDERS: list[str] = []  # searched for modules before all others
+_WARNED: set[str] = set()
+
+
+def search_first(folder: str) -> None:
+    """Look for modules of converters in a folder first, as ``python -m`` does in its own."""
+    if folder not in _FOLDERS:
+        _FOLDERS.append(folder)
+
+
+def _imported(name: str) -> Function:
+    """Return the function of ``module:function``, after a warning that its code runs."""
+    module, _, path = name.partition(":")
+    parts = path.split(".")
+    if not all(part.isidentifier() for part in (*module.split("."), *parts)):
+        raise SourceError(f"converter={name!r}: write module:function, as in 'mypkg.convert:rows'")
+    if name not in _WARNED:
+        _WARNED.add(name)
+        log.warning(
+            "%s",
+            f"converter {shown(name)}: the code of module {shown(module)} runs here: it is "
+            f"imported, and its {shown(path)} is called for every row",
         )
-    return found
+    try:
+        with _folders_first():
+            found = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        searched = f" (in {listed(_FOLDERS)} too)" if _FOLDERS else ""
+        raise SourceError(
+            f"converter={name!r}: cannot import {module}{searched}: {type(error).__name__}: {error}"
+        ) from error
+    try:
+        function: Any = reduce(getattr, parts, found)
+    except AttributeError as error:
+        where = getattr(found, "__file__", None) or "no file"
+        names = [each for each in vars(found) if callable(vars(found)[each])]
+        raise SourceError(
+            f"converter={name!r}: {module} ({where}) has no {path!r}{nearest(path, names)}"
+        ) from error
+    if not callable(function):
+        raise SourceError(
+            f"converter={name!r}: {path} of {module} is {shown(repr(function), 80)}, no function"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _folders_first() -> Iterator[None]:
+    """Search the folders first; afterwards last: what converters import later is found too.
+
+    Nothing in them can then stand in for a module that this package has yet to import.
+    """
+    importlib.invalidate_caches()
+    sys.path[:0] = _FOLDERS
+    try:
+        yield
+    finally:
+        del sys.path[: len(_FOLDERS)]
+        sys.path += [folder for folder in _FOLDERS if folder not in sys.path]

@@ -27,7 +27,7 @@ from duckplets.sources.hub.layout import form_of
 from duckplets.sources.json_keys import Keys, judged
 from duckplets.sources.labels import Labels, named, of_features, of_schema
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.mapped_columns import require_texts, resolve
+from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.origins import Origins
 from duckplets.sources.rows import Mark, checked_cursor
 
@@ -200,7 +200,7 @@ class _Shard:
         places = resolve(mapping, names, self.shown)
         columns = [names[place] for place in places]
         classes = [(labels | own).get(column) for column in columns]
-        for piece in read(places, skip):
+        for piece in telling(mapping, names, read(places, skip)):
             yield named(piece, classes, columns)
 
     def _opened(self, mapping: Mapped, limits: Limits) -> _Table:

@@ -25,7 +25,7 @@ from duckplets.sources.json_keys import Keys, judged
 from duckplets.sources.json_records import JsonLines, json_line
 from duckplets.sources.limits import limits_of
 from duckplets.sources.lines import line_batch
-from duckplets.sources.mapped_columns import require_texts, resolve
+from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.rows import DROPPED, checked_cursor
 from duckplets.text.prefix import prefix_of
 
@@ -155,6 +155,7 @@ class RecordKeys:
         piece = pick(batch, places, "its table")
         if metas is not None:
             piece = piece.append_column("meta", pa.array(map(_meta, metas), _META))
+        (piece,) = telling(self._mapping, names, [piece])
         return _numbered(piece, row)
 
     def rows(self, pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

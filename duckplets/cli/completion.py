@@ -1,0 +1,109 @@
+"""Complete what lies in a corpus: names of sources and recipes, of saved runs and their tags.
+
+What a shell asks for while somebody types: nothing is written, and where a file is not there, is
+locked, damaged or of another schema there is just nothing to offer. A name that the shell would
+read otherwise than it stands is not offered, for nobody has looked at it: it came with the data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+
+Complete = Callable[[typer.Context, str], list[str]]
+
+_SPLITS = ("train", "validation", "test")
+_PLAIN = re.compile(r"\w[\w@%+./-]*")  # no shell takes any of it for something else
+
+
+def splits(context: typer.Context, incomplete: str) -> list[str]:
+    """Offer the splits, where any text may be given."""
+    return _fitting(_SPLITS, incomplete)
+
+
+def sources(context: typer.Context, incomplete: str) -> list[str]:
+    """Offer the sources of the corpus."""
+    return _fitting(_read(_path(context, "corpus"), _sources), incomplete)
+
+
+def recipes(context: typer.Context, incomplete: str) -> list[str]:
+    """Offer the recipes of the corpus, stored ones and those of its sources."""
+    return _fitting(_read(_path(context, "corpus"), _recipes), incomplete)
+
+
+def several_recipes(context: typer.Context, incomplete: str) -> list[str]:
+    """Offer the recipes for the last place of a list with commas."""
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [f"{before}{comma}{n}" for n in recipes(context, last) if n not in taken]
+
+
+def runs(context: typer.Context, incomplete: str) -> list[str]:
+    """Offer the saved runs."""
+    return _fitting([run for run, _ in _saved(context)], incomplete)
+
+
+def tags(context: typer.Context, incomplete: str) -> list[str]:
+    """Offer the tags of the run that is named, or of the one that is meant by default."""
+    named = context.params.get("run") or "default"
+    return _fitting([tag for run, tag in _saved(context) if tag and run == named], incomplete)
+
+
+def _saved(context: typer.Context) -> list[tuple[str, str | None]]:
+    from duckplets.sampling.state import state_path
+
+    corpus, given = _path(context, "corpus"), _path(context, "state")
+    return _read(given or (corpus and state_path(corpus)), _cursors)
+
+
+def _sources(database: Database) -> list[str]:
+    return [name for name, _ in database.run("recipes/store/sources", _newest(database))]
+
+
+def _recipes(database: Database) -> list[str]:
+    from duckplets.recipes import store
+
+    return store.names(database, **_newest(database))
+
+
+def _cursors(database: Database) -> list[tuple[str, str | None]]:
+    return [(row[0], row[1]) for row in database.run("sampling/state/cursors_of_runs")]
+
+
+def _newest(database: Database) -> dict[str, int]:
+    from duckplets.ingest.records import current_version
+
+    return {"version": current_version(database)}
+
+
+def _path(context: typer.Context, name: str) -> Path | None:
+    given = context.params.get(name)
+    if given is None and name == "corpus":  # after an option without its value none has its name
+        given = next(iter(context.args), None)
+    return Path(given).expanduser() if isinstance(given, str | Path) else None
+
+
+def _read(path: Path | None, what: Callable[[Database], list[Any]]) -> list[Any]:
+    """Return what a file has, or nothing where it cannot be read at once."""
+    if path is None or not path.is_file():
+        return []
+    from duckplets.db.database import Database
+
+    try:
+        with closing(Database.open(path, read_only=True, threads=1)) as database:
+            return what(database)
+    except Exception:  # whatever is wrong with it, the next command says so
+        return []
+
+
+def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
+    fitting = (name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name))
+    return list(dict.fromkeys(fitting))

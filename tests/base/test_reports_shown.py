@@ -1,0 +1,141 @@
+"""What a notebook shows of reports: tables in which everything is escaped, and nothing acts."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prebuilt import toy_corpus
+
+import duckplets as dp
+from duckplets.base.shown import Facts, Reported, html_report
+from duckplets.compact import CompactReport
+from duckplets.doctor import Check
+from duckplets.export import ExportReport
+from duckplets.ingest.preview import Preview
+from duckplets.mining.external import GivenReport
+from duckplets.mining.report import MiningReport, PairReport
+from duckplets.search.index import IndexReport
+
+HOSTILE = '<script>alert(1)</script>\x1b[2J\u202e & "quoted"'
+
+
+class Tags(HTMLParser):
+    """The tags of a document, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[object] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+        self.attributes += [attrs] if attrs else []
+
+    def handle_data(self, data: str) -> None:
+        self.text += f"{data} "
+
+
+def check(found: Any, *texts: str) -> None:
+    html = found._repr_html_()
+    seen = Tags(html)
+    assert seen.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+    assert not seen.attributes
+    assert not re.search("[\x00-\x1f\u202e]", html)
+    for text in texts:
+        assert text in seen.text
+
+
+PAIR = PairReport(
+    recipe=HOSTILE,
+    source="wiki",
+    split="train",
+    mining=1,
+    anchors=12_345,
+    candidates=7,
+    outcomes={"full": 5, HOSTILE: 1},
+    counts={"kept": 7},
+    quantiles={"negative_score": {"0.5": 1.25}},
+    searched=3,
+    resumed=0,
+    seconds=0.5,
+)
+REPORTS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "ingest": (
+        dp.IngestReport(
+            read=5_000, added=1, skipped=1, failed=0, seconds=0.1, reasons={HOSTILE: 1}
+        ),
+        ("IngestReport", "5,000", "<script>"),
+    ),
+    "preview": (Preview(rows=[{"row": 1, "key": HOSTILE}], flags=[], notes=[], looked_at=1), ()),
+    "mining": (MiningReport(pairs=(PAIR,), seconds=1.5), ("12,345", "full: 5", "<script>", "1.5")),
+    "given": (GivenReport(rows=3, refused={HOSTILE: 3}, seconds=1.0), ("GivenReport", "rows")),
+    "pair": (PAIR, ("PairReport", "negative_score: 0.5: 1.25")),
+    "index": (
+        IndexReport(
+            source=HOSTILE, split="t", reason="r", documents=9, tokens=1, terms=1, seconds=0.1
+        ),
+        ("documents", "9"),
+    ),
+    "compact": (
+        CompactReport(freed={"records": 1_000}, before=2, after=1, runs=(HOSTILE,), seconds=0.1),
+        ("records: 1,000", "<script>"),
+    ),
+    "export": (
+        ExportReport(path=Path(HOSTILE), format="beir", rows=1, anchors=1, negatives=0),
+        ("ExportReport", "<script>"),
+    ),
+    "check": (Check(True, HOSTILE), ("Check", "True")),
+    "facts": (Facts({HOSTILE: [{HOSTILE: HOSTILE}], "none": None, "empty": []}), ("<script>",)),
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_is_a_table_in_which_nothing_acts(name: str) -> None:
+    found, texts = REPORTS[name]
+    check(found, *texts)
+
+
+def test_long_lists_are_cut_and_counted() -> None:
+    found = html_report("t", {"many": [{"n": i} for i in range(70)], "few": list(range(30))})
+    assert "<caption>many, and 20 more</caption>" in found
+    assert "<td>49</td>" in found
+    assert "<td>50</td>" not in found
+    assert "19 and 10 more" in found
+
+
+def test_rows_may_have_other_keys_than_the_first() -> None:
+    found = html_report("t", {"rows": [{"a": 1}, {"b": 2}]})
+    assert "<th>a</th><th>b</th>" in found
+    assert "<td>1</td><td></td>" in found
+
+
+def test_what_verbs_return_is_shown(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
+        check(corpus.split(reassign=True), "SplitReport", "train", "anchors")
+        status = corpus.status()
+        check(status, "Status", "version", "toy", "sources", "pools")
+        assert json.loads(json.dumps(status)) == status
+        assert type(json.loads(json.dumps(status))) is dict
+        with corpus.sampler("triplets", batch_size=4) as sampler:
+            next(sampler)
+            check(sampler, "Sampler triplets, split train", "position 4", "swap")
+            metrics = sampler.metrics()
+            check(metrics, "Metrics", "data/toy/samples", "4")
+            assert dict(metrics) == metrics
+
+
+def test_a_report_of_ones_own_has_its_fields() -> None:
+    @dataclass(frozen=True)
+    class Own(Reported):
+        flag: bool = True
+        rows: list[int] = field(default_factory=lambda: [1, 2_000])
+
+    check(Own(), "Own", "True", "1, 2,000")

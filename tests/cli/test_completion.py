@@ -1,0 +1,148 @@
+"""What a shell is offered: names in the corpus, and nothing where they cannot be read at once."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+
+import duckdb
+import prebuilt
+import pytest
+from programs import ran
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import duckplets as dp
+from duckplets.cli import app
+
+UNSAFE = ["$(reboot)", "a b", "-x"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of several sources, with a stored recipe and saved runs."""
+    path = tmp_path_factory.mktemp("completion") / "c.duckdb"
+    with prebuilt.toy_corpus(path, 40) as corpus:
+        for run, tag in (("default", "d1"), ("first", "t1"), ("first", "t2"), ("$(reboot)", "t")):
+            with corpus.sampler(batch_size=2, run=run, prefetch=0) as sampler:
+                sampler.save(tag=tag)
+        for name in ("fables", *UNSAFE):
+            rows = [{"id": "1", "q": f"asked of {name}", "a": f"told by {name}"}]
+            corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a", id="id"), name=name)
+        anchor, context = dp.role("anchor"), dp.role("context")
+        corpus.add_recipe(dp.TripletRecipe("hard", anchor, context, context, sources=("toy",)))
+    return path
+
+
+COMMAND = get_command(app)  # made once: it takes longer than what is asked of it
+
+
+def offered(*words: str | Path) -> list[str]:
+    """Return what bash is offered after words, the last of which is being typed."""
+    asked = {"COMP_WORDS": " ".join(["duckplets", *map(str, words)])}
+    asked |= {"COMP_CWORD": str(len(words)), "_DUCKPLETS_COMPLETE": "complete_bash"}
+    out, err = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        for name, value in asked.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as left:
+            COMMAND.main([], prog_name="duckplets")
+    assert (left.value.code, err.getvalue()) == (0, "")
+    return out.getvalue().split()
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("show C |", "fables toy"),
+        ("show C f|", "fables"),
+        ("remove C t|", "toy"),
+        ("sql C --source |", "fables toy"),
+        ("search C dog --source f|", "fables"),
+        ("sql C |", "hard anchor_context anchor_anchor"),
+        ("recipe show C h|", "hard"),
+        ("mine C hard anchor_c|", "anchor_context"),
+        ("export C out --recipe h|", "hard"),
+        ("sample C --recipes |", "hard anchor_context anchor_anchor"),
+        ("plan C --recipes hard,anchor_a|", "hard,anchor_anchor"),
+        ("forecast C --recipes hard,h|", ""),
+        ("sample C --split v|", "validation"),
+        ("index C --split t|", "train test"),
+        ("sample C --run |", "default first"),
+        ("show C --run f|", "first"),
+        ("cursor reset C --run |", "default first"),
+        ("sample C --run first --resume --tag |", "t1 t2"),
+        ("served C --tag |", "d1"),
+        ("plan C --state S --run f|", "first"),
+        ("sh|", "show"),
+    ],
+)
+def test_names_are_offered(words: str, names: str, made: Path) -> None:
+    state = made.with_name("c.state.duckdb")
+    before = {file: sha256(file.read_bytes()).digest() for file in (made, state)}
+    places = {"C": str(made), "S": str(state)}
+    typed = [places.get(word, word).removesuffix("|") for word in words.split()]
+    assert offered(*typed) == names.split()
+    assert {file: sha256(file.read_bytes()).digest() for file in before} == before
+    assert {file.name for file in made.parent.iterdir()} == {made.name, state.name}
+
+
+@pytest.mark.parametrize("what", ["absent", "folder", "text", "cut", "other", "newer", "locked"])
+def test_nothing_is_offered_where_a_file_cannot_be_read(
+    what: str, made: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.duckdb"
+    if what == "folder":
+        path.mkdir()
+    elif what == "text":
+        path.write_text("no corpus")
+    elif what == "cut":
+        path.write_bytes(made.read_bytes()[:20_000])
+    elif what == "other":
+        duckdb.connect(str(path)).execute("CREATE TABLE t AS SELECT 1 AS a").close()
+    elif what == "newer":
+        shutil.copy(made, path)
+        duckdb.connect(str(path)).execute("ALTER TABLE sources RENAME name TO called").close()
+    elif what == "locked":
+        shutil.copy(made, path)
+    with dp.Corpus(path) if what == "locked" else tmp_path.joinpath("x").open("w"):
+        assert offered("show", path, "") == []
+        assert offered("sql", path, "") == []
+        assert offered("sample", path, "--run", "") == []
+    assert path.exists() == (what != "absent")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_its_script(shell: str) -> None:
+    script = CliRunner().invoke(
+        app, [], prog_name="duckplets", env={"_DUCKPLETS_COMPLETE": f"source_{shell}"}
+    )
+    assert script.exit_code == 0, script.stderr
+    assert f"_DUCKPLETS_COMPLETE=complete_{shell}" in script.stdout
+
+
+def test_the_program_itself_offers_names(made: Path) -> None:
+    asked = {"COMP_WORDS": f"duckplets show {made} fab", "COMP_CWORD": "3"}
+    done = ran(
+        sys.executable,
+        "-m",
+        "duckplets.cli",
+        env=asked | {"_DUCKPLETS_COMPLETE": "complete_bash"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fables\n", "")
+
+
+def test_a_command_loads_only_what_it_uses(made: Path) -> None:
+    spared = ["pandas", "sqlglot", "duckplets.sampling.sampler", "duckplets.sources.csv_file"]
+    spared += ["duckplets.cli.ingest", "duckplets.ingest.ingest"]
+    code = (
+        f"import sys\nsys.argv[1:] = ['show', {str(made)!r}, 'fables', '--json']\n"
+        "from duckplets.cli import main\ntry:\n    main()\nfinally:\n"
+        f"    print([name for name in {spared} if name in sys.modules], file=sys.stderr)"
+    )
+    done = ran(sys.executable, "-c", code)
+    assert (done.returncode, done.stderr) == (0, "[]\n")

@@ -1,0 +1,124 @@
+"""Fields that a converter does not read: the report says which they are, and in how many rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from commands import lines, ok
+from effort import some
+
+import duckplets as dp
+from duckplets.sources import Source
+from duckplets.sources.converters import registry
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "instruction": f"Do {i}.",
+        "output": f"Done {i}.",
+        "history": [["Before?", "Yes."]] if i % 3 == 0 else None,
+        "Tools/~'s": "[]" if i < 4 else None,
+        "page": i,
+        "nothing": None,
+    }
+    for i in range(12)
+]
+EVERY = {"Tools/~'s": 12, "history": 12, "nothing": 12}
+WITH_VALUES = {"Tools/~'s": 4, "history": 4}
+
+
+def write(folder: Path, form: str) -> Source:
+    more: dict[str, Any] = {"converter": "alpaca", "meta": ["page"]}
+    path, table = folder / f"r.{form}", pa.Table.from_pylist(ROWS)
+    if form == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        return dp.JsonSource(path, **more)
+    if form == "json":
+        path.write_text(json.dumps(ROWS))
+        return dp.JsonSource(path, **more)
+    if form == "parquet":
+        pa.parquet.write_table(table, path)
+        return dp.ParquetSource(path, **more)
+    if form == "arrow":
+        pa.feather.write_feather(table, path)
+        return dp.ArrowSource(path, **more)
+    if form == "csv":
+        names = list(ROWS[0])
+        rows = [names, *([str(row[name] or "") for name in names] for row in ROWS)]
+        path.write_text("\n".join(",".join(f'"{v}"' for v in row) for row in rows))
+        return dp.CsvSource(path, **more)
+    if form == "sql":
+        pa.parquet.write_table(table, folder / "q.parquet")
+        return dp.SqlSource(f"SELECT * FROM '{folder / 'q.parquet'}'", **more)
+    return dp.MemorySource(ROWS if form == "dicts" else table, **more)
+
+
+FORMS = {
+    **dict.fromkeys(("jsonl", "json", "dicts"), WITH_VALUES),
+    **dict.fromkeys(("parquet", "arrow", "csv", "sql", "table"), EVERY),
+}
+
+
+def test_fields_that_no_converter_reads_are_counted_in_every_format(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for form, expected in some(FORMS.items(), less=5):
+            report = corpus.ingest(write(tmp_path, form), name=form)
+            assert report.added == 12, form
+            assert report.left_out == expected, form
+        told = "  left out, as the converter does not read them: Tools/~'s (12 rows), history (12"
+        assert told in str(report)
+        # What they held is in no record: as document says it, of Alpaca four fields are read.
+        texts = corpus.sql("SELECT count(*) AS n FROM sections WHERE text LIKE '%Before%'")
+        assert texts["n"].to_pylist() == [0]
+
+
+def test_rows_that_are_no_records_are_not_counted(tmp_path: Path) -> None:
+    rows = [*ROWS, {"instruction": "no reply", "history": [["a", "b"]]}, {"tools": "x"}]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        report = corpus.ingest(
+            dp.MemorySource(rows, converter="alpaca", meta="page", on_error="skip"), name="m"
+        )
+        assert (report.read, report.added) == (14, 12)
+        assert report.left_out == WITH_VALUES
+
+
+WHOLE: dict[str, Callable[[], Source]] = {
+    "all are read": lambda: dp.MemorySource([ROWS[5] | {"page": None}], converter="alpaca"),
+    "mapped": lambda: dp.MemorySource(ROWS, anchor="instruction", positive="output"),
+    "by a function": lambda: dp.MemorySource(ROWS, converter="mine"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_nothing_is_said_where_nothing_is_left_out(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mine(row: dict[str, Any]) -> dict[str, Any]:
+        said = [("user", row["instruction"]), ("assistant", row["output"])]
+        return {"messages": [{"role": role, "content": text} for role, text in said]}
+
+    monkeypatch.setattr(registry, "_OWN", {})
+    dp.register_converter("mine", mine)
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        report = corpus.ingest(WHOLE[name](), name="m")
+    assert report.left_out == {}
+    assert "left out" not in str(report)
+
+
+def test_an_ingest_in_pieces_counts_over_all_of_them(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.Table.from_pylist(ROWS * 4), tmp_path / "r.parquet", row_group_size=5)
+    (tmp_path / "sets.yaml").write_text(
+        "faq: {file_name: r.parquet, converter: alpaca, streaming: true}"
+    )
+    out = ok("ingest", tmp_path / "c.duckdb", tmp_path / "sets.yaml", "--json")
+    (report,) = lines(out)
+    assert report["left_out"] == {"Tools/~'s": 48, "history": 48, "nothing": 48, "page": 48}
+    with dp.Corpus(tmp_path / "c.duckdb", read_only=True) as corpus:
+        (stored,) = corpus.sql("SELECT report FROM corpus_versions WHERE what = 'ingest'")["report"]
+        assert json.loads(str(stored))["left_out"] == report["left_out"]
