@@ -82,8 +82,8 @@ class MappedFile:
 def damaged(path: Path, why: str) -> DamagedFileError:
     """Return the error for a file of a snapshot that is not as it was written."""
     return DamagedFileError(
-        f"{path}: {why}. A snapshot can always be made anew: delete its folder, or run: duckplets "
-        f"prepare {path.parent.with_suffix('.duckdb')}"
+        f"{path}: {why}. A snapshot can always be made anew: delete the folder {path.parent}; the "
+        f"corpus itself is not concerned"
     )
 
 

@@ -89,6 +89,7 @@ class Snapshot:
                 bundle = kept.write(self.folder, version, objects)
                 now.bundles.append(bundle)
                 now.write(self.folder)
+                _sweep(self.folder, now)
         except (OSError, DamagedFileError) as error:
             return getattr(error, "strerror", None) or str(error)
         self._opened.insert(0, kept.Opened(self.folder, bundle))

@@ -1,0 +1,295 @@
+"""A run serves the same from a snapshot, from memory and from the corpus itself."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from commands import cli
+from corpora import ODD_MAPPING, odd_corpus, odd_records
+from effort import often, some
+from mined_corpora import guarded_corpus
+from prebuilt import copied, toy_corpus
+from programs import python, ran
+
+import duckplets as dp
+from duckplets.serving import snapshot
+from duckplets.testing import assert_resumes_everywhere
+
+RUNS: list[dict[str, Any]] = [
+    {},
+    {"kind": "pairs", "negatives": 2},
+    {"kind": "texts", "recipes": [dp.TextRecipe("all", dp.any_section(), per="chunk")]},
+    {"no_duplicates": "negatives", "batch_size": 4},
+    {"columns": ["anchor", "anchor_record_id", "negative_window", "weight", "positive_start"]},
+    {"split": "test", "negatives": 3, "seed": 5},
+    {"recipes": [dp.TripletRecipe("own", dp.role("anchor"), dp.any_section(), dp.any_section())]},
+]
+
+
+def served(corpus: dp.Corpus, steps: int = 6, **arguments: Any) -> pa.Table:
+    with corpus.sampler(**{"batch_size": 16, **arguments}) as sampler:
+        return pa.concat_tables([next(sampler).table for _ in range(steps)])
+
+
+def from_the_corpus(corpus: dp.Corpus, patch: pytest.MonkeyPatch, **arguments: Any) -> pa.Table:
+    with patch.context() as patched:
+        patched.setattr(snapshot, "LARGE", -1)
+        return served(corpus, snapshot=False, **arguments)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: " ".join(run) or "default")
+def test_samples_do_not_depend_on_where_they_are_served_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: dict[str, Any]
+) -> None:
+    path = tmp_path / "c.duckdb"
+    copied(path, odd_corpus, 80, 1, sources=2)
+    with dp.Corpus(path, read_only=True) as corpus:
+        held = served(corpus, **run)
+        assert held.equals(from_the_corpus(corpus, monkeypatch, **run))
+        report = corpus.prepare()
+        assert report.splits == ("train", "validation", "test")
+        for _ in range(2):  # the second takes the pools that the first one kept
+            assert served(corpus, **run).equals(held)
+
+
+def test_mined_negatives_and_prefixes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by = dp.bm25(top_k=4, sampling="random")
+    recipe = dp.TripletRecipe("mined", *[dp.role("anchor"), *[dp.role("context")] * 2], by=by)
+    with guarded_corpus(tmp_path / "c.duckdb", 60, 3) as corpus:
+        corpus.add_recipe(recipe)
+        corpus.mine(progress=False)
+        for source in ("s0", "s1"):
+            corpus.set_prefix(
+                source, dp.Prefix(0.5, [[dp.Field("from", "here"), dp.Field("n", "ö")]])
+            )
+        scored = ["anchor", "negative", "negative_by", "negative_score", "anchor_prefix"]
+        for columns in (None, scored):
+            held = served(corpus, columns=columns)
+            assert held.equals(from_the_corpus(corpus, monkeypatch, columns=columns))
+            corpus.prepare()
+            assert served(corpus, columns=columns).equals(held)
+            assert served(corpus, columns=columns).equals(held)
+
+
+def test_resuming_from_a_snapshot(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
+        corpus.prepare()
+        assert_resumes_everywhere(corpus.sampler(batch_size=8, epochs=2))
+
+
+def more(corpus: dp.Corpus, name: str, count: int, seed: int) -> None:
+    rows = [{**row, "id": f"{name}{row['id']}"} for row in odd_records(count, seed)]
+    corpus.ingest(dp.MemorySource(rows, **ODD_MAPPING), name="odd0", progress=False)
+
+
+@pytest.mark.parametrize("seed", range(often(10, less=2)))
+def test_what_has_come_since_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    path = tmp_path / "c.duckdb"
+    with odd_corpus(path, 80, seed, sources=2) as corpus:
+        folder = corpus.prepare().folder
+        first = set(folder.glob("texts-*"))
+        corpus.sampler(batch_size=16).save()
+        expected = served(corpus)
+        for number, count in enumerate((5, 3, 60, 2)):
+            more(corpus, f"more{number}", count, seed)
+            corpus.prepare()
+            whole = served(corpus)
+            assert whole.equals(from_the_corpus(corpus, monkeypatch))
+            if number == 0:
+                assert first < set(folder.glob("texts-*"))
+        corpus.remove("odd1")
+        assert served(corpus).equals(from_the_corpus(corpus, monkeypatch))
+        assert corpus.status()["snapshot"]["current"] is False
+        corpus.prepare()
+        assert corpus.status()["snapshot"]["current"] is True
+        whole = served(corpus)
+        shutil.rmtree(folder)
+        corpus.prepare()
+        assert served(corpus).equals(whole)
+    # A run that is pinned to the first version goes on from the newest snapshot.
+    with dp.resume(path) as sampler:
+        assert pa.concat_tables([next(sampler).table for _ in range(6)]).equals(expected)
+
+
+def test_other_chunks_or_splits_make_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 4) as corpus:
+        corpus.prepare()
+        steps = [
+            lambda: corpus.chunk(dp.Chunking(max_tokens=5, overlap=(1,))),
+            lambda: corpus.split(0.5, 0.3, 0.2, seed=9, reassign=True),
+            lambda: corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6)),
+            lambda: corpus.compact(),
+        ]
+        for change in steps:
+            change()
+            before = served(corpus)
+            assert before.equals(from_the_corpus(corpus, monkeypatch))
+            corpus.prepare()
+            assert served(corpus).equals(before)
+
+
+def test_a_snapshot_of_another_corpus_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.duckdb"
+    with toy_corpus(path, 40) as corpus:
+        corpus.prepare()
+    path.unlink()
+    with odd_corpus(path, 40, 8) as corpus:
+        assert served(corpus).equals(from_the_corpus(corpus, monkeypatch))
+
+
+def test_a_large_corpus_gets_one_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
+        held = served(corpus)
+        assert not snapshot.folder_of(corpus.path).exists()
+        monkeypatch.setattr(snapshot, "LARGE", 100)
+        assert served(corpus).equals(held)
+        assert corpus.status()["snapshot"]["current"] is True
+        assert served(corpus, snapshot=False).equals(held)
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "LARGE", 100)
+    with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
+        snapshot.folder_of(corpus.path).write_text("in its place")
+        with corpus.sampler() as sampler:
+            (note,) = [note for note in sampler.notes if "snapshot" in note]
+            assert "read from the corpus itself" in note
+            next(sampler)
+        with pytest.raises(dp.ReadOnlyError, match="snapshot=False"):
+            corpus.prepare()
+
+
+def test_cleaning_keeps_what_runs_are_pinned_to(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with odd_corpus(path, 60, 2) as corpus:
+        corpus.prepare()
+        corpus.sampler(batch_size=16).save()
+        more(corpus, "more", 10, 2)
+        corpus.prepare()
+        more(corpus, "again", 10, 3)
+        corpus.prepare()
+        folder = snapshot.folder_of(path)
+        (folder / "arrays-left.arrow").write_bytes(b"x" * 1000)
+        versions = [b.version for b in snapshot.Manifest.read(folder).bundles]
+        assert set(versions) == {1, 2, 3}
+        freed = corpus.prepare(clean=True).freed
+        assert freed > 1000
+        assert {b.version for b in snapshot.Manifest.read(folder).bundles} == {1, 3}
+    assert sorted(snapshot.verify(folder)) == []
+    out = cli("prepare", path, "--clean")
+    assert out.exit_code == 0
+    assert "0 bytes freed" in out.stderr
+
+
+BUILD = """
+import sys, time
+import duckplets as dp
+from duckplets.serving import snapshot
+print("ready", flush=True); sys.stdin.readline()
+with dp.Corpus(sys.argv[1], read_only=True) as corpus:
+    corpus.prepare(); print("made", flush=True)
+"""
+
+
+def test_several_processes_make_one(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    toy_corpus(path, 60).close()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with python("-c", BUILD, path, **pipes) as one, python("-c", BUILD, path, **pipes) as other:
+        for child in (one, other):
+            assert child.stdout.readline() == "ready\n"
+        for child in (one, other):
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        assert [child.wait(60) for child in (one, other)] == [0, 0]
+    folder = snapshot.folder_of(path)
+    assert len(list(folder.glob("texts-*"))) == 1
+    assert not list(snapshot.verify(folder))
+
+
+KILLED = """
+import os, signal, sys, threading, time
+import duckplets as dp
+from duckplets.serving import mapped
+at, left = int(sys.argv[2]), [int(sys.argv[2])]
+def counted(function):
+    def call(*arguments, **named):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **named)
+    return call
+for where, name in [(mapped.IpcWriter, "write"), (mapped.IpcWriter, "finish"), (os, "replace"),
+                    (os, "fsync"), (mapped, "digest_of")]:
+    setattr(where, name, counted(getattr(where, name)))
+with dp.Corpus(sys.argv[1], read_only=True) as corpus:
+    corpus.prepare()
+"""
+
+
+@pytest.mark.parametrize("at", some(range(50), less=5))
+def test_a_build_that_is_killed_leaves_a_whole_one_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    path = tmp_path / "c.duckdb"
+    with odd_corpus(path, 60, 5) as corpus:
+        if at % 2:
+            corpus.prepare()
+            more(corpus, "more", 20, 5)
+    run = ran(sys.executable, "-c", KILLED, str(path), str(at // 2))
+    assert run.returncode in (0, -signal.SIGKILL), run.stderr
+    with dp.Corpus(path, read_only=True) as corpus:
+        expected = from_the_corpus(corpus, monkeypatch)
+        assert served(corpus).equals(expected)
+        folder = corpus.prepare().folder
+        assert served(corpus).equals(expected)
+    assert not list(snapshot.verify(folder))
+    named = {file.name for file in snapshot.Manifest.read(folder).files}
+    assert {p.name for p in folder.iterdir()} == named | {"manifest.json", "lock"}
+
+
+FULL = """
+import resource, signal, sys
+import duckplets as dp
+from duckplets.serving import snapshot
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+snapshot.LARGE = 10
+with dp.Corpus(sys.argv[1], read_only=True) as corpus:
+    most = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    with corpus.sampler(batch_size=16) as sampler:
+        print(*sampler.notes)
+        next(sampler).to_pydict()
+"""
+
+
+@pytest.mark.parametrize("room", some([0, 100, 1000, 3000, 8000, 20000, 40000], less=3))
+def test_a_full_disk_leaves_a_corpus_that_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    path = tmp_path / "c.duckdb"
+    copied(path, odd_corpus, 80, 1, sources=2)
+    run = ran(sys.executable, "-c", FULL, str(path), str(room))
+    assert run.returncode == 0, run.stderr
+    if room < 8000:
+        assert "no snapshot can be used" in run.stdout
+    with dp.Corpus(path, read_only=True) as corpus:
+        expected = from_the_corpus(corpus, monkeypatch)
+        corpus.prepare()
+        assert served(corpus).equals(expected)
+    assert not list(snapshot.verify(snapshot.folder_of(path)))
