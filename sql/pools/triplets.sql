@@ -35,7 +35,7 @@ verdicts AS (
     END AS reason
     FROM anchors LEFT JOIN positive_texts USING (record_key)
     LEFT JOIN legal USING (law_keys)
-    LEFT JOIN dropped ON anchor_section_key = section_key -- if mined
+    LEFT JOIN (SELECT DISTINCT * FROM dropped) ON anchor_section_key = section_key -- if mined
 )
 SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
 FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL

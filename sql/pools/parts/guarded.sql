@@ -3,8 +3,7 @@
 -- Parameters: $mining (0 for none).
 
 WITH dropped AS (
-    SELECT DISTINCT anchor_section_key FROM mined_anchors
-    WHERE mining_key = $mining AND outcome = 'dropped'
+    SELECT anchor_section_key FROM mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
 ),
 
 -- Texts that are no negatives of a record, for they are its own, perhaps written another way.
@@ -49,6 +48,6 @@ ledger AS (
 of_own AS (
     SELECT law_keys, sum(stock.texts) AS texts FROM asked_own JOIN stock USING (scope, text_hash)
     LEFT JOIN (SELECT *, TRUE AS known FROM known_texts) AS told USING (question, text_hash)
-    WHERE told.known IS NULL AND question > 0 AND stock.kin IS DISTINCT FROM asked_own.kin GROUP BY law_keys
+    WHERE known IS NULL AND question > 0 AND stock.kin IS DISTINCT FROM asked_own.kin GROUP BY ALL
 )
 SELECT 1

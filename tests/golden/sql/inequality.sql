@@ -69,8 +69,9 @@ paired AS (
 whole AS (
     SELECT text_hash, count(*) AS chunks, sum(record_key) AS kins,
         sum(record_key * record_key::HUGEINT) AS squares
-    FROM negatives JOIN (SELECT DISTINCT text_hash FROM paired) AS taken USING (text_hash)
-    GROUP BY text_hash
+    FROM negatives JOIN (SELECT DISTINCT text_hash
+    FROM paired) AS taken USING (text_hash)
+    GROUP BY ALL
 ),
 remaining AS (
     SELECT class, text_hash, whole.chunks - paired.chunks AS chunks,

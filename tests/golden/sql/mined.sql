@@ -83,8 +83,7 @@ of_own AS (
     SELECT record_key, class, normalised_hash, sum(stock.texts) AS texts
     FROM asked_own JOIN stock USING (scope, text_hash)
     LEFT JOIN (SELECT *, TRUE AS known FROM known_texts) AS told USING (question, text_hash)
-    WHERE told.known IS NULL AND question > 0 AND stock.kin IS DISTINCT FROM asked_own.kin
-    GROUP BY record_key, class, normalised_hash
+    WHERE known IS NULL AND question > 0 AND stock.kin IS DISTINCT FROM asked_own.kin GROUP BY ALL
 ),
 legal AS (
     SELECT record_key, class, normalised_hash,
@@ -98,8 +97,7 @@ legal AS (
     GROUP BY record_key, class, normalised_hash
 ),
 dropped AS (
-    SELECT DISTINCT anchor_section_key FROM mined_anchors
-    WHERE mining_key = $mining AND outcome = 'dropped'
+    SELECT anchor_section_key FROM mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
 ),
 -- The anchors, each with the reason why it is left out, if it is.
 verdicts AS (
@@ -111,7 +109,7 @@ verdicts AS (
     END AS reason
     FROM anchors LEFT JOIN positive_texts USING (record_key)
     LEFT JOIN legal USING (record_key, class, normalised_hash)
-    LEFT JOIN dropped ON anchor_section_key = section_key
+    LEFT JOIN (SELECT DISTINCT * FROM dropped) ON anchor_section_key = section_key
 )
 SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
 FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL
