@@ -211,7 +211,7 @@ class _Reading:
             rows = []
             for row in map(self._row, group):
                 self.origins.begin(self._folder / row[3])
-                list(self.origins.counted([_ONE]))
+                list(self.origins.counted([_one()]))
                 rows.append(row)
             columns = [
                 pa.array(column, field.type)
@@ -248,7 +248,9 @@ class _Reading:
         return heading, name, body, str(path), day, folders, trust, modified, fault
 
 
-_ONE = pa.record_batch([pa.array([0])], ["row"])
+def _one() -> pa.RecordBatch:
+    """Return one row; made as it is needed, for an array of a list imports pandas."""
+    return pa.record_batch([pa.array([0])], ["row"])
 
 
 def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PurePosixPath]]:
