@@ -50,7 +50,13 @@ def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
     Ratios whose integers would add up to more than 2^44 are rounded to that precision: at
     position 10^12 that moves a count by less than a tenth of a sample a leaf.
     """
-    exact = [Fraction(repr(float(w))) if isinstance(w, float) else Fraction(w) for w in weights]
+    return _integers(
+        tuple(Fraction(repr(float(w))) if isinstance(w, float) else Fraction(w) for w in weights)
+    )
+
+
+@lru_cache(maxsize=256)
+def _integers(exact: tuple[Fraction, ...]) -> tuple[int, ...]:
     total = sum(exact)
     common = 1
     for fraction in exact:
@@ -127,7 +133,7 @@ class Apportionment:
     def __init__(self, weights: Sequence[int], purpose: int) -> None:
         self._weights = tuple(weights)
         leaves = tuple(i for i, w in enumerate(weights) if w > 0)
-        self._root = _tree(self._weights, leaves, purpose)
+        self._root = _root(self._weights, leaves, purpose)
 
     def shares(self, start: int, stop: int) -> Iterator[Share]:
         """Yield the share of every leaf that has one in positions ``start … stop-1``."""
@@ -150,6 +156,10 @@ class Apportionment:
     def parts(self) -> list[float]:
         """Return the share of every leaf; together 1."""
         return [weight / self._root.total for weight in self._weights]
+
+    def dealt(self, positions: int) -> list[int]:
+        """Return what ``count`` says of each leaf."""
+        return self.counts(positions)
 
     def counts(self, positions: int) -> list[int]:
         """Return how many of the first ``positions`` go to each leaf, in closed form."""
@@ -176,6 +186,10 @@ class _Node:
 
 
 @lru_cache(maxsize=256)
+def _root(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
+    return _tree(weights, leaves, purpose)
+
+
 def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
     total = sum(weights[i] for i in leaves)
     if len(leaves) == 1:
@@ -260,21 +274,27 @@ class Ramp:
         first = int(self._edges(np.array([step]))[0])
         return found + sum(len(s.offsets) for s in self.shares(first, items) if s.leaf == leaf)
 
+    def dealt(self, items: int) -> list[int]:
+        """Return what ``count`` says of each leaf."""
+        step = int(self._step_of(np.array([items]))[0])
+        first = int(self._edges(np.array([step]))[0])
+        found = self._state(step).counts
+        for share in self.shares(first, items):
+            found[share.leaf] += len(share.offsets)
+        return found
+
     def counts(self, items: int) -> list[int]:
         """Return how many of the first ``items`` go to each leaf.
 
         Where ``is_long``, they are worked out from the mean shares, without dealing a step: off by
         less than 2 for two leaves, else by less than ``2 * ceil(log2 leaves) + 1``.
         """
+        if not self.is_long(items):
+            return self.dealt(items)
         step = int(self._step_of(np.array([items]))[0])
         first = int(self._edges(np.array([step]))[0])
-        if self.is_long(items):
-            both = zip(self.parts(0, step - 1), self.parts(step, step), strict=True)
-            return _rounded([first * w + (items - first) * p for w, p in both], items)
-        found = self._state(step).counts
-        for share in self.shares(first, items):
-            found[share.leaf] += len(share.offsets)
-        return found
+        both = zip(self.parts(0, step - 1), self.parts(step, step), strict=True)
+        return _rounded([first * w + (items - first) * p for w, p in both], items)
 
     def is_long(self, items: int) -> bool:
         """Return whether dealing so many items, to count them, would take a tenth of a second."""

@@ -230,9 +230,9 @@ class Mixture:
         Raises:
             MixtureError: A name is no source, a weight is wrong, or every source would weigh 0.
         """
-        given = Weights(weights, what)
+        given, known = Weights(weights, what), {*sources}
         for name in given:
-            if name not in sources:
+            if name not in known:
                 raise MixtureError(
                     f"{what}: no source {name!r}{nearest(name, sources)}; there are: "
                     f"{listed(sources)}"

@@ -81,6 +81,8 @@ class Schedule:
 
     Attributes:
         planned: Names of the sources that the mixture draws from at some step.
+        sources: Names of all sources, sorted.
+        numbers: The number of each source: its place among them.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Schedule:
     ) -> None:
         self.mixture = mixture
         self.sources = sorted(sources)
+        self.numbers = {name: number for number, name in enumerate(self.sources)}
         self.events: dict[int, dict[str, float]] = {}
         self._told: set[str] = set()  # what events give a weight
         self._seed = seed
@@ -166,7 +169,7 @@ class Schedule:
 
     def count(self, source: str, draws: int) -> int:
         """Return how many of the first ``draws`` go to a source."""
-        leaf, number = self.sources.index(source), self._number_at(draws)
+        leaf, number = self.numbers[source], self._number_at(draws)
         segment = self._segments[number]
         return self._base(number)[leaf] + segment.deal.count(leaf, draws - segment.start)
 
@@ -385,9 +388,7 @@ class Schedule:
             if i + 1 not in self._bases:
                 segment = self._segments[i]
                 length = self._segments[i + 1].start - segment.start
-                counts = [segment.deal.count(leaf, length) for leaf in range(len(self.sources))]
-                before = self._bases[i]
-                self._bases[i + 1] = _added(before, counts)
+                self._bases[i + 1] = _added(self._bases[i], segment.deal.dealt(length))
         return self._bases[number]
 
 

@@ -6,6 +6,7 @@ Where negatives are mined, 24 to 40 bytes a chunk come on top for the guards.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,42 @@ import pyarrow as pa
 from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a list, as an array for each column.
+
+    Attributes:
+        columns: The arrays by name.
+        num_rows: How many rows there are.
+    """
+
+    columns: Mapping[str, Any]
+    num_rows: int
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Rows:
+        """Return the rows of a table."""
+        columns = {name: table[name].to_numpy() for name in table.column_names}
+        return cls(columns, table.num_rows)
+
+    def __getitem__(self, column: str) -> Any:
+        return self.columns[column]
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return [*self.columns]
+
+    def part(self, low: int, high: int) -> Rows:
+        """Return the rows from a number on, and before another."""
+        return Rows({name: column[low:high] for name, column in self.columns.items()}, high - low)
+
+    def filter(self, kept: Flags) -> Rows:
+        """Return some of the rows."""
+        columns = {name: column[kept] for name, column in self.columns.items()}
+        return Rows(columns, int(np.count_nonzero(kept)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +215,7 @@ def classes_of(words: Words) -> tuple[Words, Integers]:
     return classes, index.astype(np.int64)
 
 
-def anchors_of(rows: pa.Table, classes: Integers, per: str) -> Anchors:
+def anchors_of(rows: Rows | pa.Table, classes: Integers, per: str) -> Anchors:
     """Return the anchors of a list of chunks; ``classes`` of every chunk."""
     records = keys_of(rows, "record_key")
     starts = _boundaries(len(records), (records,), every=per == "chunk")
@@ -191,7 +228,7 @@ def anchors_of(rows: pa.Table, classes: Integers, per: str) -> Anchors:
     )
 
 
-def positives_of(anchors: Anchors, rows: pa.Table, *, distinct: bool) -> Positives:
+def positives_of(anchors: Anchors, rows: Rows | pa.Table, *, distinct: bool) -> Positives:
     """Return the positives of anchors; ``distinct`` ones are of another text than the anchor."""
     owners, hashes = keys_of(rows, "record_key"), words_of(rows, "text_hash")
     starts = np.searchsorted(owners, anchors.records, side="left")
@@ -238,11 +275,12 @@ def _perhaps(words: Words, others: Words) -> Integers:
 def negatives_of(
     compiled: CompiledPool,
     classes: Words,
-    listed: pa.Table,
-    pairs: pa.Table,
+    listed: Rows | pa.Table,
+    pairs: Rows | pa.Table,
     *,
     illegal: Words,
     known: Words | None = None,
+    forbids: bool | None = None,
 ) -> Negatives:
     """Return the negatives of a list of chunks, by bin, record and chunk.
 
@@ -253,10 +291,12 @@ def negatives_of(
         pairs: Which bins each class may, or must not, draw from.
         illegal: As of ``Negatives``.
         known: As of ``Negatives``.
+        forbids: Whether pairs are what must not be drawn; by default as the pool's law has it.
     """
+    forbids = compiled.forbids if forbids is None else forbids
     bins, records = words_if_any(listed, "bin"), keys_of(listed, "record_key")
     starts = _boundaries(len(records), (bins, records), every=compiled.recipe.per == "chunk")
-    firsts, lows, sums = _ranges(compiled, classes, bins[starts[:-1]], pairs)
+    firsts, lows, sums = _ranges(classes, bins[starts[:-1]], pairs, forbids=forbids)
     kins = keys_of(listed, "family") if known is not None else records
     return Negatives(
         chunks=keys_of(listed, "chunk_key"),
@@ -272,15 +312,20 @@ def negatives_of(
 
 
 def _ranges(
-    compiled: CompiledPool, classes: Words, unit_bins: Words, pairs: pa.Table
+    classes: Words, unit_bins: Words, pairs: Rows | pa.Table, *, forbids: bool
 ) -> tuple[Integers, Integers, Integers]:
     """Turn (class, bin) pairs into ranges of units for each class."""
+    if pairs.num_rows == 0:  # all units for each class, or none: mostly so, and quickly said
+        each = 1 if forbids and len(unit_bins) else 0
+        ranges = np.arange(len(classes) * each + 1, dtype=np.int64)
+        firsts = ranges if each else np.zeros(len(classes) + 1, np.int64)
+        return firsts, np.zeros(len(ranges) - 1, np.int64), ranges * len(unit_bins)
     mine, theirs = words_of(pairs, "class"), words_of(pairs, "bin")
     known = np.isin(mine, classes)
     row = np.searchsorted(classes, mine[known])
     low = np.searchsorted(unit_bins, theirs[known], side="left")
     high = np.searchsorted(unit_bins, theirs[known], side="right")
-    if compiled.forbids:
+    if forbids:
         row, low, high = _gaps(len(classes), len(unit_bins), row, low, high)
     filled = high > low
     row, low, high = row[filled], low[filled], high[filled]
@@ -313,17 +358,17 @@ def _boundaries(length: int, columns: tuple[Any, ...], *, every: bool) -> Intege
     return np.append(np.flatnonzero(new), length).astype(np.int64)
 
 
-def keys_of(table: pa.Table, column: str) -> Integers:
+def keys_of(table: Rows | pa.Table, column: str) -> Integers:
     """Return a column of keys."""
-    return np.asarray(table[column].to_numpy(), dtype=np.int64)
+    return np.asarray(table[column], dtype=np.int64)
 
 
-def words_of(table: pa.Table, column: str) -> Words:
+def words_of(table: Rows | pa.Table, column: str) -> Words:
     """Return a column of hashes."""
-    return np.asarray(table[column].to_numpy(), dtype=np.uint64)
+    return np.asarray(table[column], dtype=np.uint64)
 
 
-def words_if_any(table: pa.Table, column: str) -> Words:
+def words_if_any(table: Rows | pa.Table, column: str) -> Words:
     """Return a column of hashes; zeros where a law compares nothing and there is no such column."""
     if column in table.column_names:
         return words_of(table, column)

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from duckplets.base.shown import shown
 from duckplets.pools.fills import (
+    check_nearest,
     facts_of,
     law_of,
     own_positive,
@@ -27,9 +28,9 @@ from duckplets.pools.fills import (
     text_fills,
     triplet_fills,
 )
-from duckplets.pools.steps import assembled, bound
+from duckplets.pools.steps import assembled, bound, of_sources
 from duckplets.recipes.condition_rules import COLUMNS
-from duckplets.recipes.recipes import SqlStrategy, TextRecipe, TripletRecipe
+from duckplets.recipes.recipes import By, SqlStrategy, TextRecipe, TripletRecipe
 
 Recipe = TripletRecipe | TextRecipe
 Guarded = Literal[
@@ -56,16 +57,25 @@ class CompiledPool:
     Attributes:
         recipe: What it was compiled from.
         parameters: Values of the statement's parameters.
-        forbids: Whether ``pairs`` lists what must not be drawn, rather than what may.
-        own_positive: Whether the positive is the anchor window itself.
-        unbounded: Whether ``pairs`` compares every class with every bin.
     """
 
     recipe: Recipe
     parameters: dict[str, Any]
-    forbids: bool
-    own_positive: bool
-    unbounded: bool
+
+    @property
+    def forbids(self) -> bool:
+        """Whether ``pairs`` lists what must not be drawn, rather than what may."""
+        return isinstance(self.recipe, TextRecipe) or law_of(_meant(self.recipe)).forbids
+
+    @property
+    def own_positive(self) -> bool:
+        """Whether the positive is the anchor window itself."""
+        return isinstance(self.recipe, TextRecipe) or own_positive(self.recipe)
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether ``pairs`` compares every class with every bin."""
+        return self.pairs_values and law_of(_meant(self.recipe)).unbounded
 
     @property
     def negatives(self) -> int:
@@ -86,6 +96,11 @@ class CompiledPool:
     def of_split(self) -> bool:
         """Whether negatives may be of all sources of the split."""
         return isinstance(self.recipe, TripletRecipe) and self.recipe.negatives_from == "split"
+
+    @property
+    def pairs_values(self) -> bool:
+        """Whether a condition pairs values of anchors with values of negatives."""
+        return isinstance(getattr(self.recipe, "strategy", None), SqlStrategy)
 
     def of_source(self) -> CompiledPool:
         """Return the pool whose negatives are of the anchors' source only."""
@@ -112,10 +127,28 @@ class CompiledPool:
         """
         return _statement(self.recipe, part, staged=staged)[0]
 
+    def staged(self, part: Part) -> tuple[str, dict[str, Any]]:
+        """Return the staged statement of a part and its parameters."""
+        sql, names = _statement(self.recipe, part, staged=True)
+        return sql, {name: value for name, value in self.parameters.items() if name in names}
+
     def parameters_of(self, part: Part = "pool", *, staged: bool = False) -> dict[str, Any]:
         """Return the parameters of that statement."""
         names = _statement(self.recipe, part, staged=staged)[1]
         return {name: value for name, value in self.parameters.items() if name in names}
+
+    @property
+    def alike(self) -> tuple[Recipe, int]:
+        """What pools have in common that are read by one statement: all but source and mining."""
+        return _meant(self.recipe), self.negatives
+
+    def sql_of_many(self, part: Part) -> str:
+        """Return the statement that yields a staged part for many sources at once.
+
+        Its parameters are those of ``parameters_of``, but ``sources`` and ``minings`` for those of
+        one; its first column, ``number``, tells which of them a row is of.
+        """
+        return _of_many(_meant(self.recipe), part)
 
     def runnable(self, part: Part = "pool") -> str:
         """Return the statement with its parameters written in, for the duckdb CLI."""
@@ -143,28 +176,34 @@ def compile_pool(
             none.
 
     Raises:
-        RecipeError: A condition is refused, or selectors and strategy do not go together.
+        RecipeError: Selectors and strategy do not go together.
     """
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
     parameters["mining"] = mining
-    if isinstance(recipe, TextRecipe):
-        return CompiledPool(recipe, parameters, forbids=True, own_positive=True, unbounded=False)
-    law = law_of(recipe)
-    return CompiledPool(
-        recipe,
-        parameters,
-        forbids=law.forbids,
-        own_positive=own_positive(recipe),
-        unbounded=law.unbounded,
-    )
+    if isinstance(recipe, TripletRecipe):
+        check_nearest(recipe)
+    return CompiledPool(recipe, parameters)
 
 
 # -- statements -------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
+def _meant(recipe: Recipe) -> Recipe:
+    """Return a recipe that has the same pools, and all that they do not depend on left out.
+
+    Many recipes may differ in names and weights only: each is compiled once.
+    """
+    if isinstance(recipe, TextRecipe):
+        return TextRecipe("pool", recipe.selector, per=recipe.per)
+    by: By | None = "bm25" if recipe.mined else None
+    named = {"name": "pool", "weight": 1.0, "share": None, "instruction": None, "sources": None}
+    return replace(recipe, by=by, **named)  # type: ignore[arg-type]
+
+
 def stage(recipes: Iterable[Recipe]) -> str:
     """Return the statement that makes a table of what the pools of some recipes look at."""
-    return _stage(frozenset(recipes))
+    return _stage(frozenset(map(_meant, recipes)))
 
 
 @lru_cache(maxsize=64)
@@ -182,17 +221,16 @@ def _stage(recipes: frozenset[Recipe]) -> str:
     return assembled([], "pools/lists/stage", {"slot_columns": columns}, flags, chunks)[0]
 
 
-def _looked_at(recipe: Recipe) -> list[str]:
-    return re.findall(r"\bslot\.(\w+)", _statement(recipe, "pool", staged=True)[0])
+@lru_cache(maxsize=4096)
+def _looked_at(recipe: Recipe) -> frozenset[str]:
+    return frozenset(re.findall(r"\bslot\.(\w+)", _composed(recipe, "pool", staged=True)[0]))
 
 
-@lru_cache(maxsize=512)
 def compares_texts(recipe: Recipe) -> bool:
     """Whether the staged pool looks at whole texts, beside what is worked out of them before."""
-    return "text" in _looked_at(recipe)
+    return "text" in _looked_at(_meant(recipe))
 
 
-@lru_cache(maxsize=512)
 def facts_statement(recipe: Recipe) -> str:
     """Return the statement that works out what the conditions of a recipe ask of texts."""
     columns = [f"{fact.sql} AS {name}" for name, fact in sorted(facts_of(recipe).items())]
@@ -200,8 +238,20 @@ def facts_statement(recipe: Recipe) -> str:
 
 
 @lru_cache(maxsize=4096)
+def _of_many(recipe: Recipe, part: Part) -> str:
+    text = _composed(recipe, part, staged=True)[0]
+    columns = {"source": "asked.source", "mining": "asked.mining"}
+    return of_sources("pools/lists/of_sources", text, columns)
+
+
+@lru_cache(maxsize=16_384)
 def _statement(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozenset[str]]:
     """Return a statement and the names of its parameters."""
+    return _composed(_meant(recipe), part, staged=staged)
+
+
+@lru_cache(maxsize=4096)
+def _composed(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozenset[str]]:
     chunks = _STAGED if staged else ""
     if isinstance(recipe, TextRecipe):
         ends = {"pool": "pools/texts", "counts": "pools/lists/text_counts"}

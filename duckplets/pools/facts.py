@@ -11,16 +11,26 @@ of long texts go a few at a time.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duckplets.recipes.condition_costs import bounds_of, copies_of
+import pyarrow as pa
+
+from duckplets.db.database import Database
+from duckplets.errors import RecipeError
+from duckplets.recipes.condition_costs import SHORT, bounds_of, copies_of
 from duckplets.recipes.condition_rules import PIECES
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
 _OF_CHUNKS = {"kind", "window_index"}
+
+_VECTOR = 2048  # sections of a vector, as they are stored
+_AT_ONCE = 20_000_000  # characters that a statement reads and makes of texts, in a vector
+_MOST_COPIED = 60_000_000  # that it makes of one text
+_COMPARED = 50_000  # of a text that windows are compared by: it goes with each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +73,82 @@ def told(tree: exp.Expression, where: str | None = None) -> tuple[exp.Expression
         else:
             stack.extend(node.iter_expressions())
     return holder.this, facts
+
+
+def told_facts(
+    database: Database,
+    statements: Mapping[str, tuple[str, int, str]],
+    where: Mapping[str, Any],
+    *,
+    compared: str = "",
+) -> pa.Table | None:
+    """Return the facts of all sections; None where there are none to tell.
+
+    Args:
+        database: The corpus.
+        statements: For each recipe its statement, how many times that makes a text, and what
+            the recipe is, for messages.
+        where: ``split``, ``version``, and ``sources``, None for all.
+        compared: What looks at whole texts besides, window by window, if anything does.
+
+    Raises:
+        RecipeError: A text is too long for what a condition makes of it.
+        DeadlineError: It took too long.
+    """
+    if not statements and not compared:
+        return None
+    parts = _sizes(database, where, _VECTOR, 0, 2**62)
+    longest = max((part[3] for part in parts), default=0)
+    if compared and longest > _COMPARED:
+        raise RecipeError(
+            f"{compared}: it compares whole texts window by window, and the longest has {longest} "
+            f"characters, of {_COMPARED} that are allowed; compare text[:{SHORT}] or md5(text)"
+        )
+    columns: dict[str, Any] = {}
+    for sql, copies, what in statements.values():
+        if longest * copies > _MOST_COPIED:
+            raise RecipeError(
+                f"{what}: it makes up to {copies} times a text, and the longest text has {longest} "
+                f"characters; look at its beginning, as in text[:{SHORT}]"
+            )
+        found = []
+        for low, high in _portions(database, where, parts, _AT_ONCE // (1 + copies)):
+            with database.deadline(what):
+                found.append(database.arrow(sql, {**where, "low": low, "high": high}))
+        table = pa.concat_tables(found)
+        columns |= {name: table[name] for name in table.column_names}
+    return pa.table(columns) if columns else None
+
+
+Stretch = tuple[
+    int, int, int, int
+]  # the first and the last section, characters, those of the longest
+
+
+def _sizes(
+    database: Database, where: Mapping[str, Any], keys: int, low: int, high: int
+) -> list[Stretch]:
+    given = {**where, "keys": keys, "low": low, "high": high}
+    return database.run("pools/lists/text_sizes", given)
+
+
+def _portions(
+    database: Database, where: Mapping[str, Any], parts: list[Stretch], most: int
+) -> Iterator[tuple[int, int]]:
+    """Yield ranges of sections whose vectors have no more characters, or that are one section."""
+    low, last = 0, 0
+    for part in parts:
+        if part[2] <= most:
+            last = part[1]
+            continue
+        if last >= low:
+            yield low, part[0] - 1
+        low, size = part[0], 0
+        for key, _, own, _ in _sizes(database, where, 1, part[0], part[1]):
+            if size and size + own > most:
+                yield low, key - 1
+                low, size = key, 0
+            size += own
+        yield low, part[1]
+        low, last = part[1] + 1, part[1]
+    yield low, 2**62

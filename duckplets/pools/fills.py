@@ -51,15 +51,10 @@ class Law:
     fills: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
-    """Return how a recipe tells legal negatives; staged, it looks at facts in place of texts.
-
-    Raises:
-        RecipeError: Selectors and strategy do not go together.
-    """
+    """Return how a recipe tells legal negatives; staged, it looks at facts in place of texts."""
     if recipe.negative.kind == "near_date":
-        _check_nearest(recipe)
         nearest = ("pools/parts/nearest", "pools/parts/nearest_pairs")
         return _by_hash((*_ALLOWED, *nearest), _RECORD, _RECORD, forbids=False)
     if isinstance(recipe.strategy, SqlStrategy):
@@ -81,7 +76,14 @@ def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
     return Law(("pools/parts/counted",), forbids=True, compares=False)
 
 
-def _check_nearest(recipe: TripletRecipe) -> None:
+def check_nearest(recipe: TripletRecipe) -> None:
+    """Refuse a recipe of a near_date negative whose other parts do not go with it.
+
+    Raises:
+        RecipeError: They do not.
+    """
+    if recipe.negative.kind != "near_date":
+        return
     if recipe.strategy != "other_record":
         raise RecipeError(
             f"recipe {recipe.name!r}: a near_date negative is chosen by its date already; "
@@ -250,7 +252,8 @@ def _slot(selector: Selector) -> str:
     return "slot.role <> 'rejected'"
 
 
-def facts_of(recipe: TripletRecipe | TextRecipe) -> dict[str, Fact]:
+@lru_cache(maxsize=4096)
+def facts_of(recipe: TripletRecipe | TextRecipe) -> Mapping[str, Fact]:
     """Return by name what the conditions of a recipe ask of texts."""
     found: dict[str, Fact] = {}
     for selector in recipe.selectors:

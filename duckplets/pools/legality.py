@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Integers, Words
-from duckplets.pools.arrays import Negatives, keys_of, pair_hashes, words_of
+from duckplets.pools.arrays import Negatives, Rows, keys_of, pair_hashes, words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class Legality:
         return lows, lows + sizes
 
 
-def several_texts(anchors: pa.Table, positives: pa.Table) -> Words:
+def several_texts(anchors: Rows, positives: Rows) -> Words:
     """Return ``Negatives.illegal`` of records with several anchors or positives.
 
     A record with one of each needs no entry: a sample has both.
@@ -118,7 +117,7 @@ def several_texts(anchors: pa.Table, positives: pa.Table) -> Words:
     return np.unique(np.concatenate(words))
 
 
-def usable_of_own(anchors: pa.Table, positives: pa.Table, negatives: pa.Table) -> pa.Table:
+def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
     """Return the negatives of records whose text no anchor or positive of their record has.
 
     Of several with one text in one record the first stays.
@@ -127,10 +126,10 @@ def usable_of_own(anchors: pa.Table, positives: pa.Table, negatives: pa.Table) -
     texts = _texts(negatives)
     first = np.zeros(len(texts), dtype=bool)
     first[np.unique(texts, return_index=True)[1]] = True
-    return negatives.filter(pa.array(first & ~np.isin(texts, own)))
+    return negatives.filter(first & ~np.isin(texts, own))
 
 
-def _texts(rows: pa.Table) -> Words:
+def _texts(rows: Rows) -> Words:
     return pair_hashes(keys_of(rows, "record_key"), words_of(rows, "text_hash"))
 
 

@@ -1,8 +1,11 @@
 """Read pools: run their statements, and return what these list as flat arrays.
 
+    pools of one recipe ─portions→ a statement for many sources ─cut→ lists of each → arrays
+
 The pool's statement decides validity once, in SQL. Its flat lists (anchor chunks, positives,
 negatives, which bins suit which class) are read into NumPy (``arrays``). Lists that several
-recipes share, such as the same negatives, are read once.
+recipes share, such as the same negatives, are read once; those of small sources together, for a
+statement takes its milliseconds however little it finds.
 """
 
 from __future__ import annotations
@@ -13,16 +16,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.db.database import Database
-from duckplets.errors import EmptyPoolError, RecipeError
+from duckplets.errors import DeadlineError, EmptyPoolError, RecipeError
 from duckplets.pools.arrays import (
     Anchors,
     Guarded,
     Negatives,
     Pool,
+    Rows,
     anchors_of,
     classes_of,
     keys_of,
@@ -33,9 +36,9 @@ from duckplets.pools.arrays import (
     words_of,
 )
 from duckplets.pools.compile import CompiledPool, Part, compares_texts, facts_statement, stage
+from duckplets.pools.facts import told_facts
 from duckplets.pools.fills import facts_of
 from duckplets.pools.legality import several_texts, usable_of_own
-from duckplets.recipes.condition_costs import SHORT
 from duckplets.recipes.recipes import TextRecipe
 
 # A strategy without an equality compares every class with every bin; beyond this it would
@@ -43,14 +46,16 @@ from duckplets.recipes.recipes import TextRecipe
 _MOST_COMPARISONS = 1_000_000_000
 _MOST_PAIRS = 20_000_000
 
-_VECTOR = 2048  # sections of a vector, as they are stored
-_AT_ONCE = 20_000_000  # characters that a statement reads and makes of texts, in a vector
-_MOST_COPIED = 60_000_000  # that it makes of one text
-_COMPARED = 50_000  # of a text that windows are compared by: it goes with each of them
+# How many chunks, of all its sources, a statement for many of them looks at: enough that what a
+# statement costs by itself is little, and few beside what one for a large source takes.
+_TOGETHER = 200_000
 
 
 class NoAnchorError(EmptyPoolError):
     """A pool has no anchor; the message says which, and why."""
+
+
+_ListKey = tuple[str, tuple[Any, ...]]  # a statement and the values of its parameters
 
 
 class PoolReader:
@@ -58,18 +63,20 @@ class PoolReader:
 
     Args:
         database: The corpus.
-        pools: All that will be read: what they look at is joined once, for all of them.
+        pools: All that will be read: what they look at is joined once, for all of them, and lists
+            of small sources are read together.
     """
 
     def __init__(self, database: Database, pools: Sequence[CompiledPool]) -> None:
         self._database = database.cursor()
-        self._lists: dict[tuple[str, str], pa.Table] = {}
+        self._lists: dict[_ListKey, Rows] = {}
         self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
         facts = self._facts(pools, where)
         found = {} if facts is None else {"section_facts": facts}
         with self._database.registered(**found):
-            self._database.rows(stage(pool.recipe for pool in pools), where)
+            self._database.rows(stage({pool.recipe for pool in pools}), where)
+        self._portions = self._together(pools)
 
     def __enter__(self) -> PoolReader:
         return self
@@ -81,7 +88,8 @@ class PoolReader:
     def _facts(self, pools: Sequence[CompiledPool], where: Mapping[str, Any]) -> pa.Table | None:
         """Return what conditions ask of the texts of sections, if they ask anything."""
         statements, compared = {}, ""
-        for pool in pools:
+        recipes = {pool.alike: pool for pool in reversed(pools)}
+        for pool in recipes.values():
             if facts := facts_of(pool.recipe):
                 copies = sum(fact.copies for fact in facts.values())
                 sql = facts_statement(pool.recipe)
@@ -89,11 +97,11 @@ class PoolReader:
             if compares_texts(pool.recipe):
                 compared = pool.described
         # Only the nearest by date and negatives of a split can be of another source.
-        nearest = any("nearest" in pool.sql(staged=True) for pool in pools)
-        beyond = nearest or any(pool.of_split for pool in pools)
+        nearest = any("nearest" in pool.sql(staged=True) for pool in recipes.values())
+        beyond = nearest or any(pool.of_split for pool in recipes.values())
         sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
         wanted = {**where, "sources": sources}
-        return _told_facts(self._database, statements, wanted, compared=compared)
+        return told_facts(self._database, statements, wanted, compared=compared)
 
     def read(
         self, compiled: CompiledPool, of: Integers | None = None, *, spare: bool = False
@@ -111,11 +119,11 @@ class PoolReader:
         """
         if compiled.unbounded:
             self._refuse_unbounded(compiled)
-        rows = self.list(compiled, "anchors")
+        rows = self._rows(compiled, "anchors")
         if rows.num_rows == 0:
             raise NoAnchorError(self._why_empty(compiled))
         if of is not None:
-            rows = rows.filter(pa.array(np.isin(keys_of(rows, "record_key"), of)))
+            rows = rows.filter(np.isin(keys_of(rows, "record_key"), of))
             if rows.num_rows == 0:
                 raise NoAnchorError(
                     f"{_what(compiled)}: index controls list {len(of)} of its records, and none of "
@@ -127,7 +135,7 @@ class PoolReader:
             return Pool(compiled, anchors, None, None)
         classes, index = classes_of(words_if_any(rows, "class"))
         anchors = anchors_of(rows, index, recipe.per)
-        listed = self.list(compiled, "positives")
+        listed = self._rows(compiled, "positives")
         distinct = not recipe.allow_same_anchor_positive
         positives = positives_of(anchors, listed, distinct=distinct)
         if compiled.of_split:
@@ -141,29 +149,68 @@ class PoolReader:
             return Pool(compiled, anchors, positives, negatives, beyond=beyond)
         if not recipe.mined:
             return Pool(compiled, anchors, positives, negatives)
-        guarded = _guarded(anchors, rows, self.list(compiled, "negatives"))
+        guarded = _guarded(anchors, rows, self._rows(compiled, "negatives"))
         return Pool(compiled, anchors, positives, negatives, guarded)
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
         """Return how many records (or chunks) have which reason not to be in the pool."""
-        parameters = compiled.parameters_of("counts", staged=True)
-        with self._database.deadline(compiled.described):
-            return dict(self._database.rows(compiled.sql("counts", staged=True), parameters))
+        rows = self._rows(compiled, "counts")
+        return dict(zip(rows["reason"].tolist(), rows["anchors"].tolist(), strict=True))
 
     def list(self, compiled: CompiledPool, part: Part) -> pa.Table:
-        """Return the rows of a part of a pool; those that several pools share are read once."""
+        """Return the rows of a part of a pool as its statement yields them."""
         sql = compiled.sql(part, staged=True)
-        parameters = compiled.parameters_of(part, staged=True)
-        name = (sql, repr(sorted(parameters.items())))
+        with self._database.deadline(compiled.described):
+            return self._database.arrow(sql, compiled.parameters_of(part, staged=True))
+
+    def _rows(self, compiled: CompiledPool, part: Part) -> Rows:
+        """Return the rows of a part; those that several pools share are read once."""
+        sql, parameters = compiled.staged(part)
+        name = (sql, tuple(parameters.values()))
         if name not in self._lists:
-            with self._database.deadline(compiled.described):
-                self._lists[name] = self._database.arrow(sql, parameters)
+            portion = self._portions.get(_place(compiled), ())
+            if len(portion) < 2 or "source" not in parameters or not self._cut(portion, part):
+                self._lists[name] = Rows.of(self.list(compiled, part))
         return self._lists[name]
 
+    def _cut(self, portion: Sequence[CompiledPool], part: Part) -> bool:
+        """Read a part of several pools at once; returns whether that came to an end in time."""
+        first = portion[0]
+        sql, parameters = first.staged(part)
+        others = {n: value for n, value in parameters.items() if n not in ("source", "mining")}
+        several = {f"{n}s": [pool.parameters[n] for pool in portion] for n in ("source", "mining")}
+        try:
+            with self._database.deadline(first.described):
+                found = self._database.arrow(first.sql_of_many(part), others | several)
+        except DeadlineError:
+            return False
+        rows = Rows.of(found.drop_columns(["number"]))
+        ends = np.searchsorted(found["number"].to_numpy(), np.arange(len(portion) + 1)).tolist()
+        for pool, low, high in zip(portion, ends, ends[1:], strict=False):
+            values = tuple(pool.parameters[name] for name in parameters)
+            self._lists[sql, values] = rows.part(low, high)
+        return True
+
+    def _together(self, pools: Sequence[CompiledPool]) -> dict[Any, Sequence[CompiledPool]]:
+        """Return which pools are read with each, by their places."""
+        alike: dict[Any, dict[Any, CompiledPool]] = {}
+        for pool in pools:
+            for own in (pool, pool.of_source()) if pool.of_split else (pool,):
+                if not own.unbounded:
+                    alike.setdefault(own.alike, {})[_place(own)] = own
+        found: dict[Any, Sequence[CompiledPool]] = {}
+        if all(len(places) < 2 for places in alike.values()):
+            return found
+        chunks = dict(self._database.run("pools/lists/staged"))
+        for places in alike.values():
+            for portion in _portions(list(places.values()), chunks):
+                found.update(dict.fromkeys(map(_place, portion), portion))
+        return found
+
     def _negatives(
-        self, compiled: CompiledPool, classes: Words, rows: pa.Table, positives: pa.Table
+        self, compiled: CompiledPool, classes: Words, rows: Rows, positives: Rows
     ) -> Negatives:
-        listed, pairs = self.list(compiled, "negatives"), self.list(compiled, "pairs")
+        listed, pairs = self._rows(compiled, "negatives"), self._rows(compiled, "pairs")
         if pairs.num_rows > _MOST_PAIRS:
             raise RecipeError(
                 f"recipe {compiled.recipe.name!r}: its strategy pairs {pairs.num_rows} values; "
@@ -175,34 +222,33 @@ class PoolReader:
         if isinstance(compiled.recipe, TextRecipe) or not compiled.recipe.mined:
             illegal = several_texts(rows, positives)
             return negatives_of(compiled, classes, listed, pairs, illegal=illegal)
-        texts = self.list(compiled, "illegal_texts")
-        illegal = _pairs(texts.filter(pc.invert(texts["known"])))
-        known = _pairs(texts.filter(texts["known"]))
+        texts = self._rows(compiled, "illegal_texts")
+        illegal, known = _pairs(texts.filter(~texts["known"])), _pairs(texts.filter(texts["known"]))
         return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
 
     def _of_split(
-        self, pool: Pool, classes: Words, rows: pa.Table, listed: pa.Table, *, spare: bool
+        self, pool: Pool, classes: Words, rows: Rows, listed: Rows, *, spare: bool
     ) -> Pool:
         """Return a pool whose anchors draw from their source, those with too few from all."""
         inner = pool.compiled.of_source()
-        enough = keys_of(self.list(inner, "anchors"), "chunk_key")
+        enough = keys_of(self._rows(inner, "anchors"), "chunk_key")
         short = ~np.isin(pool.anchors.chunks, enough)
         pool = replace(pool, negatives=self._negatives(inner, classes, rows, listed))
         if not (spare or short.any()):
             return pool
         beyond = self._negatives(pool.compiled, classes, rows, listed)
         # Many small sources may need it: what is the same for all of them is kept once.
-        which = id(self.list(pool.compiled, "negatives")), pool.compiled.recipe.per
+        which = id(self._rows(pool.compiled, "negatives")), pool.compiled.recipe.per
         first = self._of_all.setdefault(which, beyond)
         shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
         return replace(pool, beyond=replace(beyond, **shared), short=short)
 
-    def _of_others(self, compiled: CompiledPool, rows: pa.Table, positives: pa.Table) -> Negatives:
+    def _of_others(self, compiled: CompiledPool, rows: Rows, positives: Rows) -> Negatives:
         """Return what fills up records with too few negatives of their own: those of all."""
-        listed, none = self.list(compiled, "negatives"), self.list(compiled, "pairs").slice(0, 0)
-        every, one = replace(compiled, forbids=True), np.zeros(1, np.uint64)
+        listed, none = self._rows(compiled, "negatives"), self._rows(compiled, "pairs").part(0, 0)
+        one = np.zeros(1, np.uint64)
         illegal = several_texts(rows, positives)
-        return negatives_of(every, one, listed, none, illegal=illegal)
+        return negatives_of(compiled, one, listed, none, illegal=illegal, forbids=True)
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
         sql, parameters = (
@@ -237,12 +283,36 @@ class PoolReader:
         )
 
 
+def _place(compiled: CompiledPool) -> tuple[Any, ...]:
+    """Return what tells a pool from the others that one reader reads."""
+    return compiled.alike, compiled.parameters["source"], compiled.parameters["mining"]
+
+
+def _portions(
+    pools: Sequence[CompiledPool], chunks: Mapping[str, int]
+) -> Iterator[Sequence[CompiledPool]]:
+    """Cut the pools of a recipe where their statement would look at too much at once."""
+    whole, size = sum(chunks.values()), 0
+    portion: list[CompiledPool] = []
+    for pool in pools:
+        own = chunks.get(pool.parameters["source"], 0)
+        # Each draws from all of the split; a condition pairs values, at most each with each.
+        own = whole if pool.of_split else own * own if pool.pairs_values else own
+        most = _MOST_PAIRS if pool.of_split or pool.pairs_values else _TOGETHER
+        if portion and size + own > most:
+            yield portion
+            portion, size = [], 0
+        portion.append(pool)
+        size += own
+    yield portion
+
+
 def _what(compiled: CompiledPool) -> str:
     source, split = compiled.parameters["source"], compiled.parameters["split"]
     return f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split {split!r}"
 
 
-def _guarded(anchors: Anchors, rows: pa.Table, negatives: pa.Table) -> Guarded:
+def _guarded(anchors: Anchors, rows: Rows, negatives: Rows) -> Guarded:
     """Return what else is known of anchor chunks and negatives, where they are mined."""
     return Guarded(
         families=keys_of(rows, "family")[anchors.starts[:-1]],
@@ -252,88 +322,6 @@ def _guarded(anchors: Anchors, rows: pa.Table, negatives: pa.Table) -> Guarded:
     )
 
 
-def _pairs(texts: pa.Table) -> Words:
+def _pairs(texts: Rows) -> Words:
     """Return illegal texts, each with its owner, as sorted hashes."""
     return np.unique(pair_hashes(words_of(texts, "owner"), words_of(texts, "text_hash")))
-
-
-# -- facts -----------------------------------------------------------------------------------------
-
-
-def _told_facts(
-    database: Database,
-    statements: Mapping[str, tuple[str, int, str]],
-    where: Mapping[str, Any],
-    *,
-    compared: str = "",
-) -> pa.Table | None:
-    """Return the facts of all sections; None where there are none to tell.
-
-    Args:
-        database: The corpus.
-        statements: For each recipe its statement, how many times that makes a text, and what
-            the recipe is, for messages.
-        where: ``split``, ``version``, and ``sources``, None for all.
-        compared: What looks at whole texts besides, window by window, if anything does.
-
-    Raises:
-        RecipeError: A text is too long for what a condition makes of it.
-        DeadlineError: It took too long.
-    """
-    if not statements and not compared:
-        return None
-    parts = _sizes(database, where, _VECTOR, 0, 2**62)
-    longest = max((part[3] for part in parts), default=0)
-    if compared and longest > _COMPARED:
-        raise RecipeError(
-            f"{compared}: it compares whole texts window by window, and the longest has {longest} "
-            f"characters, of {_COMPARED} that are allowed; compare text[:{SHORT}] or md5(text)"
-        )
-    columns: dict[str, Any] = {}
-    for sql, copies, what in statements.values():
-        if longest * copies > _MOST_COPIED:
-            raise RecipeError(
-                f"{what}: it makes up to {copies} times a text, and the longest text has {longest} "
-                f"characters; look at its beginning, as in text[:{SHORT}]"
-            )
-        found = []
-        for low, high in _portions(database, where, parts, _AT_ONCE // (1 + copies)):
-            with database.deadline(what):
-                found.append(database.arrow(sql, {**where, "low": low, "high": high}))
-        table = pa.concat_tables(found)
-        columns |= {name: table[name] for name in table.column_names}
-    return pa.table(columns) if columns else None
-
-
-Stretch = tuple[
-    int, int, int, int
-]  # the first and the last section, characters, those of the longest
-
-
-def _sizes(
-    database: Database, where: Mapping[str, Any], keys: int, low: int, high: int
-) -> list[Stretch]:
-    given = {**where, "keys": keys, "low": low, "high": high}
-    return database.run("pools/lists/text_sizes", given)
-
-
-def _portions(
-    database: Database, where: Mapping[str, Any], parts: list[Stretch], most: int
-) -> Iterator[tuple[int, int]]:
-    """Yield ranges of sections whose vectors have no more characters, or that are one section."""
-    low, last = 0, 0
-    for part in parts:
-        if part[2] <= most:
-            last = part[1]
-            continue
-        if last >= low:
-            yield low, part[0] - 1
-        low, size = part[0], 0
-        for key, _, own, _ in _sizes(database, where, 1, part[0], part[1]):
-            if size and size + own > most:
-                yield low, key - 1
-                low, size = key, 0
-            size += own
-        yield low, part[1]
-        low, last = part[1] + 1, part[1]
-    yield low, 2**62

@@ -154,9 +154,30 @@ def filled(lines: Iterable[str], fills: Fills) -> str:
 
 def bound(text: str, values: Mapping[str, int | str]) -> str:
     """Return a statement with the values of its parameters written in."""
+    return _with_parameters(text, {name: literal(value) for name, value in values.items()})
+
+
+def of_sources(statement: str, text: str, columns: Mapping[str, str]) -> str:
+    """Return a statement that yields what another one does, for many values of its parameters.
+
+    Args:
+        statement: The file of that statement, with ``found_list`` and ``found_order``.
+        text: Of the other one.
+        columns: Which column has the values of a parameter.
+    """
+    inner, _, order = text.rpartition("\nORDER BY ")
+    if not inner or "\n" in order:  # its rows may come in any order
+        inner, order = text, "number"
+    whole = "\n".join(steps_of(statement)[1].lines)
+    whole = whole.replace("found_order", order)
+    return whole.replace("found_list", f"(\n{_with_parameters(inner, columns)}\n)")
+
+
+def _with_parameters(text: str, told: Mapping[str, str]) -> str:
+    """Return a statement with some of its parameters replaced."""
 
     def of(found: re.Match[str]) -> str:
-        return found[0] if found[1] is None else literal(values[found[1]])
+        return found[0] if found[1] is None else told.get(found[1], found[0])
 
     return _TOKEN.sub(of, text)
 

@@ -12,7 +12,7 @@ off, because they rewrite calls between dialects. What may stand in a condition 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import RecipeError
@@ -61,10 +61,12 @@ class PairCondition:
 def where_condition(text: str) -> exp.Expression:
     """Parse the condition of a selector; its columns come back as those of ``slot``.
 
+    The tree is everybody's who asks for this condition: whoever changes it changes a copy.
+
     Raises:
         RecipeError: It is not one condition over ``COLUMNS`` and ``FUNCTIONS``.
     """
-    return _on_slot(_parse(text))
+    return _where_condition(_text_of(text))
 
 
 def pair_condition(text: str) -> PairCondition:
@@ -73,6 +75,22 @@ def pair_condition(text: str) -> PairCondition:
     Raises:
         RecipeError: It is not one condition over ``COLUMNS`` and ``FUNCTIONS``.
     """
+    return _pair_condition(_text_of(text))
+
+
+def _text_of(condition: str) -> str:
+    if not isinstance(condition, str) or not condition.strip():
+        raise RecipeError(f"a condition is SQL text such as \"role = 'anchor'\", not {condition!r}")
+    return condition
+
+
+@lru_cache(maxsize=4096)
+def _where_condition(text: str) -> exp.Expression:
+    return _on_slot(_parse(text))
+
+
+@lru_cache(maxsize=4096)
+def _pair_condition(text: str) -> PairCondition:
     tree, terms = _lift(_parse(text, "anchor", "negative"))
     return PairCondition(
         tree=tree,
@@ -87,8 +105,6 @@ def _parse(text: str, *sides: str) -> exp.Expression:
     """Parse and check a condition over plain columns, or over those of the named sides."""
     from sqlglot import errors, exp
 
-    if not isinstance(text, str) or not text.strip():
-        raise RecipeError(f"a condition is SQL text such as \"role = 'anchor'\", not {text!r}")
     try:
         check_text(text)
         dialect, parser = _grammar()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import cast, get_args
 
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
@@ -12,6 +13,7 @@ from duckplets.recipes.selectors import Role, Selector, any_section, check_choic
 TEXTS = "texts"  # the name of a source's derived text recipe
 
 
+@cache
 def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
     """Return the recipes of a source that was given none.
 

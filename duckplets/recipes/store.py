@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from duckplets.base.plain import Stored
@@ -24,6 +24,7 @@ from duckplets.recipes.defaults import (
 )
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.recipes.selectors import Role
 
 Recipe = TripletRecipe | TextRecipe
 LONG_SECTION = "long_section"
@@ -125,7 +126,7 @@ def add(database: Database, recipe: Recipe) -> bool:
     Raises:
         RecipeError: The name is another recipe's.
     """
-    if recipe.name in _names(database):
+    if database.run("recipes/store/named", {"name": recipe.name}):
         if recipe in stored(database):
             return False
         raise RecipeError(
@@ -203,16 +204,17 @@ def resolve(
     chosen = [r for r in known if kind == "texts" or is_triplet(r)]
     if given:  # only then are the defaults needed, whose conditions take a while to parse
         chosen = _named(given, [*also, *known, *_all_brought(sources)]) or chosen
-    if long_sections and kind != "texts" and not chosen:
-        long_sections = database.run("recipes/store/has_longer", {"max_tokens": max_tokens})[0][0]
-    resolved = []
+    long_roles: dict[str, Role] = {}
+    if not chosen and long_sections and kind != "texts" and _has_longer(database, max_tokens):
+        where = {"split": split, "version": version, "max_tokens": max_tokens}
+        long_roles = dict(database.run("recipes/store/long_roles", where))
+    resolved, of_source = [], _by_source(chosen)
     for source, brought in sources.items():
-        recipes: list[Recipe] = [r for r in chosen if r.sources is None or source in r.sources]
+        recipes: Sequence[Recipe] = of_source(source)
         extra: list[Recipe] = []
         if not chosen:
-            if long_sections and not brought.own and kind != "texts":
-                where = {"source": source, "split": split, "version": version}
-                extra = _long(database, where | {"max_tokens": max_tokens})
+            if source in long_roles and not brought.own:
+                extra = [long_section_recipe(long_roles[source])]
             recipes = [*brought.recipes, *extra]
         optional = frozenset(r.name for r in extra)
         resolved.append(SourceRecipes(source, brought.of_kind(recipes, kind), optional))
@@ -318,10 +320,24 @@ def _all_brought(sources: Mapping[str, Brought]) -> list[Recipe]:
     return list(found.values())
 
 
-def _long(database: Database, where: dict[str, object]) -> list[Recipe]:
-    """Return the long-section recipe for the role that has long sections, if one has."""
-    roles = [role for (role,) in database.run("recipes/store/long_roles", where)]
-    return [long_section_recipe(roles[0])] if roles else []
+def _by_source(recipes: Sequence[Recipe]) -> Callable[[str], list[Recipe]]:
+    """Return what gives the recipes that apply to a source, in their order."""
+    every = [(i, recipe) for i, recipe in enumerate(recipes) if recipe.sources is None]
+    limited: dict[str, list[tuple[int, Recipe]]] = {}
+    for i, recipe in enumerate(recipes):
+        for source in recipe.sources or ():
+            limited.setdefault(source, []).append((i, recipe))
+
+    def of_source(source: str) -> list[Recipe]:
+        found = sorted([*every, *limited.get(source, [])], key=lambda numbered: numbered[0])
+        return [recipe for _, recipe in found]
+
+    return of_source
+
+
+def _has_longer(database: Database, max_tokens: int) -> bool:
+    """Whether some section has more tokens; that is known without reading them all."""
+    return bool(database.run("recipes/store/has_longer", {"max_tokens": max_tokens})[0][0])
 
 
 def is_triplet(recipe: Recipe) -> bool:

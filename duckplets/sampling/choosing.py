@@ -99,9 +99,14 @@ def with_mined(database: Database, settings: RunSettings, drawn: Drawn) -> Drawn
 def drawn_by(settings: RunSettings) -> Drawn:
     """Return what the samples of a run are drawn by: by ``bm25`` what it took mined ones for."""
     found: dict[str, list[Recipe]] = {}
+    made: dict[str, Recipe] = {}  # by its definition: thousands of sources may have the same few
     for source, definitions in settings.recipes.items():
         taken = settings.candidates.get(source, {})
-        recipes = [recipe for recipe in map(from_dict, definitions) if recipe.weight]
+        recipes = []
+        for definition in definitions:
+            told = repr(definition)
+            recipe = made[told] = made.get(told) or from_dict(definition)
+            recipes += [recipe] if recipe.weight else []
         found[source] = [
             replace(recipe, by="bm25")
             if isinstance(recipe, TripletRecipe) and is_open(recipe) and recipe.name in taken

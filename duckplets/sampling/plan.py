@@ -112,6 +112,7 @@ class Planner:
         self._apart_batch = apart_batch
         self.end: int | None = None
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
+        self._anchors: dict[str, int] = {}  # of each source, in all its streams
         self.add(streams)
         self._per_draw = samples_per_draw(kind, self.streams[0].negatives)
         self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
@@ -124,14 +125,14 @@ class Planner:
         for i, stream in enumerate(streams, start=first):
             by_source.setdefault(stream.source, []).append(i)
         for source, indexes in by_source.items():
+            self._anchors[source] = sum(len(self.streams[i]) for i in indexes)
             weights = exact_weights([self.streams[i].share for i in indexes])
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
-            self._recipes[self.schedule.sources.index(source)] = indexes, recipes
+            self._recipes[self.schedule.numbers[source]] = indexes, recipes
 
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes up once."""
-        anchors = sum(len(stream) for stream in self.streams if stream.source == source)
-        return anchors * self._per_draw
+        return self._anchors.get(source, 0) * self._per_draw
 
     def dealt(self, draws: Sequence[int]) -> Integers:
         """Return how many of the first so many draws each stream gets.
@@ -174,7 +175,7 @@ class Planner:
     @property
     def sources(self) -> Integers:
         """Number of the source of every stream."""
-        return np.array([self.schedule.sources.index(s.source) for s in self.streams])
+        return np.array([self.schedule.numbers[s.source] for s in self.streams])
 
     def plan(self, start: int, stop: int) -> Plan:
         """Plan positions ``start … stop-1``."""

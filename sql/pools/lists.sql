@@ -62,7 +62,9 @@ FROM (
         SELECT DISTINCT slot.record_key
         FROM split_chunks($split, $version) AS slot WHERE slot.source = $source
     )
-    ANTI JOIN anchors USING (record_key)
+    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS anchored FROM anchors) AS those
+        USING (record_key)
+    WHERE anchored IS NULL
 )
 GROUP BY reason
 ORDER BY reason
@@ -73,6 +75,26 @@ ORDER BY reason
 SELECT record_key, chunk_key, text_hash
 FROM anchors
 ORDER BY record_key, chunk_key
+
+-- name: of_sources
+-- A list of a pool for many sources at once: for each what the statement of one yields.
+-- That statement stands for found_list, and what it is ordered by for found_order.
+-- Parameters: $sources (names), $minings (of each the number of its mining, or 0).
+-- Rows: by number (of the source), and within a source as of one.
+SELECT asked.number, found.*
+FROM (
+    SELECT
+        unnest(range(len($sources))) AS number, unnest($sources) AS source,
+        unnest($minings) AS mining
+) AS asked, LATERAL (FROM found_list) AS found
+ORDER BY number, found_order
+
+-- name: staged
+-- How many chunks of the table of pools/stage each source has.
+-- Rows: in any order.
+SELECT source, count(*) AS chunks
+FROM staged_chunks
+GROUP BY source
 
 -- name: unstage
 -- Drop the table of pools/stage.
@@ -120,7 +142,9 @@ FROM (
         SELECT DISTINCT slot.record_key
         FROM split_chunks($split, $version) AS slot WHERE slot.source = $source
     )
-    ANTI JOIN anchors USING (record_key)
+    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS anchored FROM anchors) AS those
+        USING (record_key)
+    WHERE anchored IS NULL
 )
 GROUP BY reason
 ORDER BY reason

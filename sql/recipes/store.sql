@@ -31,6 +31,13 @@ VALUES ($name, $kind, $definition)
 DELETE FROM recipes
 WHERE name = $name
 
+-- name: named
+-- The stored recipe of a name.
+-- Parameters: $name.
+SELECT name, definition
+FROM recipes
+WHERE name = $name
+
 -- name: list
 -- The stored recipes.
 -- Rows: by name.
@@ -45,10 +52,11 @@ ORDER BY name
 SELECT EXISTS (SELECT 1 FROM sections WHERE token_count > $max_tokens) AS found
 
 -- name: long_roles
--- Roles of which a source and split have sections longer than a window; rejected replies are none.
--- Parameters: $source, $split, $version, $max_tokens.
--- Rows: context before anchor.
-SELECT DISTINCT sections.role
+-- The sources of which a split has sections longer than a window, each with the role of these:
+-- context where both have some; rejected replies are none.
+-- Parameters: $split, $version, $max_tokens.
+-- Rows: by source.
+SELECT sources.name AS source, max(sections.role) AS role
 FROM sections
 JOIN records ON records.record_key = sections.record_key
 JOIN sources ON sources.source_id = records.source_id
@@ -56,10 +64,10 @@ JOIN splits ON splits.record_key = sections.record_key
 WHERE
     sections.token_count > $max_tokens
     AND sections.role <> 'rejected'
-    AND sources.name = $source
     AND splits.split = $split
     AND is_live(records.added_version, records.removed_version, $version)
-ORDER BY sections.role DESC
+GROUP BY sources.name
+ORDER BY sources.name
 
 -- name: long_sections
 -- Whether any section is longer than a window, and so cut into several.

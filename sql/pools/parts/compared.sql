@@ -14,8 +14,8 @@ WITH texts AS (
 
 -- Which of them are no negatives of a record, for they are its own.
 own_texts AS (
-    SELECT record_key, text_hash FROM anchors SEMI JOIN texts USING (text_hash)
-    UNION SELECT record_key, text_hash FROM positives SEMI JOIN texts USING (text_hash)
+    SELECT record_key, text_hash FROM anchors JOIN texts USING (text_hash)
+    UNION SELECT record_key, text_hash FROM positives JOIN texts USING (text_hash)
 ),
 
 -- Only classes that draw fewer texts at the least, perhaps, than an anchor can lose are looked at.

@@ -8,7 +8,7 @@ legal AS (
     SELECT record_key, (SELECT count(*) FROM texts) - count(*) AS texts FROM (
         SELECT record_key, text_hash FROM anchors UNION SELECT record_key, text_hash FROM positives
         UNION SELECT first, text_hash FROM texts WHERE first = last
-    ) SEMI JOIN texts USING (text_hash) GROUP BY record_key
+    ) JOIN texts USING (text_hash) GROUP BY record_key
 ),
 pairs AS (
     SELECT 0::UBIGINT AS class, 0::UBIGINT AS bin

@@ -6,6 +6,6 @@ WITH texts AS (
 legal AS (
     SELECT record_key, (SELECT count(*) FROM texts) - count(*) AS texts FROM (
         SELECT record_key, text_hash FROM anchors UNION SELECT record_key, text_hash FROM positives
-    ) SEMI JOIN texts USING (text_hash) GROUP BY record_key
+    ) JOIN texts USING (text_hash) GROUP BY record_key
 )
 SELECT 1

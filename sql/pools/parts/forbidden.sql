@@ -15,7 +15,7 @@ paired AS (
 whole AS (
     SELECT text_hash, count(*) AS chunks, sum(kin_key) AS kins,
         sum(kin_key * kin_key::HUGEINT) AS squares
-    FROM negatives SEMI JOIN paired USING (text_hash) GROUP BY text_hash
+    FROM negatives JOIN (SELECT DISTINCT text_hash FROM paired) AS taken USING (text_hash) GROUP BY ALL
 ),
 remaining AS (
     SELECT class, text_hash, whole.chunks - paired.chunks AS chunks,

@@ -15,7 +15,7 @@ writings AS (
     SELECT DISTINCT normalised_hash, text_hash FROM negatives
 ),
 own_texts AS (
-    SELECT record_key, text_hash FROM own SEMI JOIN texts USING (text_hash)
+    SELECT record_key, text_hash FROM own JOIN texts USING (text_hash)
     UNION SELECT own.record_key, writings.text_hash FROM own JOIN writings USING (normalised_hash)
 ),
 
@@ -23,9 +23,9 @@ own_texts AS (
 known_texts AS (
     SELECT DISTINCT question, writings.text_hash FROM (
         SELECT DISTINCT anchors.normalised_hash AS question, positives.normalised_hash
-        FROM anchors JOIN positives USING (record_key) WHERE anchors.normalised_hash IN (
+        FROM anchors JOIN positives USING (record_key) JOIN (
             SELECT normalised_hash FROM anchors GROUP BY ALL HAVING only_one(record_key) IS NULL
-        )
+        ) AS shared ON shared.normalised_hash = anchors.normalised_hash
     ) JOIN writings USING (normalised_hash)
 ),
 losses AS (
@@ -47,7 +47,7 @@ ledger AS (
 ),
 of_own AS (
     SELECT law_keys, sum(stock.texts) AS texts FROM asked_own JOIN stock USING (scope, text_hash)
-    ANTI JOIN known_texts USING (question, text_hash)
-    WHERE question > 0 AND stock.kin IS DISTINCT FROM asked_own.kin GROUP BY law_keys
+    LEFT JOIN (SELECT *, TRUE AS known FROM known_texts) AS told USING (question, text_hash)
+    WHERE known IS NULL AND question > 0 AND stock.kin IS DISTINCT FROM asked_own.kin GROUP BY ALL
 )
 SELECT 1

@@ -5,6 +5,7 @@
 WITH pairs AS (
     SELECT DISTINCT text_hash AS class, record_key::UBIGINT AS bin
     FROM split_chunks($split, $version) AS slot
-    WHERE anchor_condition AND text_hash IN (SELECT text_hash FROM anchors)
+    JOIN (SELECT DISTINCT text_hash FROM anchors) AS asking USING (text_hash)
+    WHERE anchor_condition
 )
 SELECT 1

@@ -25,7 +25,7 @@ legal AS (
     SELECT record_key, (SELECT count(*) FROM texts) - count(*) AS texts FROM (
         SELECT record_key, text_hash FROM anchors UNION SELECT record_key, text_hash FROM positives
         UNION SELECT first, text_hash FROM texts WHERE first = last
-    ) SEMI JOIN texts USING (text_hash) GROUP BY record_key
+    ) JOIN texts USING (text_hash) GROUP BY record_key
 ),
 -- The anchors, each with the reason why it is left out, if it is.
 verdicts AS (

@@ -40,8 +40,8 @@ class_texts AS (
 ),
 -- Which of them are no negatives of a record, for they are its own.
 own_texts AS (
-    SELECT record_key, text_hash FROM anchors SEMI JOIN texts USING (text_hash)
-    UNION SELECT record_key, text_hash FROM positives SEMI JOIN texts USING (text_hash)
+    SELECT record_key, text_hash FROM anchors JOIN texts USING (text_hash)
+    UNION SELECT record_key, text_hash FROM positives JOIN texts USING (text_hash)
 ),
 losses AS (
     SELECT 'kin' AS why, count(*) AS texts FROM texts WHERE kin IS NOT NULL GROUP BY kin

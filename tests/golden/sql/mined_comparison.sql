@@ -62,9 +62,6 @@ texts AS (
     SELECT text_hash, only_one(family) AS kin, only_one(bin) AS bin
     FROM negatives GROUP BY text_hash
 ),
-dropped AS (
-    SELECT anchor_section_key FROM mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
-),
 -- Every class of anchors with every bin of negatives, once each, however many chunks they have.
 pairs AS (
     SELECT DISTINCT class, bin FROM (SELECT DISTINCT class, a0 FROM anchors) AS anchor
@@ -87,16 +84,16 @@ writings AS (
     SELECT DISTINCT normalised_hash, text_hash FROM negatives
 ),
 own_texts AS (
-    SELECT record_key, text_hash FROM own SEMI JOIN texts USING (text_hash)
+    SELECT record_key, text_hash FROM own JOIN texts USING (text_hash)
     UNION SELECT own.record_key, writings.text_hash FROM own JOIN writings USING (normalised_hash)
 ),
 -- Texts of positives that other records have for the same anchor text.
 known_texts AS (
     SELECT DISTINCT question, writings.text_hash FROM (
         SELECT DISTINCT anchors.normalised_hash AS question, positives.normalised_hash
-        FROM anchors JOIN positives USING (record_key) WHERE anchors.normalised_hash IN (
+        FROM anchors JOIN positives USING (record_key) JOIN (
             SELECT normalised_hash FROM anchors GROUP BY ALL HAVING only_one(record_key) IS NULL
-        )
+        ) AS shared ON shared.normalised_hash = anchors.normalised_hash
     ) JOIN writings USING (normalised_hash)
 ),
 losses AS (
@@ -135,9 +132,8 @@ asked_own AS MATERIALIZED (
 of_own AS (
     SELECT record_key, class, normalised_hash, sum(stock.texts) AS texts
     FROM asked_own JOIN stock USING (scope, text_hash)
-    ANTI JOIN known_texts USING (question, text_hash)
-    WHERE question > 0 AND stock.kin IS DISTINCT FROM asked_own.kin
-    GROUP BY record_key, class, normalised_hash
+    LEFT JOIN (SELECT *, TRUE AS known FROM known_texts) AS told USING (question, text_hash)
+    WHERE known IS NULL AND question > 0 AND stock.kin IS DISTINCT FROM asked_own.kin GROUP BY ALL
 ),
 legal AS (
     SELECT record_key, class, normalised_hash,
@@ -150,16 +146,20 @@ legal AS (
     LEFT JOIN of_own USING (record_key, class, normalised_hash)
     GROUP BY record_key, class, normalised_hash
 ),
+dropped AS (
+    SELECT anchor_section_key FROM mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
+),
 -- The anchors, each with the reason why it is left out, if it is.
 verdicts AS (
     SELECT anchors.*, positives, CASE
         WHEN positives IS NULL THEN 'no positive'
         WHEN least = text_hash AND greatest = text_hash THEN 'same text'
         WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
-        WHEN section_key IN (FROM dropped) THEN 'too few candidates'
+        WHEN anchor_section_key IS NOT NULL THEN 'too few candidates'
     END AS reason
     FROM anchors LEFT JOIN positive_texts USING (record_key)
     LEFT JOIN legal USING (record_key, class, normalised_hash)
+    LEFT JOIN (SELECT DISTINCT * FROM dropped) ON anchor_section_key = section_key
 )
 SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
 FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL

@@ -39,8 +39,8 @@ class_texts AS (
 ),
 -- Which of them are no negatives of a record, for they are its own.
 own_texts AS (
-    SELECT record_key, text_hash FROM anchors SEMI JOIN texts USING (text_hash)
-    UNION SELECT record_key, text_hash FROM positives SEMI JOIN texts USING (text_hash)
+    SELECT record_key, text_hash FROM anchors JOIN texts USING (text_hash)
+    UNION SELECT record_key, text_hash FROM positives JOIN texts USING (text_hash)
 ),
 losses AS (
     SELECT 'kin' AS why, count(*) AS texts FROM texts WHERE kin IS NOT NULL GROUP BY kin
@@ -66,7 +66,9 @@ paired AS (
 whole AS (
     SELECT text_hash, count(*) AS chunks, sum(record_key) AS kins,
         sum(record_key * record_key::HUGEINT) AS squares
-    FROM negatives SEMI JOIN paired USING (text_hash) GROUP BY text_hash
+    FROM negatives JOIN (SELECT DISTINCT text_hash
+    FROM paired) AS taken USING (text_hash)
+    GROUP BY ALL
 ),
 remaining AS (
     SELECT class, text_hash, whole.chunks - paired.chunks AS chunks,

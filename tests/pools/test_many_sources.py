@@ -1,0 +1,223 @@
+"""Pools of many sources, read together: the same as each alone, by as few statements as one's."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from corpora import ODD_MAPPING, odd_records
+from effort import THOROUGH, often, some
+from mined_corpora import hash_texts
+from prebuilt import prebuilt
+
+import duckplets as dp
+from duckplets.db.database import Database
+from duckplets.pools import read as reading
+from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.read import PoolReader
+
+ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
+REJECTED = dp.role("rejected")
+NEWS = dp.any_section(where="meta['topic'] = 'news' and length(text) > 12")
+RECIPES: dict[str, Any] = {
+    "plain": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT),
+    "chunks": dp.TripletRecipe("r", ANY, CONTEXT, ANY, per="chunk"),
+    "simcse": dp.TripletRecipe("r", ANY, ANY, ANY, allow_same_anchor_positive=True),
+    "other_date": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT, strategy="other_date"),
+    "question": dp.TripletRecipe("r", ANY, CONTEXT, ANY, strategy="question_answer_mismatch"),
+    "own": dp.TripletRecipe("r", ANCHOR, CONTEXT, REJECTED, strategy="same_record"),
+    "filled": dp.TripletRecipe(
+        "r", ANCHOR, CONTEXT, REJECTED, strategy="same_record", when_short="random"
+    ),
+    "near_positive": dp.TripletRecipe("r", ANCHOR, dp.near_date(2), CONTEXT),
+    "near_negative": dp.TripletRecipe("r", ANCHOR, CONTEXT, dp.near_date(-1)),
+    "equal": dp.TripletRecipe(
+        "r", ANCHOR, CONTEXT, ANY, strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']")
+    ),
+    "unequal": dp.TripletRecipe(
+        "r", NEWS, CONTEXT, ANY, strategy=dp.sql("negative.meta['topic'] <> anchor.meta['topic']")
+    ),
+    "later": dp.TripletRecipe(
+        "r", ANCHOR, CONTEXT, ANY, strategy=dp.sql("negative.date > anchor.date")
+    ),
+    "mined": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT, by="bm25"),
+    "mined_question": dp.TripletRecipe(
+        "r", ANY, CONTEXT, ANY, by="bm25", strategy="question_answer_mismatch"
+    ),
+    "split": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT, negatives_from="split"),
+    "split_question": dp.TripletRecipe(
+        *("r", ANY, CONTEXT, ANY),
+        strategy="question_answer_mismatch",
+        negatives_from="split",
+    ),
+    "texts": dp.TextRecipe("r", (ANCHOR, NEWS)),
+    "dollars": dp.TripletRecipe(
+        *("r", ANCHOR, CONTEXT, dp.role("context", where="text <> '$source asked.source'"))
+    ),
+}
+
+
+@prebuilt
+def scattered_corpus(path: Path, seed: int, sources: int) -> dp.Corpus:
+    """Odd records whose sources take turns at random, so that keys of one lie among others'."""
+    draw, corpus = random.Random(seed), dp.Corpus(path)
+    records: list[dict[str, Any]] = odd_records(12 * sources, seed, repeats=0.4)
+    for record in records:
+        record["g"] = draw.choice([None, None, "one", "two"])
+        record["bad"] = draw.choice([[], ["no"], ["no", "never"], [record["body"]]])
+    whole = dp.MemorySource(records, **ODD_MAPPING, group="g", negative="bad")
+    corpus.ingest(whole, name="s00", progress=False)
+    corpus.split(0.8, 0.1, 0.1, seed=seed)
+    corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))
+    hash_texts(corpus)
+    database = corpus._database
+    database.rows(
+        "INSERT INTO sources BY NAME SELECT s.* REPLACE (n AS source_id, format('s{:02d}', n - 1) "
+        "AS name) FROM sources AS s, range(2, $sources + 1) AS t(n)",
+        {"sources": sources},
+    )
+    taken = np.sort(np.random.default_rng(seed).integers(0, sources**2, 12 * sources)) % sources
+    for key, number in zip(
+        range(1, 12 * sources + 1), draw.sample([*taken], len(taken)), strict=True
+    ):
+        database.rows(f"UPDATE records SET source_id = {number + 1} WHERE record_key = {key}")
+    database.rows(
+        "INSERT INTO mined_anchors SELECT 1 + section_key % 3, section_key, 0, 'dropped', 0, 0, 0 "
+        "FROM sections WHERE section_key % 5 < 2"
+    )
+    return corpus
+
+
+def values(found: Any) -> Any:
+    """A pool, or a part of it, as plain values with the types of its arrays."""
+    if isinstance(found, np.ndarray):
+        return found.dtype, found.tolist()
+    if is_dataclass(found) and not isinstance(found, CompiledPool):
+        return {field.name: values(getattr(found, field.name)) for field in fields(found)}
+    return found
+
+
+def read(reader: PoolReader, pool: CompiledPool, of: Any, *, spare: bool) -> Any:
+    """A pool, or why there is none."""
+    try:
+        return values(reader.read(pool, of, spare=spare))
+    except dp.EmptyPoolError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(("number", "name"), some(enumerate(RECIPES), less=6))
+@pytest.mark.parametrize("seed", range(often(6, less=1)))
+def test_read_together_as_alone(
+    number: int, name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(100 * seed + number)
+    sources = often(draw.randint(2, 24), less=9)
+    at_once = draw.choice([1, 60, 200, 10**9])
+    monkeypatch.setattr(reading, "_TOGETHER", at_once)
+    monkeypatch.setattr(reading, "_MOST_PAIRS", max(4000, at_once))
+    where = {"split": "train", "version": 1, "negatives": draw.choice([1, 1, 2, 3])}
+    with scattered_corpus(tmp_path / "c.duckdb", seed, sources) as corpus:
+        found = [name for (name,) in corpus._database.rows("SELECT name FROM sources ORDER BY 1")]
+        keys = np.array(draw.sample(range(1, 12 * sources), 8 * sources), dtype=np.int64)
+        controls = {s: np.sort(keys) if draw.random() < 0.3 else None for s in found}
+        found.append("none such")
+        minings = {s: draw.randint(0, 3) for s in found}
+        others = draw.sample([*RECIPES.values()], 2)
+        several = [
+            compile_pool(recipe, source=s, mining=minings[s], **where)  # type: ignore[arg-type]
+            for recipe in (RECIPES[name], *others)
+            for s in found
+        ]
+        spare, told, empty = draw.random() < 0.5, 0, 0
+        with PoolReader(corpus._database, several) as together:
+            counts = [together.count(pool) for pool in several]
+            pools = [
+                read(together, pool, controls.get(pool.parameters["source"]), spare=spare)
+                for pool in several
+            ]
+        checked = range(len(several)) if THOROUGH else draw.sample(range(len(found)), 4)
+        for i in checked:
+            with PoolReader(corpus._database, several[i : i + 1]) as alone:
+                of = controls.get(several[i].parameters["source"])
+                assert read(alone, several[i], of, spare=spare) == pools[i]
+                assert alone.count(several[i]) == counts[i]
+            told, empty = told + (not isinstance(pools[i], str)), empty + isinstance(pools[i], str)
+        assert told + empty == len(checked)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that are run, as they are run."""
+    ran: list[str] = []
+    for way in ("rows", "arrow"):
+        plain = getattr(Database, way)
+
+        def noting(self: Database, sql: str, parameters: Any = None, plain: Any = plain) -> Any:
+            ran.append(sql)
+            return plain(self, sql, parameters)
+
+        monkeypatch.setattr(Database, way, noting)
+    return ran
+
+
+@pytest.mark.parametrize("kind", ["triplets", "texts"])
+def test_statements_do_not_grow_with_sources(
+    kind: Any, tmp_path: Path, statements: list[str]
+) -> None:
+    ran = []
+    for sources in (3, 15):
+        with scattered_corpus(tmp_path / f"{sources}.duckdb", 0, sources) as corpus:
+            statements.clear()
+            sampler = corpus.sampler(kind, prefetch=0, batch_size=4, empty="skip")
+            next(sampler)
+            ran.append(len(statements))
+            assert len({s.source for s in sampler._reader.planner.streams}) > sources // 2
+            statements.clear()
+            corpus.status()
+            ran[-1] += len(statements)
+    assert ran[1] <= ran[0] + 4  # of twelve sources more; some may have an empty pool to count
+
+
+def test_where_many_take_too_long_each_is_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrow = Database.arrow
+
+    def slow(self: Database, sql: str, parameters: Any = None) -> Any:
+        if "sources" in (parameters or {}):
+            raise dp.DeadlineError("too long")
+        return arrow(self, sql, parameters)
+
+    where: dict[str, Any] = {"split": "train", "version": 1}
+    with scattered_corpus(tmp_path / "c.duckdb", 0, 3) as corpus:
+        pools = [compile_pool(RECIPES["plain"], source=f"s0{i}", **where) for i in range(3)]
+        with PoolReader(corpus._database, pools) as reader:
+            expected = [read(reader, pool, None, spare=False) for pool in pools]
+        monkeypatch.setattr(Database, "arrow", slow)
+        with PoolReader(corpus._database, pools) as reader:
+            assert [read(reader, pool, None, spare=False) for pool in pools] == expected
+
+
+def test_a_recipe_under_another_name_is_compiled_to_the_same(tmp_path: Path) -> None:
+    where: dict[str, Any] = {"source": "s", "split": "train", "version": 1}
+    for recipe in RECIPES.values():
+        told = {"name": "another", "weight": 7.0, "instruction": "do", "sources": ("s",)}
+        other = type(recipe)(
+            **{f.name: getattr(recipe, f.name) for f in fields(recipe) if f.init and f.name != "_"}
+            | told
+        )
+        one, two = compile_pool(recipe, **where), compile_pool(other, **where)
+        assert one.sql() == two.sql()
+        assert one.sql_of_many("anchors") is two.sql_of_many("anchors")
+
+
+def test_no_step_is_looked_through_by_what_forgets_the_source() -> None:
+    for recipe in RECIPES.values():
+        compiled = compile_pool(recipe, source="s", split="train", version=1)
+        for part in ("pool", "counts", "anchors"):
+            assert not re.search(r"SEMI JOIN|ANTI JOIN|\bIN \((SELECT|FROM)", compiled.sql(part))
