@@ -19,7 +19,7 @@ from duckplets.base.checks import MAX_POSITION
 from duckplets.base.lookahead import Lookahead, StoppedError
 from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
-from duckplets.sampling.batch import Batch, Block, Tally
+from duckplets.sampling.batch import Batch, Block, Tally, Tranche
 from duckplets.sampling.fetch import Fetcher
 from duckplets.sampling.metrics import Counters
 from duckplets.sampling.plan import Plan, Planner, joined
@@ -62,6 +62,8 @@ class Reader:
         self.end = end
         self.counters = Counters(planner.schedule.sources)
         self._prefetch = prefetch
+        self._tranche: Tranche | None = None  # of the batch taken last
+        self._before: Tranche | None = None  # that of the batch before it, if another
         self._begin()
 
     def _begin(self, *, alone: bool = False) -> None:
@@ -98,7 +100,22 @@ class Reader:
         number = (start - block.start) // self.part.stride
         counted = number * self.part.batch
         self.counters.take(block.tally, counted, counted + stop - start)
-        return self._batch(block, number, start, stop)
+        return self._batch(self._tranche_of(block, number), start, stop)
+
+    def _tranche_of(self, block: Block, number: int) -> Tranche:
+        """Return the tranche of a block's batch: the one of the batch before, if it has both.
+
+        Whoever takes a batch mostly drops the one before it after that. So a tranche is let go one
+        batch after its last; if somebody still has it then, it leaves its block.
+        """
+        if self._before is not None:
+            before, self._before = weakref.ref(self._before), None
+            _leave(before)
+        tranche, row = self._tranche, number * self.part.batch_size
+        if tranche is None or not tranche.is_of(block, row):
+            self._before, self._tranche = tranche, block.tranche(row, self.part.batch_size)
+            return self._tranche
+        return tranche
 
     def counts_before(self, position: int, taken: int) -> dict[str, list[int]]:
         """Return the counts without the samples from a position up to where batches were taken."""
@@ -120,7 +137,8 @@ class Reader:
         """Return the batch that begins at a position, without counting it."""
         self.check_open()
         stop = self.stop_of(start)
-        return self._batch(self._preparation(self.end)(start, stop), 0, start, stop)
+        block = self._preparation(self.end)(start, stop)
+        return self._batch(block.tranche(0, self.part.batch_size), start, stop)
 
     def count(self, start: int, stop: int) -> None:
         """Count positions as taken that are not read."""
@@ -135,17 +153,20 @@ class Reader:
         self.check_open()
         prepare = self._preparation(self.bounded(stop))
         while span := prepare.sizes.follow(start):
-            block = prepare(*span)
+            block, tranche = prepare(*span), None
             for number, begin in enumerate(self.part.batches(*span).tolist()):
-                yield self._batch(block, number, begin, min(begin + self.part.batch, span[1]))
+                row = number * self.part.batch_size
+                if tranche is None or not tranche.is_of(block, row):
+                    tranche = block.tranche(row, self.part.batch_size)
+                yield self._batch(tranche, begin, min(begin + self.part.batch, span[1]))
             start = span[1]
 
-    def _batch(self, block: Block, number: int, start: int, stop: int) -> Batch:
+    def _batch(self, tranche: Tranche, start: int, stop: int) -> Batch:
         position, after = self.part.slice(start, stop)
-        low = number * self.part.batch_size
+        low = (start - tranche.start) // self.part.stride * self.part.batch_size
         step = start // self.part.batch
         sources = self.planner.schedule.names_at(step)
-        return block.batch(
+        return tranche.batch(
             low, low + after - position, position=position, step=step, sources=sources
         )
 
@@ -186,13 +207,27 @@ class Reader:
         self._block = None
         if self._dropped.detach():
             self._blocks.close()
+            self._leave_tranches()
             self.fetcher.close()
+
+    def _leave_tranches(self) -> None:
+        """Let batches that somebody keeps hold no block, nor what it is read from."""
+        kept = [weakref.ref(tranche) for tranche in (self._before, self._tranche) if tranche]
+        self._before = self._tranche = None
+        for tranche in kept:
+            _leave(tranche)
 
 
 def _let_go(blocks: BlocksAhead, fetcher: Fetcher) -> None:
     """Stop what nobody holds any more, without waiting: what a signal raises here is lost."""
     blocks.stop()
     fetcher.drop()
+
+
+def _leave(tranche: weakref.ref[Tranche]) -> None:
+    """Have a tranche leave its block, if somebody still has a batch of it."""
+    if (held := tranche()) is not None:
+        held.leave_block()
 
 
 @dataclass
