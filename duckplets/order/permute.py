@@ -108,11 +108,10 @@ def item_at(stream: int, n: int, index: int) -> int:
     return item
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)  # of up to 32 kB
 def _order_of(stream: int, n: int, epoch: int) -> Integers:
     """Return an epoch of few items, in order."""
-    rank = np.arange(n, dtype=np.int64)
-    return _sorted_ranks(stream, n, np.full(n, epoch, dtype=np.int64), rank)
+    return _orders(stream, n, np.array([epoch]))[0]
 
 
 @lru_cache(maxsize=64)
@@ -138,6 +137,8 @@ def _feistel_integer(keys: tuple[int, ...], bits: int, word: int) -> int:
 def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Integers:
     if len(epochs) == 0:
         return rank
+    if epochs[0] == epochs[-1] and len(rank) < n:  # more of it may be asked for soon
+        return _order_of(stream, n, int(epochs[0]))[rank]
     is_first = np.diff(epochs, prepend=-1) != 0
     row, rows = np.cumsum(is_first) - 1, epochs[is_first]  # epochs may be passed over
     items = np.empty(len(rank), dtype=np.int64)
