@@ -145,6 +145,69 @@ def ahead(items: Iterator[T], name: str = "duckplets-ahead", **bounds: Any) -> L
     return Lookahead(calls, name, stop=stop, finish=finish, **bounds)
 
 
+Follow = Callable[[int], tuple[int, int] | None]
+
+
+class BlocksAhead(Generic[T]):
+    """Hands out consecutive blocks, some of them prepared in a thread before they are asked for.
+
+    Blocks nobody took are neither lost nor counted: only taking a batch moves a cursor.
+
+    Args:
+        prepare: Makes the block of positions ``start … stop-1``.
+        follow: Names the block that begins at a position, or None at the end of the run.
+        most: How many blocks to prepare ahead; 0 prepares each when it is asked for.
+        alone: Positions that are gone over before any block is prepared ahead.
+    """
+
+    def __init__(
+        self, prepare: Callable[[int, int], T], follow: Follow, most: int, *, alone: int = 0
+    ) -> None:
+        self._prepare, self._follow, self._most = prepare, follow, most
+        self._alone = alone
+        self._coming: Lookahead[tuple[int, T]] | None = None
+        self._next: int | None = None  # the position at which the next of them begins
+
+    def take(self, position: int) -> T | None:
+        """Return the block that begins at a position; None at the end of the run."""
+        if self._alone > 0 and (span := self._follow(position)):
+            self._alone -= span[1] - span[0]
+            return self._prepare(*span)
+        if self._coming is None or self._next != position:  # the cursor has jumped
+            self.close()
+            calls = _preparations(self._prepare, self._follow, position)
+            self._coming = Lookahead(calls, "duckplets-prefetch", most=self._most)
+        self._next = None  # Ctrl-C may come before the block does
+        found = next(self._coming, None)
+        if found is None:
+            return None
+        self._next, block = found
+        return block
+
+    def stop(self) -> None:
+        """Let the thread end after the block it is at, without waiting for it."""
+        if self._coming is not None:
+            self._coming.stop()
+
+    def close(self) -> None:
+        """Forget what was prepared, and end the thread, after the block it is at."""
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.close()
+
+
+def _preparations(
+    prepare: Callable[[int, int], T], follow: Follow, position: int
+) -> Iterator[Callable[[], tuple[int, T]]]:
+    while span := follow(position):
+        yield partial(_prepared, prepare, *span)
+        position = span[1]
+
+
+def _prepared(prepare: Callable[[int, int], T], start: int, stop: int) -> tuple[int, T]:
+    return stop, prepare(start, stop)
+
+
 class _Item(Generic[T]):
     """One item: what makes it, and what became of that."""
 

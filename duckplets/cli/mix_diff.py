@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,6 +144,25 @@ def _schedules(one: _Side, two: _Side, sources: list[str], batch: int) -> Iterat
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """A source whose share is another by another schedule.
+
+    Attributes:
+        start: The first step.
+        stop: After the last, or None.
+        source: Its name.
+        before: Its shares at the first and the last of these steps.
+        after: The same by the other schedule.
+    """
+
+    start: int
+    stop: int | None
+    source: str
+    before: tuple[float, float]
+    after: tuple[float, float]
+
+
 @dataclass(frozen=True)
 class _Difference:
     """What a mixture alters.
@@ -205,9 +225,24 @@ class _Difference:
             if one.lr_scale(step) != two.lr_scale(step)
         ]
 
+    def differing(self) -> Iterator[_Shares]:
+        """Yield for which steps and sources the shares are others.
+
+        The two may be of other sources: one that is not there has no share.
+        """
+        schedules = (self.before, self.after)
+        names = sorted({name for schedule in schedules for name in schedule.sources})
+        steps = sorted({step for schedule in schedules for step, _ in schedule.changes})
+        for start, stop in zip_longest(steps, steps[1:]):
+            one, two = (_shares(schedule, start, stop) for schedule in schedules)
+            for name in names:
+                before, after = one.get(name, (0.0, 0.0)), two.get(name, (0.0, 0.0))
+                if before != after:
+                    yield _Shares(start, stop, name, before, after)
+
     def plain(self) -> dict[str, Any]:
         """Return all of it as plain values; shares are those of the first and the last step."""
-        rows = [asdict(row) for row in self.before.differing(self.after)]
+        rows = [asdict(row) for row in self.differing()]
         at: dict[str, Any] = {"first_step": self.step, "first_position": self.position}
         at |= {"end_may_move": self.end_moves, "other_settings": self.others}
         return at | {"shares": rows, "lr_scale": self.scales()}
@@ -216,7 +251,7 @@ class _Difference:
         """Print all of it."""
         rows = [
             (row.start, row.source, _shares(row.before), _shares(row.after))
-            for row in self.before.differing(self.after)
+            for row in self.differing()
         ]
         if rows:
             output.show_table(["from step", "source", "before", "after"], rows)
@@ -253,3 +288,10 @@ def _shares(ends: tuple[float, float]) -> str:
 
     one, other = map(percent, ends)
     return one if one == other else f"{one} to {other}"
+
+
+def _shares(schedule: Schedule, start: int, stop: int | None) -> dict[str, tuple[float, float]]:
+    """Return the shares of all sources at the first and the last of some steps."""
+    ends = [(start, start + 1), (start if stop is None else stop - 1, stop or start + 1)]
+    shares = zip(*(schedule.parts(*end) for end in ends), strict=True)
+    return dict(zip(schedule.sources, shares, strict=True))

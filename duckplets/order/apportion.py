@@ -16,24 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
-from fractions import Fraction
 from functools import lru_cache
 from threading import Lock
 
 import numpy as np
 
 from duckplets.base.arrays import Floats, Integers
-from duckplets.errors import MixtureError
 from duckplets.order.permute import key
 
-MAX_SPAN = 1 << 18  # positions apportioned at once; with _MAX_TOTAL this keeps int64 exact
-_MAX_TOTAL = 1 << 44
+MAX_SPAN = 1 << 18  # positions apportioned at once
 
-# Decimal's ln, exp and division round correctly, so the last digit is the same everywhere; those
-# of floats are not. The digits beyond the kept ones go, so that 4 at T = 2 is 2 and not 1.99…9.
-_FINE, _KEPT = Context(prec=60), Context(prec=40)
-_LEAST_LOG = Decimal(-100)  # e^-100 is far less than one part in 2^44: all below is one part
+_HALF = 18  # bits of an item's number that are multiplied at once
 
 _BITS = 40  # of a ratio: with 2^22 items a step and 2^22 steps at once sums stay below 2^63
 _ONE = 1 << _BITS
@@ -41,81 +34,27 @@ _STEPS = 4096  # between two kept states
 _AT_ONCE = 1 << 20  # steps times nodes that are dealt only to be counted
 
 
-# -- weights ----------------------------------------------------------------------------------
-
-
-def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
-    """Return integers in the exact ratio of the weights as written (1.009 is 1009/1000).
-
-    Ratios whose integers would add up to more than 2^44 are rounded to that precision: at
-    position 10^12 that moves a count by less than a tenth of a sample a leaf.
-    """
-    return _integers(
-        tuple(Fraction(repr(float(w))) if isinstance(w, float) else Fraction(w) for w in weights)
-    )
-
-
-@lru_cache(maxsize=256)
-def _integers(exact: tuple[Fraction, ...]) -> tuple[int, ...]:
-    total = sum(exact)
-    common = 1
-    for fraction in exact:
-        common = np.lcm.reduce(np.array([common, fraction.denominator], dtype=object))
-    integers = [int(f * common) for f in exact]
-    divisor = np.gcd.reduce(np.array(integers, dtype=object)) or 1
-    integers = [i // int(divisor) for i in integers]
-    if sum(integers) > _MAX_TOTAL:
-        integers = [max(1, round(f / total * (_MAX_TOTAL - len(exact)))) if f else 0 for f in exact]
-    return tuple(integers)
-
-
-def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tuple[int, ...]:
-    """Return integers in the ratio of ``weight ** (1 / temperature)``, the same everywhere.
-
-    At temperature 1 the ratio is exact. Else it is computed in decimals of 40 digits. The sum
-    is at most 2^44: a positive weight gets at least 1 of it (a sample in 17 million million),
-    however small its share would be, and 0 stays 0.
-
-    Args:
-        weights: Finite numbers of at least 0.
-        temperature: Finite and more than 0.
-
-    Raises:
-        MixtureError: Every weight is 0.
-    """
-    exact = [Fraction(repr(float(w)) if isinstance(w, float) else w) for w in weights]
-    heaviest = max(exact, default=Fraction(0))
-    if not heaviest:
-        raise MixtureError("every weight is 0; give at least one more than that")
-    if temperature != 1:
-        divisor = Decimal(repr(float(temperature)))
-        exact = [_tempered(w / heaviest, divisor) if w else w for w in exact]
-    return exact_weights(exact)
-
-
-def _tempered(ratio: Fraction, temperature: Decimal) -> Fraction:
-    """Return ``ratio ** (1 / temperature)`` for a ratio above 0 and up to 1."""
-    decimal = _FINE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    exponent = _FINE.divide(_FINE.ln(decimal), temperature)
-    return Fraction(_KEPT.plus(_FINE.exp(max(exponent, _LEAST_LOG))))
-
-
 # -- constant shares --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one leaf gets of a run of positions.
+    """What one leaf gets of some positions.
 
     Attributes:
         leaf: Index of the leaf among the weights.
-        offsets: Which of the positions, counted from the first of the run.
-        start: Its own index of the first of them; the others follow on.
+        offsets: Which of the positions, counted from the first of those asked for.
+        indexes: Its own index of each of them.
     """
 
     leaf: int
     offsets: Integers
-    start: int
+    indexes: Integers
+
+    @property
+    def start(self) -> int:
+        """Its own index of the first of them."""
+        return int(self.indexes[0])
 
 
 class Apportionment:
@@ -139,9 +78,17 @@ class Apportionment:
         """Yield the share of every leaf that has one in positions ``start … stop-1``."""
         if stop - start > MAX_SPAN:
             raise ValueError(f"at most {MAX_SPAN} positions at a time, not {stop - start}")
-        if stop > start:
-            offsets = np.arange(stop - start, dtype=np.int64)
-            yield from _descend(self._root, start, offsets)
+        yield from self.deal(np.arange(start, stop, dtype=np.int64))
+
+    def deal(self, positions: Integers) -> Iterator[Share]:
+        """Yield the share of every leaf that has one in positions that ascend, gaps or not.
+
+        The last is less than 2^34 after the first.
+        """
+        if len(positions):
+            first = int(positions[0])
+            offsets = np.arange(len(positions), dtype=np.int64)
+            yield from _descend(self._root, first, positions - first, offsets)
 
     def count(self, leaf: int, positions: int) -> int:
         """Return how many of the first ``positions`` go to a leaf, in closed form."""
@@ -157,8 +104,8 @@ class Apportionment:
         """Return the share of every leaf; together 1."""
         return [weight / self._root.total for weight in self._weights]
 
-    def dealt(self, positions: int) -> list[int]:
-        """Return what ``count`` says of each leaf."""
+    def counts_exactly(self, positions: int) -> list[int]:
+        """Return the same as ``counts``, which is exact here."""
         return self.counts(positions)
 
     def counts(self, positions: int) -> list[int]:
@@ -202,17 +149,32 @@ def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _N
     return _Node(leaves, total, left_total, phase, left, right)
 
 
-def _descend(node: _Node, start: int, offsets: Integers) -> Iterator[Share]:
-    if len(offsets) == 0:
+def _descend(node: _Node, first: int, items: Integers, offsets: Integers) -> Iterator[Share]:
+    """Deal items of a node, counted from the first of them."""
+    if len(items) == 0:
         return
     if node.left is None or node.right is None:
-        yield Share(node.leaves[0], offsets, start)
+        yield Share(node.leaves[0], offsets, items + first)
         return
-    before, rest = divmod(start * node.left_total + node.phase, node.total)
-    steps = np.arange(len(offsets) + 1, dtype=np.int64) * node.left_total + rest
-    is_left = np.diff(steps // node.total).astype(bool)
-    yield from _descend(node.left, before, offsets[is_left])
-    yield from _descend(node.right, start - before, offsets[~is_left])
+    before, rest = divmod(first * node.left_total + node.phase, node.total)
+    lefts, rests = _divided(items, node.left_total, rest, node.total)
+    is_left = rests >= node.total - node.left_total
+    yield from _descend(node.left, before, lefts[is_left], offsets[is_left])
+    is_right = ~is_left
+    yield from _descend(node.right, first - before, (items - lefts)[is_right], offsets[is_right])
+
+
+def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers, Integers]:
+    """Return quotient and rest of ``(items * by + plus) / total``, exactly, for items to 2^34."""
+    if int(items[-1]) * by + plus < 1 << 63:
+        products = items * by + plus
+        quotients = products // total
+        return quotients, products - quotients * total
+    whole, rest = divmod(by << _HALF, total)
+    high, low = items >> _HALF, items & ((1 << _HALF) - 1)
+    products = high * rest + low * by + plus  # 2^60 and 2^62 and 2^44
+    quotients = products // total
+    return high * whole + quotients, products - quotients * total
 
 
 # -- shares that change -----------------------------------------------------------------------
@@ -254,34 +216,40 @@ class Ramp:
 
     def shares(self, start: int, stop: int) -> Iterator[Share]:
         """Yield the share of every leaf that has one in items ``start … stop-1``."""
-        if stop <= start:
+        return self.deal(np.arange(start, stop, dtype=np.int64))
+
+    def deal(self, items: Integers) -> Iterator[Share]:
+        """Yield the share of every leaf that has one in items that ascend, gaps or not."""
+        if len(items) == 0:
             return
-        step = int(self._step_of(np.array([start]))[0])
-        state = self._state(step)
-        first = int(self._edges(np.array([step]))[0])
-        items = np.arange(first, stop, dtype=np.int64)
-        counts = state.counts.copy()
-        ones = np.ones(len(items), dtype=np.int64)
-        for leaf, rows, _ in self._deal(self._root, items, self._step_of(items), ones, state):
-            before = int(np.searchsorted(rows, start))
-            if before < len(rows):
-                yield Share(leaf, rows[before:] - start, counts[leaf] + before)
+        first, last = self._step_of(items[[0, -1]]).tolist()
+        state = self._state(first)
+        edges = self._edges(np.arange(first, last + 1, dtype=np.int64))
+        # A row is one of the items, or what lies between two of them in one step.
+        begins = np.unique(np.concatenate([edges, items, items[:-1] + 1]))
+        begins = begins[: int(np.searchsorted(begins, items[-1])) + 1]
+        sizes = np.diff(begins, append=items[-1] + 1)
+        number = np.full(len(begins), -1, dtype=np.int64)
+        number[np.searchsorted(begins, items)] = np.arange(len(items))
+        counts, rows = state.counts.copy(), np.arange(len(begins))
+        for leaf, own, taken in self._deal(self._root, rows, self._step_of(begins), sizes, state):
+            (asked,) = np.nonzero(number[own] >= 0)
+            if len(asked):
+                before = np.cumsum(taken) - taken
+                yield Share(leaf, number[own[asked]], before[asked] + counts[leaf])
 
-    def count(self, leaf: int, items: int) -> int:
-        """Return how many of the first ``items`` go to a leaf."""
+    def counts_exactly(self, items: int) -> list[int]:
+        """Return how many of the first ``items`` go to each leaf, however long dealing takes."""
         step = int(self._step_of(np.array([items]))[0])
-        found = self._state(step).counts[leaf]
-        first = int(self._edges(np.array([step]))[0])
-        return found + sum(len(s.offsets) for s in self.shares(first, items) if s.leaf == leaf)
-
-    def dealt(self, items: int) -> list[int]:
-        """Return what ``count`` says of each leaf."""
-        step = int(self._step_of(np.array([items]))[0])
-        first = int(self._edges(np.array([step]))[0])
         found = self._state(step).counts
+        first = int(self._edges(np.array([step]))[0])
         for share in self.shares(first, items):
             found[share.leaf] += len(share.offsets)
         return found
+
+    def count(self, leaf: int, items: int) -> int:
+        """Return how many of the first ``items`` go to a leaf."""
+        return self.counts_exactly(items)[leaf]
 
     def counts(self, items: int) -> list[int]:
         """Return how many of the first ``items`` go to each leaf.
@@ -289,12 +257,12 @@ class Ramp:
         Where ``is_long``, they are worked out from the mean shares, without dealing a step: off by
         less than 2 for two leaves, else by less than ``2 * ceil(log2 leaves) + 1``.
         """
-        if not self.is_long(items):
-            return self.dealt(items)
         step = int(self._step_of(np.array([items]))[0])
         first = int(self._edges(np.array([step]))[0])
-        both = zip(self.parts(0, step - 1), self.parts(step, step), strict=True)
-        return _rounded([first * w + (items - first) * p for w, p in both], items)
+        if self.is_long(items):
+            both = zip(self.parts(0, step - 1), self.parts(step, step), strict=True)
+            return _rounded([first * w + (items - first) * p for w, p in both], items)
+        return self.counts_exactly(items)
 
     def is_long(self, items: int) -> bool:
         """Return whether dealing so many items, to count them, would take a tenth of a second."""

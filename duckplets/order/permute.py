@@ -21,6 +21,8 @@ ORDER_VERSION = 1
 
 _SMALL = 4096  # up to here an epoch is a sort by hash: exactly uniform, and cheap
 _SPAN = 1 << 16  # items permuted at once: they stay in the cache
+_CELLS = 1 << 20  # of such epochs sorted at once
+_SEVERAL = 256  # items of an epoch from which on it is permuted by itself
 _ROUNDS = 8  # four are visibly non-random, eight match NumPy's (tests/test_order_statistics.py)
 
 _WORD = (1 << 64) - 1
@@ -80,12 +82,14 @@ def ranks_at(stream: int, n: int, index: Integers) -> tuple[Integers, Integers]:
     epochs, rank = np.divmod(index, n)
     if n <= _SMALL:
         return _sorted_ranks(stream, n, epochs, rank), epochs
+    if len(index) and epochs[-1] - epochs[0] > len(index) // _SEVERAL:
+        return _walk(_round_keys(stream, epochs), n, rank), epochs
     items = np.empty(len(index), dtype=np.int64)
     first = 0
     while first < len(index):
         epoch = epochs[first]
         stop = int(np.searchsorted(epochs, epoch, side="right"))
-        items[first:stop] = _walk(_round_keys(stream, int(epoch)), n, rank[first:stop])
+        items[first:stop] = _walk(_round_keys(stream, epoch), n, rank[first:stop])
         first = stop
     return items, epochs
 
@@ -114,16 +118,15 @@ def shuffled(stream: int, n: int, epoch: int = 0) -> Integers:
     return items
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)  # of up to 32 kB
 def _order_of(stream: int, n: int, epoch: int) -> Integers:
     """Return an epoch of few items, in order."""
-    rank = np.arange(n, dtype=np.int64)
-    return _sorted_ranks(stream, n, np.full(n, epoch, dtype=np.int64), rank)
+    return _orders(stream, n, np.array([epoch]))[0]
 
 
 @lru_cache(maxsize=64)
 def _key_integers(stream: int, epoch: int) -> tuple[int, ...]:
-    return tuple(_round_keys(stream, epoch).tolist())
+    return tuple(_round_keys(stream, np.int64(epoch)).tolist())
 
 
 def _feistel_integer(keys: tuple[int, ...], bits: int, word: int) -> int:
@@ -144,18 +147,41 @@ def _feistel_integer(keys: tuple[int, ...], bits: int, word: int) -> int:
 def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Integers:
     if len(epochs) == 0:
         return rank
-    first, last = int(epochs[0]), int(epochs[-1])
-    if last - first < len(epochs):
-        rows, row = np.arange(first, last + 1, dtype=np.uint64), epochs - first
-    else:  # most epochs are passed over
-        rows, row = epochs.astype(np.uint64), np.arange(len(epochs))
-    cells = rows[:, None] * np.uint64(n) + np.arange(n, dtype=np.uint64)[None, :]
-    orders = np.argsort(hashed(stream, cells), axis=1, kind="stable")
-    return orders[row, rank].astype(np.int64)
+    if epochs[0] == epochs[-1] and len(rank) < n:  # more of it may be asked for soon
+        return _order_of(stream, n, int(epochs[0]))[rank]
+    is_first = np.diff(epochs, prepend=-1) != 0
+    row, rows = np.cumsum(is_first) - 1, epochs[is_first]  # epochs may be passed over
+    items = np.empty(len(rank), dtype=np.int64)
+    step = max(1, _CELLS // n)
+    for first in range(0, len(rows), step):
+        orders = _orders(stream, n, rows[first : first + step])
+        low, high = np.searchsorted(row, [first, first + step])
+        items[low:high] = orders[row[low:high] - first, rank[low:high]]
+    return items
 
 
-def _round_keys(stream: int, epoch: int) -> Words:
-    return hashed(stream, np.arange(_ROUNDS, dtype=np.uint64) + np.uint64(epoch * _ROUNDS))
+def _orders(stream: int, n: int, epochs: Integers) -> Integers:
+    """Return whole epochs in order, a row each: the items sorted by their hashes.
+
+    Those are sorted with the item in place of the lowest bits, which takes a fraction of the time;
+    where other bits are not enough to tell two apart, by all of them. No two hashes are equal.
+    """
+    cells = epochs.astype(np.uint64)[:, None] * np.uint64(n) + np.arange(n, dtype=np.uint64)
+    words = hashed(stream, cells)
+    mask = np.uint64((1 << (n - 1).bit_length()) - 1)
+    ordered = np.sort(words & ~mask | np.arange(n, dtype=np.uint64), axis=1)
+    items: Integers = (ordered & mask).astype(np.int64)
+    (alike,) = np.nonzero((ordered[:, 1:] & ~mask == ordered[:, :-1] & ~mask).any(axis=1))
+    if len(alike):
+        items[alike] = np.argsort(words[alike], axis=1, kind="stable")
+    return items
+
+
+def _round_keys(stream: int, epochs: Integers | np.int64) -> Words:
+    """Return the keys of all rounds: of one epoch, or of several a column each."""
+    rounds = np.arange(_ROUNDS, dtype=np.uint64)
+    first = np.asarray(epochs).astype(np.uint64) * np.uint64(_ROUNDS)
+    return hashed(stream, rounds + first if first.ndim == 0 else rounds[:, None] + first)
 
 
 def _walk(keys: Words, n: int, rank: Integers) -> Integers:
@@ -167,7 +193,8 @@ def _walk(keys: Words, n: int, rank: Integers) -> Integers:
     items = _feistel(keys, bits, rank.astype(np.uint64))
     outside = np.flatnonzero(items >= np.uint64(n))
     while len(outside):
-        items[outside] = _feistel(keys, bits, items[outside])
+        some = keys if keys.ndim == 1 else keys[:, outside]
+        items[outside] = _feistel(some, bits, items[outside])
         outside = outside[items[outside] >= np.uint64(n)]
     return items.astype(np.int64)
 

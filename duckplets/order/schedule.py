@@ -16,13 +16,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
-from duckplets.base.arrays import Integers
-from duckplets.order.apportion import Apportionment, Ramp, Share, exact_shares
+import numpy as np
+
+from duckplets.base.arrays import Grown, Integers
+from duckplets.order.apportion import Apportionment, Ramp, Share
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import key
-from duckplets.order.weights import checked_step
+from duckplets.order.weights import checked_step, exact_shares
 
 Events = Mapping[int, Mapping[str, float]]
 
@@ -46,25 +48,6 @@ class _Segment:
     how: tuple[object, ...]
     deal: Apportionment | Ramp = field(compare=False)
     names: tuple[str, ...] = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Differing:
-    """A source whose share is another by another schedule.
-
-    Attributes:
-        start: The first step.
-        stop: After the last, or None.
-        source: Its name.
-        before: Its shares at the first and the last of these steps.
-        after: The same by the other schedule.
-    """
-
-    start: int
-    stop: int | None
-    source: str
-    before: tuple[float, float]
-    after: tuple[float, float]
 
 
 class Schedule:
@@ -98,8 +81,8 @@ class Schedule:
         self.mixture = mixture
         self.sources = sorted(sources)
         self.numbers = {name: number for number, name in enumerate(self.sources)}
-        self.events: dict[int, dict[str, float]] = {}
-        self._told: set[str] = set()  # what events give a weight
+        self._events: Grown[tuple[int, dict[str, float]]] = Grown()
+        self._told: set[str] = set()  # what events give a weight, but for the last one
         self._seed = seed
         self._batch = batch
         self._per_draw = samples_per_draw
@@ -110,15 +93,25 @@ class Schedule:
             for name in self.sources
             if change.weights[name] > 0 or (change.target or {}).get(name, 0) > 0
         }
-        self._segments = [self._segment(change) for change in self._planned]
-        self._bases = {0: [0] * len(self.sources)}
+        self._segments = Grown(self._segment(change) for change in self._planned)
+        # What each source has got before a segment, by its number: of shared ones, of the others.
+        self._bases, self._last_bases = {0: [0] * len(self.sources)}, dict[int, list[int]]()
         for step, weights in sorted((events or {}).items()):
             self._set(checked_step("set_weights", "step", step), weights)
 
     @property
+    def events(self) -> dict[int, dict[str, float]]:
+        """Weights set during the run, by the step from which on."""
+        return {step: dict(weights) for step, weights in self._events}
+
+    @property
     def drawn(self) -> set[str]:
         """Names of the sources drawn from at some step, with those that events brought in."""
-        return self.planned | self._told
+        return self.planned | self._told | self._told_last
+
+    @property
+    def _told_last(self) -> set[str]:
+        return _positive(self._events[len(self._events) - 1]) if len(self._events) else set()
 
     @property
     def batch(self) -> int:
@@ -133,12 +126,6 @@ class Schedule:
         """
         changed = copy(self)
         # There may be one at every step of a long run, so nothing here goes through them all.
-        changed.events, changed._told = dict(self.events), set(self._told)
-        if self.events and next(reversed(self.events)) >= step:
-            changed.events = {at: given for at, given in self.events.items() if at < step}
-            given = (weights.items() for weights in changed.events.values())
-            changed._told = {name for of in given for name, weight in of if weight > 0}
-        changed._segments = list(self._segments)
         changed._set(step, weights)
         return changed
 
@@ -155,17 +142,20 @@ class Schedule:
 
     def shares(self, start: int, stop: int) -> Iterator[Share]:
         """Yield shares of draws ``start … stop-1``; a leaf is the number of a source."""
-        for number in range(self._number_at(start), len(self._segments)):
-            segment = self._segments[number]
-            low, high = max(start, segment.start), min(stop, self._end(number, stop))
-            if segment.start >= stop:
-                return
-            if low >= high:
-                continue
+        return self.deal(np.arange(start, stop, dtype=np.int64))
+
+    def deal(self, draws: Integers) -> Iterator[Share]:
+        """Yield shares of draws, ascending, gaps or not."""
+        low, size = 0, len(draws)
+        while low < size:
+            number = self._number_at(int(draws[low]))
+            high, segment = size, self._segments[number]
+            if number + 1 < len(self._segments):
+                high = int(np.searchsorted(draws, self._segments[number + 1].start))
             base = self._base(number)
-            for share in segment.deal.shares(low - segment.start, high - segment.start):
-                offsets = share.offsets + (low - start)
-                yield Share(share.leaf, offsets, base[share.leaf] + share.start)
+            for share in segment.deal.deal(draws[low:high] - segment.start):
+                yield Share(share.leaf, share.offsets + low, share.indexes + base[share.leaf])
+            low = high
 
     def count(self, source: str, draws: int) -> int:
         """Return how many of the first ``draws`` go to a source."""
@@ -185,7 +175,7 @@ class Schedule:
         for wanted in draws:
             last = self._number_at(wanted)
             for i in range(number, last):
-                segment, following = self._segments[i : i + 2]
+                segment, following = self._segments[i], self._segments[i + 1]
                 base = _added(base, segment.deal.counts(following.start - segment.start))
             number, segment = last, self._segments[last]
             found.append(_added(base, segment.deal.counts(wanted - segment.start)))
@@ -218,29 +208,10 @@ class Schedule:
             return segment.deal.parts(start - segment.step, stop - 1 - segment.step)
         return segment.deal.parts()
 
-    def differing(self, other: Schedule) -> Iterator[Differing]:
-        """Yield for which steps and sources the shares of another schedule are others.
-
-        The other may be of other sources: one that is not there has no share.
-        """
-        names = sorted({*self.sources, *other.sources})
-        steps = sorted({step for step, _ in [*self.changes, *other.changes]})
-        for start, stop in zip_longest(steps, steps[1:]):
-            one, two = (schedule._shares_at(start, stop) for schedule in (self, other))
-            for name in names:
-                before, after = one.get(name, (0.0, 0.0)), two.get(name, (0.0, 0.0))
-                if before != after:
-                    yield Differing(start, stop, name, before, after)
-
-    def _shares_at(self, start: int, stop: int | None) -> dict[str, tuple[float, float]]:
-        """Return the shares of all sources at the first and the last of some steps."""
-        ends = [(start, start + 1), (start if stop is None else stop - 1, stop or start + 1)]
-        shares = zip(*(self.parts(*end) for end in ends), strict=True)
-        return dict(zip(self.sources, shares, strict=True))
-
     def is_counted(self, draws: int) -> bool:
         """Return whether ``totals`` of so many draws is what is dealt, to the sample."""
-        for number, segment in enumerate(self._segments[: self._number_at(draws) + 1]):
+        segments = islice(self._segments, self._number_at(draws) + 1)
+        for number, segment in enumerate(segments):
             length = self._end(number, draws) - segment.start
             if isinstance(segment.deal, Ramp) and segment.deal.is_long(length):
                 return False
@@ -299,9 +270,11 @@ class Schedule:
         stop = min((edge for edge in edges if edge > position), default=None)
         low, high = self._piece(position - begin, length, stop and stop - begin)
         low, high = low + begin, high + begin
-        for segment in self._segments:  # those that events begin lie between, if not off by drift
-            at = segment.step * self._batch
-            low, high = (max(low, at), high) if at <= position else (low, min(high, at))
+        # Those that events begin lie between, if not off by drift.
+        number = bisect_right(self._segments, position // self._batch, key=lambda s: s.step)
+        low = max(low, self._segments[number - 1].step * self._batch)
+        if number < len(self._segments):
+            high = min(high, self._segments[number].step * self._batch)
         return low, high
 
     def _piece(self, place: int, length: int, whole: int | None) -> tuple[int, int]:
@@ -336,13 +309,19 @@ class Schedule:
         told = _Change(step, self.mixture.changed(self.sources, weights, "set_weights"))
         later = [change for change in self._planned if change.step > step]
         kept = bisect_left(self._segments, step, key=lambda segment: segment.step)
-        self._segments[kept:] = [self._segment(change) for change in (told, *later)]
-        # A copy, which is made at once: another thread may be adding to it.
-        self._bases = self._bases.copy()
-        while self._bases and (last := next(reversed(self._bases))) >= max(1, kept):
-            del self._bases[last]
-        self.events[step] = dict(weights)
-        self._told |= {name for name, weight in weights.items() if weight > 0}
+        # Made before anything is shared: it may be refused.
+        segments = self._segments.changed(kept, [self._segment(c) for c in (told, *later)])
+        if not segments.is_shared_with(self._segments):
+            # A copy, which is made at once: another thread may be adding to it.
+            bases = self._bases.copy()
+            self._bases = {number: base for number, base in bases.items() if number < kept}
+        self._segments, self._last_bases = segments, {}
+        kept = bisect_left(self._events, step, key=lambda event: event[0])
+        if kept == len(self._events):
+            self._told = self._told | self._told_last  # another one, for others share it
+        elif kept < len(self._events) - 1:
+            self._told = set().union(*map(_positive, islice(self._events, kept)))
+        self._events = self._events.changed(kept, [(step, dict(weights))])
 
     def _segment(self, change: _Change) -> _Segment:
         step, start = change.step, self._first_draw(change.step)
@@ -380,16 +359,24 @@ class Schedule:
 
     def _base(self, number: int) -> list[int]:
         """Return what each source has got in all segments before one."""
-        # Two threads may fill this at once: each writes the same.
+        # Two threads may fill these at once: each writes the same.
         known = number
-        while known not in self._bases:
+        while (found := self._bases_of(known).get(known)) is None:
             known -= 1
         for i in range(known, number):
-            if i + 1 not in self._bases:
-                segment = self._segments[i]
-                length = self._segments[i + 1].start - segment.start
-                self._bases[i + 1] = _added(self._bases[i], segment.deal.dealt(length))
-        return self._bases[number]
+            segment = self._segments[i]
+            length = self._segments[i + 1].start - segment.start
+            found = _added(found, segment.deal.counts_exactly(length))
+            self._bases_of(i + 1)[i + 1] = found
+        return found
+
+    def _bases_of(self, number: int) -> dict[int, list[int]]:
+        shared = number == 0 or number < self._segments.shared
+        return self._bases if shared else self._last_bases
+
+
+def _positive(event: tuple[int, Mapping[str, float]]) -> set[str]:
+    return {name for name, weight in event[1].items() if weight > 0}
 
 
 def _added(one: list[int], other: list[int]) -> list[int]:

@@ -1,23 +1,43 @@
-"""Slice a fetched block into batches, and hand out a batch as lists, Arrow or rows."""
+"""Slice a fetched block into batches, and hand out a batch as lists, Arrow or rows.
+
+Block ─some thousand samples→ Tranche ─a column gathered, a list made, when asked for→ Batch
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import index
-from typing import Any, SupportsIndex, overload
+from typing import Any, Protocol, SupportsIndex, overload
 
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.base.shown import counted, html_table, shown
-from duckplets.errors import ExtensionError
-from duckplets.serving.texts import Spans
+from duckplets.errors import DamagedFileError, DuckpletsError, ExtensionError
 
 _ROWS = 1024  # turned into dicts at once
 _SHOWN = 5  # samples in a notebook
+_TRANCHE = (
+    4096  # samples gathered and made lists of at once; 16,384 strings cost thrice as much each
+)
+_TRANCHE_BYTES = 32 << 20  # of their texts
 _TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
+
+
+class Texts(Protocol):
+    """What texts are gathered from: an Arrow array of them, or spans of a file."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that may be asked for."""
+        ...
+
+    def take(self, places: Integers) -> pa.Array:
+        """Return the texts at some places, which may repeat, in that order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +48,7 @@ class Block:
         start: Position where the first batch begins.
         stop: Position after the last batch.
         columns: The columns in order; None stands for one of ``texts``.
-        texts: All texts, in the order they were read.
+        texts: What has all texts.
         places: For every column of texts, where in them each sample's is.
         tally: The source and the tokens of every sample of these batches, of all ranks.
     """
@@ -36,29 +56,104 @@ class Block:
     start: int
     stop: int
     columns: dict[str, pa.Array | None]
-    texts: pa.Array | Spans
+    texts: Texts
     places: dict[str, Integers]
     tally: Tally
+
+    def __len__(self) -> int:
+        return len(next(iter(self.places.values())))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all texts."""
         return int(self.texts.nbytes)
 
+    def tranche(self, row: int, batch_size: int) -> Tranche:
+        """Return the tranche that has a sample; none cuts a batch in two."""
+        most = _TRANCHE_BYTES // max(1, self.nbytes // max(1, len(self)))
+        rows = max(1, min(_TRANCHE, most) // batch_size) * batch_size
+        low = row // rows * rows
+        return Tranche(self, low, min(low + rows, len(self)))
+
+
+class Tranche:
+    """Some thousand samples of a block, of which batches are slices.
+
+    What a batch costs besides its samples (to gather a column, to make a list of it) is paid once
+    for all of them, and only for the columns that somebody asks for.
+
+    Args:
+        block: Held only until all columns are gathered.
+        low: First sample within the block.
+        high: After the last one.
+
+    Attributes:
+        start: Position where the block begins.
+        low: As given.
+        high: As given.
+        names: Of the columns, in order.
+    """
+
+    # Several threads may ask at once: they then do the same work, and any result will do.
+    __slots__ = (
+        *("__weakref__", "_block", "_columns", "_lists", "_table"),
+        *("high", "low", "names", "start"),
+    )
+
+    def __init__(self, block: Block, low: int, high: int) -> None:
+        self.start, self.low, self.high = block.start, low, high
+        self.names = list(block.columns)
+        self._block: Block | None = block
+        self._columns: dict[str, pa.Array] = {}
+        self._lists: dict[str, list[Any] | None] = {}
+        self._table: pa.Table | None = None
+
+    def is_of(self, block: Block, row: int) -> bool:
+        """Whether it has a sample of a block."""
+        return self._block is block and self.low <= row < self.high
+
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
     ) -> Batch:
-        """Return samples ``low … high-1`` as the batch of a step.
+        """Return samples ``low … high-1`` of the block as the batch of a step."""
+        batch = Batch.__new__(Batch)
+        batch._tranche, batch._span = self, (low - self.low, high - self.low)
+        batch._table = None
+        batch.step, batch.position, batch.sources = step, position, sources
+        return batch
 
-        Its texts are gathered here, by the thread that uses them, while the next block is read.
-        """
-        columns = {
-            name: self.texts.take(self.places[name][low:high])
-            if column is None
-            else column[low:high]
-            for name, column in self.columns.items()
-        }
-        return Batch(pa.table(columns), step, position, sources)
+    def column(self, name: str) -> pa.Array:
+        """Return a column, gathered now unless it was before; it shares no memory of the block."""
+        block = self._block  # read before the columns, for it goes when the last of them is there
+        if name not in self._columns and block is not None:
+            made = block.columns[name]
+            self._columns[name] = (
+                block.texts.take(block.places[name][self.low : self.high])
+                if made is None
+                else pa.concat_arrays([made[self.low : self.high]])
+            )
+        return self._columns[name]
+
+    def values(self, name: str) -> list[Any] | None:
+        """Return a column as a list, to be copied; None where its values could be changed."""
+        if name not in self._lists:
+            column = self.column(name)
+            nested = pa.types.is_nested(column.type)
+            self._lists[name] = None if nested else _values(column, name)
+        return self._lists[name]
+
+    def table(self) -> pa.Table:
+        """Return all columns."""
+        if self._table is None:
+            self._table = pa.table({name: self.column(name) for name in self.names})
+        return self._table
+
+    def leave_block(self) -> None:
+        """Gather what is left, so that a batch that is kept holds no more than this."""
+        with suppress(DuckpletsError):  # whoever asks for that column is told
+            for name in self.names:
+                self.column(name)
+            self._block = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +184,14 @@ class Batch:
         sources: Names of the sources that its step draws from, also of those it has nothing of.
     """
 
-    __slots__ = ("_table", "position", "sources", "step")
+    __slots__ = ("_span", "_table", "_tranche", "position", "sources", "step")
 
     def __init__(
         self, table: pa.Table, step: int, position: int, sources: tuple[str, ...] = ()
     ) -> None:
-        self._table = table
+        self._table: Any = table
+        self._tranche: Tranche | None = None
+        self._span = (0, table.num_rows)
         self.sources = sources
         self.step = step
         self.position = position
@@ -102,11 +199,19 @@ class Batch:
     @property
     def table(self) -> pa.Table:
         """The batch as an Arrow table, without a copy."""
+        if self._table is None and self._tranche is not None:
+            low, high = self._span
+            self._table = self._tranche.table().slice(low, high - low)
         return self._table
 
     def keys(self) -> list[str]:
         """Return the names of the columns, in order; ``dict(batch)`` works."""
-        return list(self._table.column_names)
+        return list(self._names)
+
+    @property
+    def _names(self) -> list[str]:
+        names: list[str] = self.table.column_names if self._tranche is None else self._tranche.names
+        return names
 
     @overload
     def __getitem__(self, which: str) -> list[Any]: ...
@@ -127,42 +232,56 @@ class Batch:
             IndexError: There is no such sample.
         """
         if isinstance(which, str):
-            if which not in self:
-                raise KeyError(f"{which!r}; this batch has {', '.join(self._table.column_names)}")
-            values: list[Any] = self._table.column(which).to_pylist()
-            return values
+            return self._column(which)
         if isinstance(which, slice):
             numbers = range(*which.indices(len(self)))
-            rows = self._table.take(pa.array(numbers, pa.int64())).to_pylist()
-            return list(rows)
+            return _rows(self.table.take(pa.array(numbers, pa.int64())))
         number = index(which)
         if not -len(self) <= number < len(self):
             raise IndexError(f"{number}; this batch has {counted(len(self), 'sample')}")
-        row: dict[str, Any] = self._table.slice(number % len(self), 1).to_pylist()[0]
-        return row
+        return _rows(self.table.slice(number % len(self), 1))[0]
+
+    def _column(self, name: str) -> list[Any]:
+        if name not in self._names:
+            raise KeyError(f"{name!r}; this batch has {', '.join(self._names)}")
+        if self._tranche is None:
+            return _values(self.table.column(name), name)
+        low, high = self._span
+        values = self._tranche.values(name)
+        if values is None:
+            return _values(self._tranche.column(name)[low:high], name)
+        return values[low:high]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the samples, each as a dict."""
-        for part in self._table.to_batches(max_chunksize=_ROWS):
-            yield from part.to_pylist()
+        for low in range(0, len(self), _ROWS):
+            yield from _rows(self.table.slice(low, _ROWS))
 
     def __contains__(self, column: object) -> bool:
         """Whether there is a column of that name."""
-        return column in self._table.column_names
+        return column in self._names
 
     def __len__(self) -> int:
         """Return the number of samples (not of columns)."""
-        return int(self._table.num_rows)
+        low, high = self._span
+        return high - low
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """Return the columns as a dict of lists."""
-        columns: dict[str, list[Any]] = self._table.to_pydict()
-        return columns
+        return {name: self._column(name) for name in self._names}
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Return the samples as a list of dicts."""
-        rows: list[dict[str, Any]] = self._table.to_pylist()
-        return rows
+        names = self._names
+        columns = (self._column(name) for name in names)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Give another process the samples of this batch alone."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as writer:
+            writer.write_table(self.table)
+        return _received, (sink.getvalue(), self.step, self.position, self.sources)
 
     def to_pandas(self) -> Any:
         """Return the samples as a pandas data frame.
@@ -171,7 +290,7 @@ class Batch:
             ExtensionError: pandas is not installed.
         """
         try:
-            return self._table.to_pandas()
+            return self.table.to_pandas()
         except ModuleNotFoundError as error:
             raise ExtensionError(
                 "to_pandas() needs the package 'pandas': pip install pandas; without it "
@@ -193,7 +312,34 @@ class Batch:
     @property
     def texts(self) -> list[str]:
         """The names of the columns that hold what samples are made of."""
-        return [name for name in self._table.column_names if _TEXTS.fullmatch(name)]
+        return [name for name in self._names if _TEXTS.fullmatch(name)]
 
     def _first(self, column: str) -> Any:
-        return self._table.column(column)[0].as_py()
+        return self[0][column]
+
+
+def _received(samples: Any, step: int, position: int, sources: tuple[str, ...]) -> Batch:
+    return Batch(pa.ipc.open_stream(samples).read_all(), step, position, sources)
+
+
+def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:
+    """Return a column as a list.
+
+    Raises:
+        DamagedFileError: A text is none.
+    """
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError as error:
+        raise DamagedFileError(
+            f"column {name!r} of a batch: a text is not UTF-8 ({error.reason}), so what it was "
+            f"read from is damaged; 'duckplets doctor' finds out where"
+        ) from error
+    return values
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return samples as dicts."""
+    names = table.column_names
+    columns = (_values(table.column(name), name) for name in names)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -9,26 +9,29 @@ prepares them holds no reference to the sampler, so that a sampler nobody holds 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
+from duckplets.base.arrays import Integers
 from duckplets.base.checks import MAX_POSITION
-from duckplets.base.lookahead import Lookahead, StoppedError
+from duckplets.base.lookahead import BlocksAhead, StoppedError
 from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
-from duckplets.sampling.batch import Batch, Block, Tally
+from duckplets.order.schedule import Schedule
+from duckplets.sampling.batch import Batch, Block, Tally, Tranche
 from duckplets.sampling.fetch import Fetcher
-from duckplets.sampling.metrics import Counters
+from duckplets.sampling.metrics import Counters, Uncounted
 from duckplets.sampling.plan import Plan, Planner, joined
 
 _FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
 _GROWTH = 4
 _LARGEST_BLOCK = 65_536
 _BLOCK_BYTES = 192 << 20  # of text in a block: with the prepared ones well below the limit
-_LARGEST_SPAN = 1 << 20  # positions of all ranks that a block may go over
+_LARGEST_SPAN = 1 << 20  # positions of all ranks that are planned for a block
+_FARTHEST = 1 << 33  # that a block may go over: see ``Apportionment.deal``
+_ALONE = 1024  # samples read after weights were set, before a thread prepares more
 _PLANNED = 1 << 17  # of them planned at once
 
 
@@ -44,7 +47,6 @@ class Reader:
 
     Attributes:
         part: What this reader takes, maybe one of several workers of the rank.
-        counters: Of the batches taken.
     """
 
     def __init__(
@@ -60,20 +62,31 @@ class Reader:
         self.fetcher = fetcher
         self.part = part
         self.end = end
-        self.counters = Counters(planner.schedule.sources)
+        self._counters = Counters(planner.schedule.sources)
+        self._uncounted = Uncounted(part)
+        self._until: int | None = None  # what was prepared from there on is not to be used
         self._prefetch = prefetch
+        self._tranche: Tranche | None = None  # of the batch taken last
+        self._before: Tranche | None = None  # that of the batch before it, if another
         self._begin()
 
-    def _begin(self, *, alone: bool = False) -> None:
+    def _begin(self, *, alone: int = 0) -> None:
         self._block: Block | None = None
         prepare = self._preparation(self.end)
+        if alone:
+            prepare.sizes.begin_small()
         self._blocks = BlocksAhead(prepare, prepare.sizes.follow, self._prefetch, alone=alone)
         # Dropping a reader ends its thread and its connection, as closing it does.
         self._dropped = weakref.finalize(self, _let_go, self._blocks, self.fetcher)
         self._dropped.atexit = False
 
     def _preparation(self, end: int | None) -> Preparation:
-        return Preparation(self.planner, self.fetcher, self.part, BlockSizes(self.part, end))
+        return Preparation(
+            self.planner,
+            self.fetcher,
+            self.part,
+            BlockSizes(self.part, end, self.planner.needs_all),
+        )
 
     def check_open(self) -> None:
         """Refuse to read after this was closed.
@@ -91,18 +104,64 @@ class Reader:
         """Return the batch that begins at a position, and count it."""
         self.check_open()
         stop, block = self.stop_of(start), self._block
-        if block is None or not block.start <= start < block.stop:
-            block = self._block = self._taken(start)
+        if block is None or not block.start <= start < block.stop or not self._is_sound(stop):
+            block = self._block = self._next_block(start)
         if block is None or block.stop < stop:
             block = self._preparation(self.end)(start, stop)
         number = (start - block.start) // self.part.stride
         counted = number * self.part.batch
-        self.counters.take(block.tally, counted, counted + stop - start)
-        return self._batch(block, number, start, stop)
+        if plans_for_all(self.planner, self.part):
+            self._counters.take(block.tally, counted, counted + stop - start)
+        else:
+            self._uncounted.take(start, stop)
+            if self._uncounted.are_many:
+                self._count_taken()
+        return self._batch(self._tranche_of(block, number), start, stop)
+
+    def _tranche_of(self, block: Block, number: int) -> Tranche:
+        """Return the tranche of a block's batch: the one of the batch before, if it has both.
+
+        Whoever takes a batch mostly drops the one before it after that. So a tranche is let go one
+        batch after its last; if somebody still has it then, it leaves its block.
+        """
+        if self._before is not None:
+            before, self._before = weakref.ref(self._before), None
+            _leave(before)
+        tranche, row = self._tranche, number * self.part.batch_size
+        if tranche is None or not tranche.is_of(block, row):
+            self._before, self._tranche = tranche, block.tranche(row, self.part.batch_size)
+            return self._tranche
+        return tranche
 
     def counts_before(self, position: int, taken: int) -> dict[str, list[int]]:
         """Return the counts without the samples from a position up to where batches were taken."""
         return self.counters.counts(without=self._tallies(position, taken))
+
+    @property
+    def counters(self) -> Counters:
+        """Of all batches taken."""
+        self._count_taken()
+        return self._counters
+
+    def _count_taken(self) -> None:
+        for positions in self._uncounted.positions():
+            plan = self.planner.plan_at(positions)
+            self._counters.add(self.fetcher.tally(plan, self.planner.sources))
+
+    def load(self, counts: Mapping[str, Sequence[int]]) -> None:
+        """Count on from the counts of a saved run."""
+        self._uncounted.clear()
+        self._counters.load(counts)
+
+    def _is_sound(self, stop: int) -> bool:
+        """Whether samples up to a position are those that were prepared."""
+        return self._until is None or stop <= self._until
+
+    def _next_block(self, start: int) -> Block | None:
+        if self._until is not None:
+            self._until = None
+            self._renew()
+        return self._taken(start)
 
     def _tallies(self, start: int, stop: int) -> Iterator[Tally]:
         for low in range(start, stop, _PLANNED):
@@ -120,32 +179,35 @@ class Reader:
         """Return the batch that begins at a position, without counting it."""
         self.check_open()
         stop = self.stop_of(start)
-        return self._batch(self._preparation(self.end)(start, stop), 0, start, stop)
+        block = self._preparation(self.end)(start, stop)
+        return self._batch(block.tranche(0, self.part.batch_size), start, stop)
 
     def count(self, start: int, stop: int) -> None:
         """Count positions as taken that are not read."""
         self.check_open()
         for low in range(start, stop, _PLANNED):
             plan = self.planner.plan(low, min(low + _PLANNED, stop))
-            tally = self.fetcher.tally(plan, self.planner.sources)
-            self.counters.take(tally, 0, len(plan))
+            self._counters.add(self.fetcher.tally(plan, self.planner.sources))
 
     def between(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the batches that begin from ``start`` on before ``stop``, without counting them."""
         self.check_open()
         prepare = self._preparation(self.bounded(stop))
         while span := prepare.sizes.follow(start):
-            block = prepare(*span)
+            block, tranche = prepare(*span), None
             for number, begin in enumerate(self.part.batches(*span).tolist()):
-                yield self._batch(block, number, begin, min(begin + self.part.batch, span[1]))
+                row = number * self.part.batch_size
+                if tranche is None or not tranche.is_of(block, row):
+                    tranche = block.tranche(row, self.part.batch_size)
+                yield self._batch(tranche, begin, min(begin + self.part.batch, span[1]))
             start = span[1]
 
-    def _batch(self, block: Block, number: int, start: int, stop: int) -> Batch:
+    def _batch(self, tranche: Tranche, start: int, stop: int) -> Batch:
         position, after = self.part.slice(start, stop)
-        low = number * self.part.batch_size
+        low = (start - tranche.start) // self.part.stride * self.part.batch_size
         step = start // self.part.batch
         sources = self.planner.schedule.names_at(step)
-        return block.batch(
+        return tranche.batch(
             low, low + after - position, position=position, step=step, sources=sources
         )
 
@@ -160,7 +222,9 @@ class Reader:
     def share(self, workers: int) -> None:
         """Take only every ``workers``-th batch from now on."""
         self.check_open()
+        self._count_taken()
         self.part = replace(self.part, workers=workers)
+        self._uncounted = Uncounted(self.part)
         self._dropped.detach()
         self._blocks.close()
         self._begin()
@@ -170,29 +234,50 @@ class Reader:
         self._blocks.close()
         self._block = None
 
-    def renew(self) -> None:
-        """Drop what is prepared, without waiting: other weights are in force.
+    def go_on_with(self, schedule: Schedule, position: int) -> None:
+        """Plan by other weights from a position on, without waiting for what is being prepared.
 
-        Weights may change at every step, so blocks begin small again, and the next one alone:
-        whatever is prepared beside it would be dropped as well.
+        What was prepared before it stays, and of the rest nothing is used. Weights may change at
+        every step, so the next block is a small one, and some are made before a thread begins.
         """
         self.check_open()
+        if self._uncounted.stop > position:
+            self._count_taken()
+        self.planner.go_on_with(schedule, position)
+        self._until = position if self._until is None else min(position, self._until)
+        self._blocks.stop()
+
+    def _renew(self) -> None:
         self._blocks.stop()
         self._dropped.detach()
-        self._begin(alone=True)
+        self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
 
     def close(self) -> None:
         """Stop preparing and close the connection."""
         self._block = None
         if self._dropped.detach():
             self._blocks.close()
+            self._leave_tranches()
             self.fetcher.close()
 
+    def _leave_tranches(self) -> None:
+        """Let batches that somebody keeps hold no block, nor what it is read from."""
+        kept = [weakref.ref(tranche) for tranche in (self._before, self._tranche) if tranche]
+        self._before = self._tranche = None
+        for tranche in kept:
+            _leave(tranche)
 
-def _let_go(blocks: BlocksAhead, fetcher: Fetcher) -> None:
+
+def _let_go(blocks: BlocksAhead[Block], fetcher: Fetcher) -> None:
     """Stop what nobody holds any more, without waiting: what a signal raises here is lost."""
     blocks.stop()
     fetcher.drop()
+
+
+def _leave(tranche: weakref.ref[Tranche]) -> None:
+    """Have a tranche leave its block, if somebody still has a batch of it."""
+    if (held := tranche()) is not None:
+        held.leave_block()
 
 
 @dataclass
@@ -202,10 +287,12 @@ class BlockSizes:
     Attributes:
         part: What the reader takes of them.
         end: The position a bounded run ends at, or None.
+        plans_all: Whether blocks are planned with all that lies between their batches.
     """
 
     part: RankPart
     end: int | None
+    plans_all: bool = False
     _target: int = _FIRST_BLOCK
     _largest: int = _LARGEST_BLOCK
 
@@ -214,10 +301,15 @@ class BlockSizes:
         if self.end is not None and start >= self.end:
             return None
         samples = min(self._target, self._largest)
-        batches = min(samples // self.part.batch_size, _LARGEST_SPAN // self.part.stride)
-        self._target = min(self._target * _GROWTH, _LARGEST_BLOCK)
+        most = _LARGEST_SPAN if self.plans_all else _FARTHEST
+        batches = min(samples // self.part.batch_size, most // self.part.stride)
+        self._target = min(max(self._target, self.part.batch_size) * _GROWTH, _LARGEST_BLOCK)
         stop = start + max(1, batches) * self.part.stride
         return start, stop if self.end is None else min(stop, self.end)
+
+    def begin_small(self) -> None:
+        """Begin with one batch."""
+        self._target = 1
 
     def learn(self, block: Block, samples: int) -> None:
         """Bound the next blocks by the size of this one's texts."""
@@ -242,84 +334,36 @@ class Preparation:
 
     def __call__(self, start: int, stop: int) -> Block:
         """Return the block of the batches from ``start`` to ``stop``."""
-        own, shared = self.part.own(start, stop), self.part.shared(start, stop)
-        sources = self.planner.sources
-        parts: list[Plan] = []
-        tallies: list[Tally] = []
-        for low in range(start, stop, _PLANNED):
-            high = min(low + _PLANNED, stop)
-            plan = self.planner.plan(low, high)
-            parts.append(plan.part(_within(own, low, high)))
-            tallies.append(self.fetcher.tally(plan.part(_within(shared, low, high)), sources))
-        tally = Tally(*(np.concatenate([getattr(t, f) for t in tallies]) for f in Tally.__slots__))
-        block = self.fetcher.fetch(joined(parts), tally, start=start, stop=stop)
+        own = self.part.own(start, stop)
+        if plans_for_all(self.planner, self.part):
+            plan, tally = self._of_all(own, start, stop)
+        else:
+            tally = Tally(*(np.zeros(0, np.int64) for _ in Tally.__slots__))
+            plan = joined([self.planner.plan_at(part) for part in _cut(own)])
+        block = self.fetcher.fetch(plan, tally, start=start, stop=stop)
         self.sizes.learn(block, len(own))
         return block
 
-
-def _within(positions: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Return those of the sorted positions from ``low`` to ``high``, counted from ``low``."""
-    first, last = np.searchsorted(positions, [low, high])
-    return positions[first:last] - low
-
-
-Prepare = Callable[[int, int], Block]
-Follow = Callable[[int], tuple[int, int] | None]
-
-
-class BlocksAhead:
-    """Hands out consecutive blocks, some of them prepared in a thread before they are asked for.
-
-    Blocks nobody took are neither lost nor counted: only taking a batch moves a cursor.
-
-    Args:
-        prepare: Makes the block of positions ``start … stop-1``.
-        follow: Names the block that begins at a position, or None at the end of the run.
-        most: How many blocks to prepare ahead; 0 prepares each when it is asked for.
-        alone: Whether the first one is made when it is asked for, and none ahead of that.
-    """
-
-    def __init__(self, prepare: Prepare, follow: Follow, most: int, *, alone: bool = False) -> None:
-        self._prepare, self._follow, self._most = prepare, follow, most
-        self._alone = alone
-        self._coming: Lookahead[tuple[int, Block]] | None = None
-        self._next: int | None = None  # the position at which the next of them begins
-
-    def take(self, position: int) -> Block | None:
-        """Return the block that begins at a position; None at the end of the run."""
-        if self._alone and (span := self._follow(position)):
-            self._alone = False
-            return self._prepare(*span)
-        if self._coming is None or self._next != position:  # the cursor has jumped
-            self.close()
-            calls = _preparations(self._prepare, self._follow, position)
-            self._coming = Lookahead(calls, "duckplets-prefetch", most=self._most)
-        self._next = None  # Ctrl-C may come before the block does
-        found = next(self._coming, None)
-        if found is None:
-            return None
-        self._next, block = found
-        return block
-
-    def stop(self) -> None:
-        """Let the thread end after the block it is at, without waiting for it."""
-        if self._coming is not None:
-            self._coming.stop()
-
-    def close(self) -> None:
-        """Forget what was prepared, and end the thread, after the block it is at."""
-        coming, self._coming = self._coming, None
-        if coming is not None:
-            coming.close()
+    def _of_all(self, own: Integers, start: int, stop: int) -> tuple[Plan, Tally]:
+        """Return the plan of own samples, and what those of all ranks count for."""
+        shared = self.part.shared(start, stop)
+        sources = self.planner.sources
+        parts: list[Plan] = []
+        tallies: list[Tally] = []
+        for positions in _cut(shared):
+            plan = self.planner.plan_at(positions)
+            tallies.append(self.fetcher.tally(plan, sources))
+            low, high = np.searchsorted(own, [positions[0], positions[-1] + 1])
+            parts.append(plan.part(np.searchsorted(positions, own[low:high])))
+        tally = Tally(*(np.concatenate([getattr(t, f) for t in tallies]) for f in Tally.__slots__))
+        return joined(parts), tally
 
 
-def _preparations(
-    prepare: Prepare, follow: Follow, position: int
-) -> Iterator[Callable[[], tuple[int, Block]]]:
-    while span := follow(position):
-        yield partial(_prepared, prepare, *span)
-        position = span[1]
+def plans_for_all(planner: Planner, part: RankPart) -> bool:
+    """Return whether a reader plans the samples of all ranks, so that it can count them."""
+    return part.world_size == 1 or planner.needs_all
 
 
-def _prepared(prepare: Prepare, start: int, stop: int) -> tuple[int, Block]:
-    return stop, prepare(start, stop)
+def _cut(positions: Integers) -> list[Integers]:
+    """Return positions in parts that are planned at once: one, if there are none."""
+    return [positions[at : at + _PLANNED] for at in range(0, max(1, len(positions)), _PLANNED)]

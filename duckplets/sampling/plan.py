@@ -3,8 +3,8 @@
     positions ─apportion→ source ─apportion→ recipe ─Stream.draw→ chunks ─swap, rearrange→ plan
 
 A plan is a pure function of the run's configuration and the positions, so any stretch of the
-past or future can be planned alone, and how a run is cut into blocks changes nothing. Every rank
-plans all positions and takes its own: planning is a small part of the work.
+past or future can be planned alone, and how a run is cut into blocks changes nothing. A rank plans
+its own positions only, unless ``no_duplicates`` makes samples depend on those of the other ranks.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from duckplets.base.arrays import Floats, Integers, Words
-from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
+from duckplets.order.apportion import MAX_SPAN, Apportionment
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
+from duckplets.order.weights import exact_weights
 from duckplets.sampling.apart import Asked, apart
 from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.wanting import AT_RANDOM
+
+_KNOWN = 1 << 17  # samples of a stretch that is kept
 
 SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives
 
@@ -87,7 +90,7 @@ class Planner:
             anchors and positives; 0 for no such rule.
 
     Attributes:
-        schedule: May be replaced by one that differs from a later step on only.
+        sources: Number of the source of every stream.
         end: The position at which the last epoch of a run ends, or None.
     """
 
@@ -104,6 +107,7 @@ class Planner:
     ) -> None:
         self.streams: list[Stream] = []
         self.kind = kind
+        self._known: tuple[Schedule, tuple[int, int], Plan] | None = None  # a stretch, rearranged
         self.schedule = schedule
         self._seed = seed
         self._swap = swap and kind not in SINGLE
@@ -129,6 +133,8 @@ class Planner:
             weights = exact_weights([self.streams[i].share for i in indexes])
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
             self._recipes[self.schedule.numbers[source]] = indexes, recipes
+        numbers = self.schedule.numbers
+        self.sources = np.array([numbers[stream.source] for stream in self.streams])
 
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes up once."""
@@ -173,30 +179,71 @@ class Planner:
         return self._swap
 
     @property
-    def sources(self) -> Integers:
-        """Number of the source of every stream."""
-        return np.array([self.schedule.numbers[s.source] for s in self.streams])
+    def needs_all(self) -> bool:
+        """Whether a sample depends on the others of its batch, so that all are planned."""
+        return bool(self.distinct_batch or self._apart_batch)
 
     def plan(self, start: int, stop: int) -> Plan:
         """Plan positions ``start … stop-1``."""
         if self._apart_batch:
             return self._apart(start, stop)
         if not self.distinct_batch:
-            return self._samples(start, stop)
-        stretches = [self.stretch(start)]
+            return self._samples(np.arange(start, stop, dtype=np.int64))
+        return self._distinct(start, stop)
+
+    def plan_at(self, positions: Integers) -> Plan:
+        """Plan some positions; they ascend, gaps or not, and only they are planned if that will do.
+
+        The last lies less than 2^34 after the first.
+        """
+        if not self.needs_all or len(positions) == 0:
+            return self._samples(positions)
+        start = int(positions[0])
+        return self.plan(start, int(positions[-1]) + 1).part(positions - start)
+
+    def _distinct(self, start: int, stop: int) -> Plan:
+        """Plan whole stretches, of which one may be known from the call before."""
+        schedule, known = self._schedule, self._known
+        stretches = [self._stretch(schedule, start)]
         while stretches[-1][1] < stop:
-            stretches.append(self.stretch(stretches[-1][1]))
-        first, last = stretches[0][0], stretches[-1][1]
-        samples = self._samples(first, last)  # at once: a call has a cost of its own
+            stretches.append(self._stretch(schedule, stretches[-1][1]))
         parts = []
+        if known is not None and known[0] is schedule and known[1] == stretches[0]:
+            low, high = stretches.pop(0)
+            parts.append(known[2].part(slice(start - low, min(stop, high) - low)))
+        if stretches:
+            first, last = stretches[0][0], stretches[-1][1]
+            # At once: a call has a cost of its own.
+            samples = self._samples(np.arange(first, last, dtype=np.int64), schedule)
         for low, high in stretches:
             block = rearranged(samples.part(slice(low - first, high - first)), self.distinct_batch)
             parts.append(block.part(slice(max(start, low) - low, min(stop, high) - low)))
+        if stretches:
+            self._known = (schedule, stretches[-1], block) if len(block) <= _KNOWN else None
         return joined(parts)
 
     def stretch(self, position: int) -> tuple[int, int]:
         """Return the positions among which samples change places, of which one is given."""
-        return self.schedule.stretch(position, self.distinct_batch * BLOCK_BATCHES, self.end)
+        return self._stretch(self._schedule, position)
+
+    def _stretch(self, schedule: Schedule, position: int) -> tuple[int, int]:
+        return schedule.stretch(position, self.distinct_batch * BLOCK_BATCHES, self.end)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Deals draws to sources."""
+        return self._schedule
+
+    @schedule.setter
+    def schedule(self, schedule: Schedule) -> None:
+        self._schedule, self._known = schedule, None
+
+    def go_on_with(self, schedule: Schedule, position: int) -> None:
+        """Plan by a schedule that deals all before a position as the one so far."""
+        known = self._known
+        self.schedule = schedule
+        if known is not None and known[1][1] <= position:
+            self._known = (schedule, *known[1:])
 
     def first_change(self, before: Schedule, end_of: Callable[[int], int | None]) -> int | None:
         """Return the first position whose sample differs from that by a schedule before.
@@ -222,43 +269,58 @@ class Planner:
         low, high = start - start % batch, stop + -stop % batch
         if self.end is not None and stop <= self.end:
             high = min(high, self.end)
-        return self._samples(low, high).part(slice(start - low, stop - low))
+        positions = np.arange(low, high, dtype=np.int64)
+        return self._samples(positions, span=(start, stop)).part(slice(start - low, stop - low))
 
-    def _samples(self, start: int, stop: int) -> Plan:
+    def _samples(
+        self,
+        positions: Integers,
+        schedule: Schedule | None = None,
+        span: tuple[int, int] = (0, 0),
+    ) -> Plan:
+        """Plan samples one by one; ``span``: positions whose negatives are to differ."""
+        schedule = schedule or self._schedule
         per_draw = self._per_draw
-        low, high = start // per_draw, -(-stop // per_draw)
+        numbers = positions
+        if per_draw > 1:
+            numbers = positions // per_draw
+            numbers = numbers[np.diff(numbers, prepend=-1) > 0]
         asked: list[Asked] = []
         parts = [
-            self._draws(at, min(at + MAX_SPAN, high), asked, at - low)
-            for at in range(low, high, MAX_SPAN)
-        ] or [self._draws(low, low, asked, 0)]
+            self._draws(schedule, numbers[at : at + MAX_SPAN], asked, at)
+            for at in range(0, len(numbers), MAX_SPAN)
+        ] or [self._draws(schedule, numbers, asked, 0)]
         draws = joined(parts)
         if self._apart_batch:
+            start, stop = span
             batch = self._apart_batch
             draws = apart(draws, asked, batch=batch, per_draw=per_draw, start=start, stop=stop)
         if self.kind != "pairs":
             return draws
-        return _pairs(draws, per_draw).part(slice(start - low * per_draw, stop - low * per_draw))
+        of_pair = np.searchsorted(numbers, positions // per_draw) * per_draw + positions % per_draw
+        return _pairs(draws, per_draw).part(of_pair)
 
-    def _draws(self, start: int, stop: int, asked: list[Asked], offset: int) -> Plan:
-        """Plan draws ``start … stop-1``: positions, unless several samples share a draw.
+    def _draws(
+        self, schedule: Schedule, numbers: Integers, asked: list[Asked], offset: int
+    ) -> Plan:
+        """Plan draws: positions, unless several samples share a draw.
 
         Where negatives may be drawn again, note in ``asked`` for whom: rows count from ``offset``.
         """
-        length = stop - start
+        length = len(numbers)
         slots = 1 if self.kind in SINGLE else 2 + self.streams[0].negatives
         streams = np.zeros(length, dtype=np.int64)
         chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
         tells = any(stream.tells for stream in self.streams)
         candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if tells else None
-        for share in self.schedule.shares(start, stop):
+        for share in schedule.deal(numbers):
             indexes, recipes = self._recipes[share.leaf]
-            for part in recipes.shares(share.start, share.start + len(share.offsets)):
+            for part in recipes.deal(share.indexes):
                 at = share.offsets[part.offsets]
                 stream = indexes[part.leaf]
                 streams[at] = stream
-                draw = self.streams[stream].draw(part.start, part.start + len(at))
+                draw = self.streams[stream].draw_at(part.indexes)
                 if self._apart_batch and draw.wanting is not None:
                     asked.append(Asked(at + offset, self.streams[stream], draw.wanting))
                 for slot in range(slots):
@@ -269,15 +331,14 @@ class Planner:
                         column[at] = drawn
         swapped = np.zeros(length, dtype=bool)
         if self._swap:
-            coin = hashed(self._swap_key, np.arange(start, stop, dtype=np.int64))
+            coin = hashed(self._swap_key, numbers)
             swapped = (coin >> np.uint64(63)).astype(bool)
             for columns in (chunks, hashes):
                 columns[0], columns[1] = (
                     np.where(swapped, columns[1], columns[0]),
                     np.where(swapped, columns[0], columns[1]),
                 )
-        positions = np.arange(start, stop)
-        return Plan(positions, streams, chunks, hashes, swapped, candidates=candidates)
+        return Plan(numbers, streams, chunks, hashes, swapped, candidates=candidates)
 
 
 def samples_per_draw(kind: str, negatives: int) -> int:

@@ -241,11 +241,10 @@ class Sampler(Views):
         schedule = self._planner.schedule.with_event(step, weights)
         self._open_sources(schedule)
         if self._settings.rank == 0:
-            self._events.put(schedule.events, step)
+            self._events.put(schedule, step)
             if self._log is not None:
                 self._log.forget_from(step * self._batch)
-        self._planner.schedule = schedule
-        self._reader.renew()
+        self._reader.go_on_with(schedule, step * self._batch)
         return step
 
     def _next_change(self) -> int:
@@ -303,7 +302,7 @@ class Sampler(Views):
     ) -> None:
         """Go on where a run of these settings stood, with the weights that were set on the way."""
         schedule = self._planner.schedule.with_events(events)
-        self._reader.counters.load(counts)
+        self._reader.load(counts)
         self._open_sources(schedule)
         self.move(position)
         self._planner.schedule = schedule

@@ -17,8 +17,9 @@ from functools import cached_property
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
-from duckplets.order.apportion import Apportionment, exact_weights
-from duckplets.order.permute import below, hashed, key, ranks
+from duckplets.order.apportion import Apportionment
+from duckplets.order.permute import below, hashed, key, ranks_at
+from duckplets.order.weights import exact_weights
 from duckplets.pools.arrays import Negatives, Pool, Positives
 from duckplets.pools.legality import Anchored, Legality
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
@@ -41,7 +42,7 @@ _OF_SOURCE = 12  # attempts to draw again within the source, before those in all
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Chunks of consecutive samples of a stream, a column a slot.
+    """Chunks of some samples of a stream, a column a slot.
 
     Attributes:
         chunks: Chunk keys: anchor, positive, negatives; for texts the anchor alone.
@@ -59,7 +60,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Which anchors consecutive samples take: shape (samples,) each.
+    """Which anchors some samples take: shape (samples,) each.
 
     Attributes:
         units: The anchor.
@@ -124,8 +125,12 @@ class Stream:
 
     def draw(self, start: int, stop: int) -> Draw:
         """Return the chunks of the stream's samples ``start … stop-1``."""
+        return self.draw_at(np.arange(start, stop, dtype=np.int64))
+
+    def draw_at(self, index: Integers) -> Draw:
+        """Return the chunks of some of the stream's samples; their numbers ascend, gaps or not."""
         anchors = self.pool.anchors
-        units, visits = ranks(self._keys["order"], len(anchors), start, stop)
+        units, visits = ranks_at(self._keys["order"], len(anchors), index)
         anchor_at = self._anchor_at(units, visits)
         draw = Draw([anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]])
         if self.pool.positives is None or self.pool.negatives is None:
@@ -133,7 +138,6 @@ class Stream:
         taken = self._positive(self.pool.positives, units, anchor_at, visits)
         draw.chunks.append(taken.chunks[0])
         draw.hashes.append(taken.hashes[0])
-        index = np.arange(start, stop, dtype=np.int64)
         return self._with_negatives(draw, index, _Places(units, visits, anchor_at))
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
@@ -229,12 +233,12 @@ class Stream:
                 yield supply, rows
 
     def _supply_of(self, index: Integers, anchor_at: Integers) -> Integers:
-        """Return which of the supplies consecutive samples draw from."""
+        """Return which of the supplies samples draw from."""
         chosen = np.zeros(len(index), dtype=np.int64)
         if self.pool.short is not None:
             chosen[self.pool.short[anchor_at]] = 1
-        elif self._kinds is not None and len(index):
-            for share in self._kinds.shares(int(index[0]), int(index[-1]) + 1):
+        elif self._kinds is not None:
+            for share in self._kinds.deal(index):
                 chosen[share.offsets] = share.leaf
         return chosen
 

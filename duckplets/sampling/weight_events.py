@@ -18,7 +18,7 @@ from duckplets.sampling import state
 from duckplets.sampling.refusals import refuse_farther
 
 if TYPE_CHECKING:
-    from duckplets.order.schedule import Events
+    from duckplets.order.schedule import Schedule
     from duckplets.sampling.settings import RunSettings
 
 _PAUSE = 1.0  # seconds between two writes: what a kill may lose is set again after the last save
@@ -38,19 +38,19 @@ class EventWriter:
         self._farthest: tuple[str, int] | None = None  # checkpoint; its step is -1 if there is none
         self._home = Home()
         self._changed = threading.Condition()
-        self._waiting: Events | None = None
+        self._waiting: Schedule | None = None
         self._thread: threading.Thread | None = None
         self._hurry = False
         self._error: Exception | None = None
         _AT_WORK.add(self)
 
-    def put(self, events: Events, step: int) -> None:
-        """Have events written, in the place of those that are still waiting.
+    def put(self, schedule: Schedule, step: int) -> None:
+        """Have the events of a schedule written, in the place of those that are still waiting.
 
         Nothing is written where the run was not saved yet: a save does it.
 
         Args:
-            events: All of the run.
+            schedule: Of the run; its events are listed when they are written.
             step: From which on they are new.
 
         Raises:
@@ -65,7 +65,7 @@ class EventWriter:
         refuse_farther(self._run, *self._farthest, step)
         with self._changed:
             self._raise()
-            self._waiting = events
+            self._waiting = schedule
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="duckplets-weights")
                 self._thread.start()
@@ -96,12 +96,12 @@ class EventWriter:
     def _work(self) -> None:
         while True:
             with self._changed:
-                events, self._waiting = self._waiting, None
-                if events is None:
+                schedule, self._waiting = self._waiting, None
+                if schedule is None:
                     self._thread = None
                     return
             try:
-                state.save_events(self._path, self._run, self._fingerprint, events)
+                state.save_events(self._path, self._run, self._fingerprint, schedule.events)
             except Exception as error:
                 self._error = error
             with self._changed:

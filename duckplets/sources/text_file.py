@@ -213,7 +213,7 @@ class _Reading:
             rows = []
             for row in map(self._row, group):
                 self.origins.begin(self._folder / row[3])
-                list(self.origins.counted([_one()]))
+                list(self.origins.counted([_ONE]))
                 rows.append(row)
             columns = [
                 pa.array(column, field.type)

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckplets.base.arrays import Integers
-from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
+from duckplets.order.apportion import MAX_SPAN, Apportionment
 from duckplets.order.permute import hashed, key
+from duckplets.order.weights import exact_weights
 
 
 def dealt(deal: Apportionment, start: int, stop: int, leaves: int) -> tuple[Integers, Integers]:

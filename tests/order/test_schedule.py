@@ -24,10 +24,11 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.base.arrays import Integers
-from duckplets.order.apportion import Apportionment, exact_shares
+from duckplets.order.apportion import Apportionment
 from duckplets.order.mixture import Anneal, Mixture, Phase
 from duckplets.order.permute import key
 from duckplets.order.schedule import Schedule
+from duckplets.order.weights import exact_shares
 
 NAMES = ["delta", "alpha", "echo", "bravo", "charlie", "foxtrot", "golf"]
 WEIGHTS = st.sampled_from([0, 0, 1, 1.009, 0.1, 3, 1e-6, 7.5])

@@ -21,7 +21,8 @@ from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, writ
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.order.apportion import Ramp, exact_shares
+from duckplets.order.apportion import Ramp
+from duckplets.order.weights import exact_shares
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
