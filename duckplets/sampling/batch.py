@@ -264,7 +264,7 @@ class Batch:
     def __len__(self) -> int:
         """Return the number of samples (not of columns)."""
         low, high = self._span
-        return high - low
+        return int(high - low)
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """Return the columns as a dict of lists."""

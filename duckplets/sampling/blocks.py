@@ -333,7 +333,15 @@ class Preparation:
     sizes: BlockSizes = field(repr=False)
 
     def __call__(self, start: int, stop: int) -> Block:
-        """Return the block of the batches from ``start`` to ``stop``."""
+        """Return the block of the batches from ``start`` to ``stop``.
+
+        Raises:
+            DamagedFileError: What is mapped does not fit together.
+        """
+        with self.fetcher.sound():
+            return self._block(start, stop)
+
+    def _block(self, start: int, stop: int) -> Block:
         own = self.part.own(start, stop)
         if plans_for_all(self.planner, self.part):
             plan, tally = self._of_all(own, start, stop)

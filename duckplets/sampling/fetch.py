@@ -10,7 +10,9 @@ with chunks and records joined as well it took 1.6 times the processor time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,7 +22,7 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers
 from duckplets.base.home import HomeLock
 from duckplets.db.database import Database
-from duckplets.errors import StateMismatchError
+from duckplets.errors import DuckpletsError, StateMismatchError
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import DETAILS, fallbacks, negative_values, slot_names
@@ -28,6 +30,8 @@ from duckplets.sampling.plan import Plan
 from duckplets.sampling.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.sampling.stream import Stream
 from duckplets.serving.facts import Facts, Part
+from duckplets.serving.manifest import MANIFEST
+from duckplets.serving.mapped import damaged
 from duckplets.serving.texts import Spans, Texts
 
 
@@ -55,6 +59,7 @@ class Fetcher:
         columns: From ``checked_columns``.
         facts: Of the corpus.
         texts: Of the corpus, mapped or in memory; None to read them block by block.
+        folder: Of the snapshot that texts and pools are of, if they are of one.
         prefixes: What stands before texts; None where the version has no prefixes.
 
     Attributes:
@@ -72,6 +77,7 @@ class Fetcher:
         columns: Sequence[str],
         facts: Facts,
         texts: Texts | None = None,
+        folder: Path | None = None,
         prefixes: Prefixes | None = None,
     ) -> None:
         self._database = database.cursor()
@@ -81,6 +87,7 @@ class Fetcher:
         self._columns = list(columns)
         self._facts = facts
         self._mapped = texts
+        self._folder = folder
         self._prefixes = prefixes
         self.padded_from: int | None = None
 
@@ -93,6 +100,22 @@ class Fetcher:
     def drop(self) -> None:
         """Close the connection also while it is used: that ends in an error."""
         self._database.close()
+
+    @contextmanager
+    def sound(self) -> Iterator[None]:
+        """Tell what cannot be where a snapshot is as it was written.
+
+        Raises:
+            DamagedFileError: Numbers of the snapshot that the run is served from lead nowhere.
+        """
+        try:
+            yield
+        except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
+            if self._folder is None or isinstance(error, DuckpletsError):
+                raise
+            raise damaged(
+                self._folder / MANIFEST, "numbers of the snapshot lead nowhere"
+            ) from error
 
     def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""

@@ -327,6 +327,7 @@ def _opened(
         columns=settings.columns,
         facts=facts,
         texts=texts,
+        folder=served.snapshot.folder if served.snapshot else None,
         prefixes=prefixes,
     )
     fetcher.padded_from = settings.padded_from(planner.epoch_length)

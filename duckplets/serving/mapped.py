@@ -185,7 +185,7 @@ class ArrayWriter:
     def add(self, array: np.ndarray[Any, Any]) -> int:
         """Add an array; return its number."""
         array = np.ascontiguousarray(array)
-        seen = hashlib.blake2b(memoryview(array).cast("B") if array.size else b"", digest_size=16)
+        seen = hashlib.blake2b(_bytes_of(array), digest_size=16)
         number = self._known.setdefault(seen.digest(), len(self._places))
         if number < len(self._places):
             return number
@@ -193,7 +193,7 @@ class ArrayWriter:
             self._flush()
         if array.nbytes > _BATCH:
             self._places.append((self._file.batches, 0))
-            self._write([memoryview(array).cast("B")], array.nbytes)
+            self._write([_bytes_of(array)], array.nbytes)
             return number
         self._places.append((self._file.batches, self._held))
         self._small.append(array.tobytes() + bytes(-array.nbytes % _WORD))
@@ -221,6 +221,11 @@ class ArrayWriter:
             of["word"][-1] if of["word"] else 0 for of in buffers_of(self._folder / entry.name)
         ]
         return entry, [starts[batch] + first if starts else 0 for batch, first in self._places]
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
+    """Return the bytes of an array without a copy."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 def entry_of(value: Mapping[str, Any]) -> FileEntry:

@@ -1,0 +1,96 @@
+"""Damage to a snapshot: every byte is checked by doctor, and none leads a reader astray."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from commands import cli
+from corpora import odd_corpus
+from effort import often
+from prebuilt import copied
+
+import duckplets as dp
+from duckplets.serving import snapshot
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Path:
+    path = tmp_path / "c.duckdb"
+    copied(path, odd_corpus, 80, 1, sources=2)
+    with dp.Corpus(path, read_only=True) as corpus:
+        corpus.prepare()
+    return path
+
+
+def outcome(path: Path) -> str:
+    """What becomes of a run over a corpus whose snapshot may be damaged."""
+    try:
+        with dp.Corpus(path, read_only=True) as corpus:
+            sampler = corpus.sampler(batch_size=16, columns=["anchor", "positive", "negative"])
+            for _ in range(20):
+                next(sampler).to_pydict()
+    except dp.DamagedFileError:
+        return "refused"
+    return "served"
+
+
+def problems(path: Path) -> list[str]:
+    try:
+        return list(snapshot.verify(snapshot.folder_of(path)))
+    except dp.DamagedFileError as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_flipped_bytes_are_found_and_lead_nowhere(prepared: Path, seed: int) -> None:
+    draw, seen = random.Random(seed), set()
+    folder = snapshot.folder_of(prepared)
+    files = sorted(path for path in folder.iterdir() if path.name != "lock")
+    assert not problems(prepared)
+    for number in range(often(300, less=12)):
+        file = files[number % len(files)]
+        whole = file.read_bytes()
+        data = bytearray(whole)
+        for _ in range(draw.choice([1, 1, 8])):
+            at = draw.randrange(len(data))
+            data[at] ^= draw.choice([1 << draw.randrange(8), 0xFF])
+        if data == whole:
+            continue
+        file.write_bytes(data)
+        assert problems(prepared), f"{file.name} is not as it was, which nobody tells"
+        seen.add(outcome(prepared))
+        file.write_bytes(whole)
+    assert seen <= {"served", "refused"}
+    assert outcome(prepared) == "served"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 0.5, -1])
+def test_files_that_are_cut_short(prepared: Path, cut: float) -> None:
+    folder = snapshot.folder_of(prepared)
+    for file in sorted(path for path in folder.iterdir() if path.name != "lock"):
+        whole = file.read_bytes()
+        file.write_bytes(whole[: int(len(whole) * cut) if cut == 0.5 else int(cut)])
+        assert problems(prepared)
+        assert outcome(prepared) in ("served", "refused")
+        file.unlink()
+        assert file.name == "manifest.json" or problems(prepared)
+        assert outcome(prepared) in ("served", "refused")
+        file.write_bytes(whole)
+
+
+def test_doctor_says_so_and_deleting_helps(prepared: Path) -> None:
+    folder = snapshot.folder_of(prepared)
+    assert "every byte of the snapshot" in cli("doctor", prepared).stdout
+    (texts,) = folder.glob("texts-*")
+    data = bytearray(texts.read_bytes())
+    data[len(data) // 2] ^= 1
+    texts.write_bytes(data)
+    found = cli("doctor", prepared)
+    assert found.exit_code == 1
+    assert f"{texts} is not as it was written" in found.stdout
+    shutil.rmtree(folder)
+    assert outcome(prepared) == "served"
+    assert cli("doctor", prepared).exit_code == 0
