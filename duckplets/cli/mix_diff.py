@@ -224,7 +224,7 @@ class _Difference:
         names = sorted({name for schedule in schedules for name in schedule.sources})
         steps = sorted({step for schedule in schedules for step, _ in schedule.changes})
         for start, stop in zip_longest(steps, steps[1:]):
-            one, two = (_shares(schedule, start, stop) for schedule in schedules)
+            one, two = (_shares_of(schedule, start, stop) for schedule in schedules)
             for name in names:
                 before, after = one.get(name, (0.0, 0.0)), two.get(name, (0.0, 0.0))
                 if before != after:
@@ -264,7 +264,7 @@ def _shares(ends: tuple[float, float]) -> str:
     return one if one == other else f"{one} to {other}"
 
 
-def _shares(schedule: Schedule, start: int, stop: int | None) -> dict[str, tuple[float, float]]:
+def _shares_of(schedule: Schedule, start: int, stop: int | None) -> dict[str, tuple[float, float]]:
     """Return the shares of all sources at the first and the last of some steps."""
     ends = [(start, start + 1), (start if stop is None else stop - 1, stop or start + 1)]
     shares = zip(*(schedule.parts(*end) for end in ends), strict=True)

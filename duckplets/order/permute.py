@@ -111,7 +111,8 @@ def item_at(stream: int, n: int, index: int) -> int:
 @lru_cache(maxsize=256)  # of up to 32 kB
 def _order_of(stream: int, n: int, epoch: int) -> Integers:
     """Return an epoch of few items, in order."""
-    return _orders(stream, n, np.array([epoch]))[0]
+    order: Integers = _orders(stream, n, np.array([epoch]))[0]
+    return order
 
 
 @lru_cache(maxsize=64)
