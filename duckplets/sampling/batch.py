@@ -191,7 +191,7 @@ class Batch:
     ) -> None:
         self._table: Any = table
         self._tranche: Tranche | None = None
-        self._span = (0, table.num_rows)
+        self._span: tuple[int, int] = (0, table.num_rows)
         self.sources = sources
         self.step = step
         self.position = position

@@ -193,3 +193,59 @@ def test_errors_name_source_and_record(tmp_path: Path, prefetch: int) -> None:
         corpus.chunk(dp.Chunking(max_tokens=5, overlap=(0,)))
         with pytest.raises(dp.StateMismatchError, match=r"source '.+: the \w+ of record '.+'"):
             all(next(sampler) for _ in range(500))
+
+
+@pytest.mark.parametrize("more", [{}, {"world_size": 4, "rank": 1}], ids=str)
+def test_weights_at_every_step_prepare_one_batch_and_begin_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 400, sources=("a", "b")) as corpus:
+        sampler = corpus.sampler(batch_size=8, prefetch=2, **more)
+        next(sampler)
+        until(lambda: len(threads()) <= 1)
+        samples: list[int] = []
+        fetch = sampler._reader.fetcher.fetch
+
+        def recorded(plan: Any, *arguments: Any, **named: Any) -> Any:
+            samples.append(len(plan))
+            return fetch(plan, *arguments, **named)
+
+        monkeypatch.setattr(sampler._reader.fetcher, "fetch", recorded)
+        for step in range(1, 30):
+            sampler.set_weights({"a": step, "b": 3})
+            assert next(sampler).step == step
+            if step == 1:
+                until(lambda: not threads())
+                samples.clear()
+            assert not threads()
+        assert samples == [8] * 28
+        for _ in range(400):  # and without, blocks grow again
+            next(sampler)
+        assert samples[28:31] == [32, 128, 512]
+        assert threads()
+        sampler.close()
+
+
+def test_weights_set_within_a_stretch_leave_what_is_prepared_before_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 900, sources=("a", "b")) as corpus:
+        sampler = corpus.sampler(batch_size=2, prefetch=0, no_duplicates=True)
+        other = corpus.sampler(batch_size=2, prefetch=0, no_duplicates=True)
+        other.set_weights({"b": 9})
+        assert next(sampler).step == 0
+        fetched: list[Any] = []
+        fetch = sampler._reader.fetcher.fetch
+
+        def recorded(plan: Any, *arguments: Any, **named: Any) -> Any:
+            fetched.append(plan.positions[0])
+            return fetch(plan, *arguments, **named)
+
+        monkeypatch.setattr(sampler._reader.fetcher, "fetch", recorded)
+        before = corpus.sampler(batch_size=2, prefetch=0, no_duplicates=True)
+        for step in range(1, 64):
+            assert sampler.set_weights({"b": 9}) == 64
+            assert next(sampler).to_pydict() == before.batch_at(step).to_pydict()
+        assert fetched == []
+        assert next(sampler).step == 64
+        assert fetched == [128]

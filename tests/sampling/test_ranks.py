@@ -14,6 +14,7 @@ import pytest
 from effort import often, some
 
 import duckplets as dp
+from duckplets.sampling.plan import Planner
 from duckplets.testing import toy_records
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -381,3 +382,57 @@ def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(
             resumed = corpus.resume(state=state, rank=rank, world_size=3, epochs=4)
             ids += [i for batch in resumed for i in batch["anchor_record_id"]]
     assert Counter(ids) == {f"a/r{i}": 4 for i in range(141)}
+
+
+# -- what a rank does for it ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["triplets", "pairs", "negatives"])
+def test_a_rank_plans_its_own_positions_only(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    planned: list[int] = []
+    draws = Planner._draws
+
+    def recorded(self: Planner, schedule: Any, numbers: Any, *more: Any) -> Any:
+        planned.append(len(numbers))
+        return draws(self, schedule, numbers, *more)
+
+    monkeypatch.setattr(Planner, "_draws", recorded)
+    (rank,) = opened(corpus, 12, **CONFIGURATIONS[name])[5:6]
+    planned.clear()
+    for _ in range(20):
+        next(rank)
+    prepared = sum(planned)
+    assert 40 // (5 if name == "pairs" else 1) <= prepared <= 256
+    alone = opened(corpus, 1, **CONFIGURATIONS[name])[0]
+    for _ in range(20):
+        next(alone)
+    planned.clear()
+    assert rank.metrics() == alone.metrics()  # counted when it is asked for
+    assert sum(planned) >= 20 * TOTAL // 5
+    planned.clear()
+    assert rank.state_dict() == alone.state_dict()
+    assert planned == []
+
+
+def test_what_ranks_took_is_counted_wherever_they_went(corpus: dp.Corpus) -> None:
+    draw = random.Random(5)
+    alone, *ranks = (
+        sampler
+        for world_size in (1, 3)
+        for sampler in opened(corpus, world_size, **CONFIGURATIONS["triplets"])
+    )
+    for _ in range(90):
+        what = draw.random()
+        epoch, weights = draw.randrange(3), {"a": draw.random(), "b": draw.random()}
+        for sampler in (alone, *ranks):
+            if what < 0.6:
+                next(sampler)
+            elif what < 0.9:
+                sampler.set_epoch(epoch)
+            else:
+                sampler.set_weights(weights)
+        if draw.random() < 0.1:
+            assert ranks[1].metrics() == alone.metrics()
+    assert [rank.state_dict() for rank in ranks] == [alone.state_dict()] * 3

@@ -17,7 +17,7 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.sampling.batch import Batch, Block, Tally
-from duckplets.sampling.blocks import Fetcher
+from duckplets.sampling.fetch import Fetcher
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
