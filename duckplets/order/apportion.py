@@ -50,9 +50,8 @@ def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
     Ratios whose integers would add up to more than 2^44 are rounded to that precision: at
     position 10^12 that moves a count by less than a tenth of a sample a leaf.
     """
-    return _integers(
-        tuple(Fraction(repr(float(w))) if isinstance(w, float) else Fraction(w) for w in weights)
-    )
+    exact = (Fraction(repr(float(w))) if isinstance(w, float) else Fraction(w) for w in weights)
+    return _integers(tuple(exact))
 
 
 @lru_cache(maxsize=256)
@@ -157,10 +156,6 @@ class Apportionment:
         """Return the share of every leaf; together 1."""
         return [weight / self._root.total for weight in self._weights]
 
-    def dealt(self, positions: int) -> list[int]:
-        """Return what ``count`` says of each leaf."""
-        return self.counts(positions)
-
     def counts(self, positions: int) -> list[int]:
         """Return how many of the first ``positions`` go to each leaf, in closed form."""
         found = [0] * len(self._weights)
@@ -174,6 +169,8 @@ class Apportionment:
             waiting += [(node.left, left), (node.right, t - left)]
         return found
 
+    dealt = counts  # one and the same here; of a ramp that is long, counts are near
+
 
 @dataclass(frozen=True, slots=True)
 class _Node:
@@ -183,11 +180,6 @@ class _Node:
     phase: int
     left: _Node | None
     right: _Node | None
-
-
-@lru_cache(maxsize=256)
-def _root(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
-    return _tree(weights, leaves, purpose)
 
 
 def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
@@ -200,6 +192,9 @@ def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _N
     phase = key(purpose, "phase", *leaves) * total >> 64
     left, right = _tree(weights, lower, purpose), _tree(weights, upper, purpose)
     return _Node(leaves, total, left_total, phase, left, right)
+
+
+_root = lru_cache(maxsize=256)(_tree)
 
 
 def _descend(node: _Node, start: int, offsets: Integers) -> Iterator[Share]:
@@ -269,10 +264,7 @@ class Ramp:
 
     def count(self, leaf: int, items: int) -> int:
         """Return how many of the first ``items`` go to a leaf."""
-        step = int(self._step_of(np.array([items]))[0])
-        found = self._state(step).counts[leaf]
-        first = int(self._edges(np.array([step]))[0])
-        return found + sum(len(s.offsets) for s in self.shares(first, items) if s.leaf == leaf)
+        return self.dealt(items)[leaf]
 
     def dealt(self, items: int) -> list[int]:
         """Return what ``count`` says of each leaf."""
