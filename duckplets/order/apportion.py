@@ -132,11 +132,6 @@ class _Node:
     right: _Node | None
 
 
-@lru_cache(maxsize=256)
-def _root(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
-    return _tree(weights, leaves, purpose)
-
-
 def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
     total = sum(weights[i] for i in leaves)
     if len(leaves) == 1:
@@ -147,6 +142,9 @@ def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _N
     phase = key(purpose, "phase", *leaves) * total >> 64
     left, right = _tree(weights, lower, purpose), _tree(weights, upper, purpose)
     return _Node(leaves, total, left_total, phase, left, right)
+
+
+_root = lru_cache(maxsize=256)(_tree)
 
 
 def _descend(node: _Node, first: int, items: Integers, offsets: Integers) -> Iterator[Share]:

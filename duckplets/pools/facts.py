@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckplets.db.database import Database
 from duckplets.errors import RecipeError
 from duckplets.recipes.condition_costs import SHORT, bounds_of, copies_of
 from duckplets.recipes.condition_rules import PIECES
 
 if TYPE_CHECKING:
     from sqlglot import exp
+
+    from duckplets.db.database import Database
 
 _OF_CHUNKS = {"kind", "window_index"}
 

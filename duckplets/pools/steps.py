@@ -165,8 +165,9 @@ def of_sources(statement: str, text: str, columns: Mapping[str, str]) -> str:
         text: Of the other one.
         columns: Which column has the values of a parameter.
     """
-    inner, _, order = text.rpartition("\nORDER BY ")
-    if not inner or "\n" in order:  # its rows may come in any order
+    inner, _, last = text.rpartition("\n")
+    clause, _, order = last.partition(" BY ")
+    if clause != "ORDER":  # its rows may come in any order
         inner, order = text, "number"
     whole = "\n".join(steps_of(statement)[1].lines)
     whole = whole.replace("found_order", order)
