@@ -91,14 +91,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: With the exit code.
     """
     try:
-        from duckplets.cli.app import run, spare_pandas
+        from duckplets.base.spared import spare_pandas
+        from duckplets.cli.app import run
 
         given = list(sys.argv[1:] if arguments is None else arguments)
         if arguments is None:  # the process is ours alone
             os.environ.setdefault(
                 "OPENBLAS_NUM_THREADS", "1"
             )  # NumPy would start them, for nothing
-            spare_pandas()
+            spare_pandas("duckplets", "pyarrow", "duckdb")
         called = [each for each in given if each != "--debug"]
         run(_application(() if _COMPLETE in os.environ else called), given)
     except KeyboardInterrupt:  # while modules are loaded; later each command says so itself

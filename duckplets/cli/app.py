@@ -108,32 +108,6 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> None:
         app(_debug_first(list(arguments)), prog_name="duckplets")
 
 
-class _NoPandas:
-    """Have DuckDB and Arrow go without pandas, as where it is not installed.
-
-    Both load it to tell its missing values, DuckDB with the first parameter of a statement and
-    Arrow with the first array of a list: 0.4 s of a command that has none.
-    """
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        """Refuse it to all modules but a user's own."""
-        if name == "pandas":
-            frame: Any = sys._getframe(1)
-            while frame and "importlib" in frame.f_code.co_filename:
-                frame = frame.f_back
-            if frame and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
-                raise ModuleNotFoundError("No module named 'pandas'", name=name)
-
-
-_OURS = ("duckplets", "pyarrow", "duckdb")  # of C code the first Python code that called it
-
-
-def spare_pandas() -> None:
-    """Let this process load pandas only where a user's own code does."""
-    sys.meta_path.insert(0, _NoPandas)
-
-
 def tell(*lines: str) -> None:
     """Print lines for people: to stdout."""
     for line in lines:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
+from duckplets.base.columns import column, text_column
 from duckplets.base.home import HomeLock
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, StateMismatchError
@@ -298,11 +299,11 @@ class Fetcher:
 
 def as_array(values: Any) -> pa.Array:
     """Return a column as Arrow has it."""
-    return values if isinstance(values, pa.Array) else pa.array(values)
+    return values if isinstance(values, pa.Array) else column(values)
 
 
 def _named(which: Integers, names: list[str | None]) -> pa.Array:
-    return pa.array(names, pa.string()).take(pa.array(which))
+    return text_column(names).take(column(which))
 
 
 def _reason(recipe: Any) -> str:

@@ -53,7 +53,7 @@ from duckplets.sampling.shares import shares
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.weight_events import written
 from duckplets.serving.facts import Facts
-from duckplets.serving.snapshot import Served, Snapshot, serve
+from duckplets.serving.snapshot import Served, Snapshot, fingerprint, serve
 from duckplets.serving.texts import Texts
 
 Recipe = recipe_store.Recipe
@@ -124,7 +124,7 @@ def open_run(
         mixture=mixed.to_dict(),
         columns=checked_columns(columns, kind, negatives, padded=padded, rejected=rejected),
         corpus_version=version,
-        records=records.fingerprint(database, version),
+        records=fingerprint(database, version),
         splits=split_settings.to_dict(),
         chunking=chunking,
         declared_prefixes=prefix_store.digest(database, version),
@@ -174,7 +174,7 @@ def resume_run(
     current = splits.current_splits(database)
     now = replace(
         settings,
-        records=records.fingerprint(database, settings.corpus_version),
+        records=fingerprint(database, settings.corpus_version),
         splits=current.to_dict() if current else {},
         chunking=chunking_of(database),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),

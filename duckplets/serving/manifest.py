@@ -27,6 +27,7 @@ class Manifest:
         version: Of the corpus, at which it was made.
         history: Digest of the versions up to that one.
         settings: Digest of how the corpus is split and chunked.
+        records: Fingerprint of the records of that version.
         segments: Texts and chunks, by ascending keys.
         bundles: What was kept, the newest last.
     """
@@ -34,6 +35,7 @@ class Manifest:
     version: int
     history: str
     settings: str
+    records: list[int]
     segments: list[segments.SegmentEntry] = field(default_factory=list)
     bundles: list[kept.Bundle] = field(default_factory=list)
 

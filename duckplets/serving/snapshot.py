@@ -25,6 +25,7 @@ from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError
+from duckplets.ingest import records
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.serving import kept, segments
 from duckplets.serving.manifest import MANIFEST, Manifest, State
@@ -186,6 +187,15 @@ def _is_valid(
     return manifest.settings == state.settings and manifest.history == state.history
 
 
+def fingerprint(database: Database, version: int) -> list[int]:
+    """Return what tells the records of a version from others, from a snapshot if one has it."""
+    with suppress(DamagedFileError):
+        manifest = Manifest.read(folder_of(Path(str(database.path))))
+        if manifest and manifest.version == version and _is_valid(database, manifest, version):
+            return manifest.records
+    return records.fingerprint(database, version)
+
+
 def prepare(
     database: Database,
     version: int,
@@ -229,7 +239,8 @@ def _build(
     progress: Progress | bool | None,
 ) -> None:
     state = State.of(database, version)
-    manifest = Manifest(version, state.history, state.settings)
+    found = records.fingerprint(database, version)
+    manifest = Manifest(version, state.history, state.settings, found)
     if before is not None and before.version <= version:
         then = State.of(database, before.version)
         if before.settings == then.settings and before.history == then.history:

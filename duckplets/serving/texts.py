@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
+from duckplets.base.columns import column
 from duckplets.serving.facts import Facts, Part
 from duckplets.serving.mapped import damaged
 
@@ -47,7 +48,7 @@ class Segment:
         offsets[1:-1:2], offsets[2:-1:2] = starts, ends
         buffers = [None, pa.py_buffer(offsets), self.data]
         between = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
-        found = between.take(pa.array(np.arange(1, len(offsets) - 1, 2)))
+        found = between.take(column(np.arange(1, len(offsets) - 1, 2)))
         try:
             return found.cast(pa.string())
         except pa.ArrowInvalid as error:
@@ -101,7 +102,7 @@ class Spans:
         """Return some of the texts, by their places among all."""
         starts, lengths = self.starts[places], self.lengths[places]
         if not self.segments:
-            return pa.array([], pa.string())
+            return pa.nulls(0, pa.string())
         if self.numbers is None:
             return self.segments[0].gather(starts, lengths)
         numbers, parts = self.numbers[places], []
@@ -113,7 +114,7 @@ class Spans:
                 parts.append(segment.gather(starts[at], lengths[at]))
                 place[at] = np.arange(done, done + len(at))
                 done += len(at)
-        return pa.concat_arrays(parts).take(pa.array(place)) if len(parts) > 1 else parts[0]
+        return pa.concat_arrays(parts).take(column(place)) if len(parts) > 1 else parts[0]
 
 
 def byte_spans(
@@ -138,7 +139,7 @@ def byte_spans(
     if len(parts) == 0:
         return first, size
     cut, which = np.unique(rows[parts], return_inverse=True)
-    some = texts.take(pa.array(cut))
+    some = texts.take(column(cut))
     within = np.frombuffer(some.buffers()[1], np.int32)[: len(some) + 1].astype(np.int64)
     data = np.frombuffer(some.buffers()[2] or b"", np.uint8)[within[0] : within[-1]]
     within -= within[0]
