@@ -88,6 +88,8 @@ class Fetcher:
         self._columns = list(columns)
         self._facts = facts
         self._mapped = texts
+        where = ("start", "length") if texts is None else ()
+        self._needed = ("weight", "section_key", "window_index", *where)
         self._folder = folder
         self._prefixes = prefixes
         self.padded_from: int | None = None
@@ -122,7 +124,7 @@ class Fetcher:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         size = len(plan)
         keys = np.concatenate(plan.chunks)
-        chunks = self._facts[keys]
+        chunks = self._facts.columns(self._needed, keys)
         prefixed = self._prefixed(plan, keys)
         texts, places = self._texts(plan, keys, chunks, prefixed)
         found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)

@@ -73,12 +73,6 @@ def test_nothing_outside_the_data_is_read(start: int, length: int) -> None:
         spans.take(np.array([0, 1]))
 
 
-def test_bytes_that_are_no_text_are_an_error() -> None:
-    segment = Segment(Part(range(0), {}), pa.py_buffer("ä".encode()))
-    with pytest.raises(dp.DamagedFileError, match="not UTF-8"):
-        segment.gather(np.array([1]), np.array([1]))
-
-
 def test_facts_of_keys_with_gaps() -> None:
     keys = np.array([2, 5, 9])
     facts = Facts([Part(keys, {"tokens": keys * 10, "weight": keys / 2}), Part(range(0), {})])
