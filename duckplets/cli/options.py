@@ -79,6 +79,9 @@ BY = Annotated[
         help="Where negatives come from in recipes that leave it open; random.",
     ),
 ]
+NO_SNAPSHOT = Annotated[
+    bool, typer.Option("--no-snapshot", help="Read from the corpus file, as if there were none.")
+]
 NO_SWAP = Annotated[
     bool, typer.Option("--no-swap", help="Anchor and positive never change places.")
 ]
@@ -187,6 +190,7 @@ def opening(
     no_duplicates: NO_DUPLICATES = False,
     no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
     no_swap: NO_SWAP = False,
+    no_snapshot: NO_SNAPSHOT = False,
     world_size: WORLD_SIZE = None,
     run: RUN = "default",
     resume: RESUME = False,
@@ -230,6 +234,7 @@ def opening(
         by=None if by is None else _by(names(by) or []),
         no_duplicates=_apart(texts=no_duplicates, negatives=no_duplicate_negatives),
         swap=False if no_swap else None,
+        snapshot=False if no_snapshot else None,
         world_size=world_size,
     )
 

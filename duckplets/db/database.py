@@ -31,15 +31,11 @@ import pyarrow as pa
 from duckplets.base.deadline import STATEMENT_TIMEOUT, deadline
 from duckplets.base.home import Home
 from duckplets.base.shown import shown
-from duckplets.base.spared import spare_pandas
 from duckplets.db import files, sessions
 from duckplets.db.foreign import CLOSED, translated
 from duckplets.db.queries import query
 from duckplets.db.sessions import Feed, OfThread, Session
 from duckplets.errors import CorpusLockedError, DeadlineError, QueryError, ReadOnlyError
-
-# Binding a parameter must not load it: 0.4 s of every process that opens a run.
-spare_pandas(__name__)
 
 # DuckDB 2.0 advises con.sql(), which takes no statement but a query and plans it twice.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckplets.base.shown import listed
+from duckplets.base.shown import listed, shown
+from duckplets.db import migrate
+from duckplets.errors import SamplerError
 from duckplets.sampling.forecast import figure, percent
+from duckplets.sampling.settings import SavingNote
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -78,3 +82,18 @@ def falling_back(streams: Sequence[Stream]) -> Iterator[str]:
                 f"({stream.fallback_anchors:,} of {len(stream):,}) have fewer "
                 f"{_TOO_FEW[stream.negatives_from or '']}"
             )
+
+
+def unsavable(path: Path, *, asked: bool) -> list[str]:
+    """Return why a run cannot be saved in a file, if it cannot, where only reading may be meant.
+
+    Raises:
+        SamplerError: It was asked for.
+    """
+    why = migrate.unwritable(path)
+    told: list[str] = (
+        [SavingNote(f"this run cannot be saved in {shown(path)}: {why}")] if why else []
+    )
+    if told and asked:
+        raise SamplerError(f"{told[0]}; name another file")
+    return told

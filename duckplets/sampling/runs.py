@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from duckplets.base.shown import shown
-from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
@@ -30,7 +29,7 @@ from duckplets.recipes.files import from_dict, to_dict
 from duckplets.sampling import choosing, messages, minings, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.cautions import left_alone, omitted, rates_apart
+from duckplets.sampling.cautions import left_alone, omitted, rates_apart, unsavable
 from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
@@ -79,7 +78,7 @@ def open_run(
     ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
     """
     arguments, skip = checked_arguments(kind, arguments), skips(empty)
-    notes = _place(state_path, asked=not beside)
+    notes = unsavable(state_path, asked=not beside)
     split = splits.checked_split(arguments["split"])
     split_settings = splits.need_splits(database)
     version = records.current_version(database)
@@ -187,7 +186,7 @@ def resume_run(
     told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
     refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
     target, asked = (state_path, False) if save_to is None else (save_to, True)
-    notes = _place(target, asked=asked)
+    notes = unsavable(target, asked=asked)
     if before.log and "log" not in overrides:
         notes.append(
             SavingNote(
@@ -295,9 +294,8 @@ def _opened(
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         reads = beside.submit(_texts, reading, settings, served)
         needed = sorted(schedule.drawn | {*also})
-        streams, empty = open_streams(
-            database, settings, drawn, needed, skip=skip, snapshot=served.snapshot
-        )
+        kept = served.snapshot
+        streams, empty = open_streams(database, settings, drawn, needed, skip=skip, snapshot=kept)
     facts, texts = reads.result()
     if skip and empty:
         settings, notes = without_empty(settings, streams, needed, notes, empty)
@@ -316,9 +314,7 @@ def _opened(
     if settings.no_duplicates == "negatives":  # refuse now what cannot be served at all
         most = settings.global_batch
         planner.plan(0, most if planner.end is None else min(planner.end, most))
-    prefixes = None
-    if settings.prefixed:
-        prefixes = Prefixes(database, version, settings.seed)
+    prefixes = Prefixes(database, version, settings.seed) if settings.prefixed else None
     fetcher = (messages.MessageFetcher if is_messages else Fetcher)(
         database,
         planner.streams,
@@ -327,7 +323,7 @@ def _opened(
         columns=settings.columns,
         facts=facts,
         texts=texts,
-        folder=served.snapshot.folder if served.snapshot else None,
+        folder=kept.folder if kept else None,
         prefixes=prefixes,
     )
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
@@ -335,7 +331,7 @@ def _opened(
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
-        return open_streams(database, settings, drawn, [name], snapshot=served.snapshot)[0]
+        return open_streams(database, settings, drawn, [name], snapshot=kept)[0]
 
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.unused = minings.unused(database, settings, streams)
@@ -350,21 +346,6 @@ def _texts(database: Database, settings: RunSettings, served: Served) -> tuple[F
         return messages.conversation_facts(database, settings.chunking), None
     texts = served.texts(database, settings.chunking)
     return (chunk_facts(database, settings.chunking) if texts is None else texts.facts), texts
-
-
-def _place(path: Path, *, asked: bool) -> list[str]:
-    """Return why a run cannot be saved in a file, if it cannot, where only reading may be meant.
-
-    Raises:
-        SamplerError: It was asked for.
-    """
-    why = migrate.unwritable(path)
-    told: list[str] = (
-        [SavingNote(f"this run cannot be saved in {shown(path)}: {why}")] if why else []
-    )
-    if told and asked:
-        raise SamplerError(f"{told[0]}; name another file")
-    return told
 
 
 def open_streams(

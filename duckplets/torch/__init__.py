@@ -125,7 +125,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             threads: As for the class.
             overrides: Arguments of ``Corpus.sampler`` to change.
         """
-        check_overrides(overrides)
+        check_overrides(name for name in overrides if name != "snapshot")
         dataset = cls(
             corpus_path,
             rank=rank,
