@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 WIDTH = 80
 
 INTERFACE = {
-    "Corpus": ("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "Chunking"),
+    "Corpus": ("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "PrepareReport", "Chunking"),
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
         *(
@@ -77,12 +77,12 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in named_pools hard_negatives compact changing reopen status doctor testing "
+    "corpus text_in named_pools hard_negatives compact preparing changing reopen status doctor testing "
     "huggingface errors __init__"
 )
 ROOMS = (
-    "sources ingest text recipes pools order sampling search mining records export torch cli db "
-    "base"
+    "sources ingest text recipes pools order sampling serving search mining records export torch "
+    "cli db base"
 )
 FOLDERS = {
     "sql": "Statements, in folders of the same names; a header says what each takes and yields.",
