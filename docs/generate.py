@@ -29,7 +29,10 @@ ROOT = Path(__file__).parent.parent
 WIDTH = 80
 
 INTERFACE = {
-    "Corpus": ("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "PrepareReport", "Chunking"),
+    "Corpus": (
+        *("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "PrepareReport"),
+        "Chunking",
+    ),
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
         *(
@@ -77,8 +80,8 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in named_pools hard_negatives compact preparing changing reopen status doctor testing "
-    "huggingface errors __init__"
+    "corpus text_in named_pools hard_negatives compact preparing changing reopen status doctor "
+    "testing huggingface errors __init__"
 )
 ROOMS = (
     "sources ingest text recipes pools order sampling serving search mining records export torch "

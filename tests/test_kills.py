@@ -27,11 +27,12 @@ from effort import often, some
 from programs import python
 
 import duckplets as dp
-from duckplets import doctor, sources
+from duckplets import doctor
 from duckplets.corpus import Corpus
 from duckplets.db.database import Database
 from duckplets.pools.compile import compile_pool
 from duckplets.sampling import state
+from duckplets.sources import MemorySource, feed
 
 ROUNDS = often(50, less=4)
 RECORDS = 1_500  # an ingest: of two sections, in three batches
@@ -47,7 +48,7 @@ def tell(*what: object) -> None:
     os.write(1, f"{' '.join(map(str, what))}\n".encode())
 
 
-def rows(version: int, size: int = RECORDS) -> sources.MemorySource:
+def rows(version: int, size: int = RECORDS) -> MemorySource:
     """Return what the ingest of a version stores: new records, then others in their place."""
     family = (version + 1) // 2
     records = [
@@ -63,7 +64,7 @@ def rows(version: int, size: int = RECORDS) -> sources.MemorySource:
 
 def ingest(path: Path, times: int | None = None) -> None:
     """Ingest one version after the other, and open the file anew after every second."""
-    sources.feed.MAX_ROWS = RECORDS // 3 + 1
+    feed.MAX_ROWS = RECORDS // 3 + 1
     tell("ready")
     for _ in count() if times is None else range(times):
         with Corpus(path) as corpus:

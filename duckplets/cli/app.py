@@ -71,7 +71,7 @@ def add(app: typer.Typer, name: str, command: Callable[..., None]) -> None:
 
     @functools.wraps(command)
     def guarded(*arguments: object, **options: object) -> None:
-        with boundary(command):
+        with boundary(command), _notes_of(command):
             command(*arguments, **options)
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -128,6 +128,23 @@ def existing(corpus: Path) -> Path:
             f"{corpus} does not exist; create it with: duckplets ingest {corpus} …"
         )
     return corpus
+
+
+@contextmanager
+def _notes_of(command: Callable[..., None]) -> Iterator[None]:
+    """Say what is logged while a command runs, in its options."""
+    import logging
+
+    class Said(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(in_options(record.getMessage(), command))
+
+    log, handler = logging.getLogger("duckplets"), Said()
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 # -- errors ---------------------------------------------------------------------------------------
@@ -235,6 +252,8 @@ def _text_of(error: Exception) -> str:
 # A quoted value, the URI of a data set with its keys, or the name of an argument before its value.
 _QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _CALL = r"\b\w+Source\(…, ([^()]*)\)"  # an example in Python
+# The way in Python where a command follows, which is the same.
+_IN_PYTHON = rf"(?:call )?corpus\.\w+\((?:{_QUOTED}|[^()'\"])*\), or (run: )?(?=duckplets )"
 _ARGUMENT = (
     rf"""{_QUOTED}|hf://\S+(?:(?<![,;])\s+\w+=\S+)*|(?<![\w.$-])(\w+)=(True\b|False\b|None\b)?"""
 )
@@ -243,6 +262,7 @@ _ARGUMENT = (
 def in_options(text: str, command: Callable[..., None]) -> str:
     """Return a message in the options of a command: ``batch_size=0`` becomes ``--batch-size 0``."""
     text = re.sub(_CALL, r"\1", text)
+    text = re.sub(_IN_PYTHON, lambda found: "run: " if found[0].startswith("call ") else "", text)
     options, places = _given_by(command)
 
     def of(found: re.Match[str]) -> str:

@@ -384,11 +384,8 @@ def chunk(
     with Corpus(existing(corpus)) as opened:
         chunking = Chunking(**named) if defaults else opened.chunking(**named)
         sections = opened.chunk(chunking)
-    say(
-        f"cut {counted(sections, 'section')} again"
-        if sections
-        else "these are the settings it has already"
-    )
+    cut = f"cut {counted(sections, 'section')} again"
+    say(cut if sections else "these are the settings it has already")
     say(f"chunks: {output.settings(chunking.fingerprint())}")
 
 

@@ -21,6 +21,9 @@ from duckplets.errors import MigrationError
 
 FileId = tuple[int, int]
 
+STATE = ".state.duckdb"
+"""What the name of a corpus's state file ends with, in place of ``.duckdb``."""
+
 _LONGEST_NAME = 220  # bytes; file systems take 255, and what lies beside a file adds up to 30
 _ADDRESS = re.compile(
     r":memory:|(md|motherduck|https?|s3|s3[an]|gcs|gs|r2|hf|azure|az|abfss?|file|ducklake):", re.I
@@ -127,7 +130,7 @@ def check_room(path: Path, name: str) -> None:
     Raises:
         MigrationError: With what to do.
     """
-    if len(path.name.replace(".state.duckdb", ".duckdb").encode()) > _LONGEST_NAME:
+    if len(path.name.replace(STATE, ".duckdb").encode()) > _LONGEST_NAME:
         raise MigrationError(
             f"{name}: its name is too long; give at most {_LONGEST_NAME} bytes, for files beside "
             f"it have longer ones"
@@ -146,9 +149,14 @@ def check_room(path: Path, name: str) -> None:
 
 
 def sweep(path: Path) -> None:
-    """Remove what dead processes left beside a file that this one has open for writing."""
+    """Remove what dead processes left beside a file that this one has open for writing.
+
+    Also on the way to the state file of a corpus, which is opened only to save a run.
+    """
     name, new = re.escape(path.name), r"\.[^/]*\.\d+-\d+\.new\.[^/]*"
     aside.sweep(path, rf"(?:(?:{name}|{new})\.(?P<process>\d+)\.tmp)")
+    if not path.name.endswith(STATE):
+        aside.sweep(path.with_name(path.name.removesuffix(".duckdb") + STATE))
 
 
 def wal_of(path: Path) -> Path:

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.ingest.records import Example
-from duckplets.sources.rows import is_failure
+from duckplets.sources.rows import FURTHER, LEFT_OUT, is_failure
 
 EXAMPLES = 5
 """Rows that are kept of each reason."""
+
+ONE_ANCHOR = "text left out after the first in the list of an anchor"
 
 _TOLD = ("row", "file", "line", "value")
 _NUMBERS = ("read", "added", "replaced", "quarantined")
@@ -57,15 +59,34 @@ class Counts:
                 nothing: Example = dict.fromkeys(_TOLD)
                 kept += [nothing | row for row in first.select(names).to_pylist()]
 
-    def note_left_out(self, told: pa.Array) -> None:
-        """Count the fields that are not read of rows that may be records.
+    def note_left_out(self, rows: pa.RecordBatch) -> None:
+        """Count what is not read of rows that may be records.
 
         Args:
-            told: Of each row a JSON list of such fields, or null.
+            rows: Perhaps with ``left_out``, of each row a JSON list of fields that its converter
+                does not read, or null; and with ``further``, how many texts of a list it leaves.
         """
-        for pair in pc.value_counts(told.drop_null()).to_pylist():
-            for name in json.loads(pair["values"]):
-                self.left_out[name] += pair["counts"]
+        if LEFT_OUT in rows.schema.names:
+            for pair in pc.value_counts(rows[LEFT_OUT].drop_null()).to_pylist():
+                for name in json.loads(pair["values"]):
+                    self.left_out[name] += pair["counts"]
+        if FURTHER in rows.schema.names and (further := pc.sum(rows[FURTHER]).as_py()):
+            self.dropped_sections[ONE_ANCHOR] += further
+
+    def told(self) -> dict[str, Any]:
+        """Return the attributes of a report that are the same here, reasons in order."""
+        counters = {n: dict(sorted((+getattr(self, n)).items())) for n in _COUNTERS}
+        examples = dict(sorted(self.examples.items()))
+        return {"replaced": self.replaced, "examples": examples, **counters}
+
+    def first_place(self) -> str:
+        """Return where the first of the rows stands that is no record, in words."""
+        found = [example for kept in self.examples.values() for example in kept]
+        first = min(found, key=lambda example: int(example["row"]), default=None)
+        if first is None or not first["file"]:
+            return ""
+        line = f", line {first['line']}" if first["line"] else ""
+        return f"; the first in {first['file']}{line}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as plain JSON values."""

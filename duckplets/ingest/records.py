@@ -35,7 +35,8 @@ class IngestReport(Reported):
         incomplete: Count of rows that were read without something, by reason, such as a date; they
             are among those added, or skipped for another reason.
         replaced: Stored records that a row of this ingest took the place of.
-        dropped_sections: Sections that preprocessors left nothing of, by reason.
+        dropped_sections: Texts that are no section, by reason: preprocessors left nothing of them,
+            or they come after the first in the list of an anchor, which has one.
         removed: Records that a remapped source no longer has.
         notes: Sentences on what was found, and on which choices were made.
         version: Corpus version it made.

@@ -34,7 +34,7 @@ from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.readings import described, told
-from duckplets.sources.rows import DROPPED, LEFT_OUT
+from duckplets.sources.rows import DROPPED
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -134,8 +134,7 @@ class Storing:
             self._flags = flags_of(batch) if self._flags is None else self._flags
             # Filtering copies all texts.
             usable = batch.filter(pc.is_null(batch["skip"])) if skipped.num_rows else batch
-            if LEFT_OUT in usable.schema.names:
-                self.counts.note_left_out(usable[LEFT_OUT])
+            self.counts.note_left_out(usable)
             self._add(usable)
         if progress:
             progress(self.counts.read, self.rows.total)
@@ -163,16 +162,11 @@ class Storing:
             skipped=counts.read - counts.added - failed,
             failed=failed,
             seconds=round(time.monotonic() - started, 3),
-            reasons=dict(sorted((+counts.reasons).items())),
-            replaced=counts.replaced,
-            dropped_sections=dict(sorted(counts.dropped_sections.items())),
             version=self.version,
-            examples={reason: counts.examples[reason] for reason in sorted(counts.examples)},
-            incomplete=dict(sorted(counts.incomplete.items())),
-            left_out=dict(sorted(counts.left_out.items())),
             removed=removed,
             notes=self._notes(),
             spanning=spanning,
+            **counts.told(),
         )
         what = "ingest" if self.refusal is None else "quarantine"
         commit_version(self.database, self.version, what, self.request.name, asdict(report))
@@ -394,13 +388,4 @@ class Storing:
                 told_of += f"({reasons}); nothing was stored but what is "
                 self.refusal = SourceError(told_of + self._quarantined())
             else:
-                raise SourceError(f"{told_of}({reasons}{self._first()}); nothing was stored")
-
-    def _first(self) -> str:
-        """Return where the first of the rows stands that is no record, in words."""
-        found = [example for kept in self.counts.examples.values() for example in kept]
-        first = min(found, key=lambda example: int(example["row"]), default=None)
-        if first is None or not first["file"]:
-            return ""
-        line = f", line {first['line']}" if first["line"] else ""
-        return f"; the first in {first['file']}{line}"
+                raise SourceError(f"{told_of}({reasons}{counts.first_place()}); nothing was stored")

@@ -33,6 +33,7 @@ _COUNTS = {
     "reasons?": {str: _NUMBER},
     "dropped_sections?": {str: _NUMBER},
     "incomplete?": {str: _NUMBER},
+    "left_out?": {str: _NUMBER},
     "quarantined?": _NUMBER,
     "examples?": {str: [{"row": _NUMBER, "file": _TEXT, "line": _TEXT, "value": _TEXT}]},
 }

@@ -49,6 +49,8 @@ from duckplets.search.vocabulary import Vocabulary
 
 log = logging.getLogger("duckplets")
 
+_TOLD = "corpus.sampler(by='bm25'), or duckplets sample --by bm25"
+
 _CHARACTERS = 1000  # of an anchor for each token that is looked for
 _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
 
@@ -136,9 +138,10 @@ def _nobody_asks(database: Database, recipes: Sequence[TripletRecipe], source: s
         there = f"of those there are, {others}, none can be" if others else "there is none"
         return f"no recipe{where} asks for mined negatives, and {there}: nothing was mined"
     return (
-        f"no recipe{where} asks for mined negatives, with by='bm25': nothing was mined. Name one "
-        f"of {listed(names)}: corpus.mine({names[0]!r}), or "
-        f"{store.mine_command(database, names[0])}; a sampler uses them with by='bm25'"
+        f"no recipe{where} asks for mined negatives: nothing was mined. Name one of "
+        f"{listed(names)}: corpus.mine({names[0]!r}), or "
+        f"{store.mine_command(database, names[0])}; a sampler uses them only where it is told: "
+        f"{_TOLD}"
     )
 
 
@@ -151,13 +154,12 @@ def _notes(
         if recipe.by is None:
             notes.append(
                 f"recipe {recipe.name!r} leaves open how negatives are chosen, so a sampler uses "
-                f"these only with by='bm25': corpus.sampler(by='bm25'), or duckplets sample "
-                f"--by bm25"
+                f"these only where it is told: {_TOLD}"
             )
         else:
             notes.append(
                 f"recipe {recipe.name!r} says itself that it draws at random, so no sampler will "
-                f"use these; leave by out of the recipe, or make it by='bm25'"
+                f"use these; leave its by out, or make it 'bm25'"
             )
     for job, pair in zip(jobs, pairs, strict=True):
         short = pair.outcomes.get("short", 0) + pair.outcomes.get("none", 0)
@@ -166,7 +168,7 @@ def _notes(
             notes.append(
                 f"recipe {pair.recipe!r}, source {pair.source!r}, split {pair.split!r}: {short:,} "
                 f"of {pair.anchors:,} anchors stay short: when_short='backfill' takes from ranks "
-                f"beyond range_max, which is not given; when_short='random' fills them up"
+                f"beyond range_max=, which is not given; when_short='random' fills them up"
             )
     return tuple(notes)
 

@@ -173,7 +173,7 @@ def settled(recipe: str, by: object, asked: Bm25 | None) -> Bm25:
     if asked is not None and asked != by:
         raise RecipeError(
             f"recipe {recipe!r} says itself how it is mined, {by.to_dict()}, not "
-            f"{asked.to_dict()}; change the recipe, or give it by='bm25'"
+            f"{asked.to_dict()}; change the recipe, or make its by 'bm25'"
         )
     return by
 

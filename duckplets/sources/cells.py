@@ -207,6 +207,21 @@ class Layout:
             heading = heading.when(there, exp.Literal.string(self.names[place]))
         return heading
 
+    def further(self, places: list[int]) -> exp.Expr | None:
+        """Return how many texts the cell has after its first, of the first that has one.
+
+        Returns None where no cell can hold several.
+        """
+        if all(self.is_plain(place) for place in places):
+            return None
+        case = exp.case()
+        for place in places:
+            count: exp.Expr = exp.Literal.number(0)
+            if not self.is_plain(place):
+                count = call("len", exp.column(self.list_of(place))) - exp.Literal.number(1)
+            case = case.when(self.head(place).is_(exp.null()).not_(), count)
+        return case
+
     def sections(self, role: str, place: int) -> exp.Expr:
         """Return a section for each text of a cell, as a list; of a plain one a section."""
         heading = exp.Literal.string(self.names[place])

@@ -38,7 +38,7 @@ ROW_SCHEMA = pa.schema(
     ]
 )
 
-# What a batch may hold besides, all texts.
+# What a batch may hold besides.
 EXTRA_COLUMNS = {
     "messages": pa.string(),  # JSON list of messages; of a preference pair the chosen ones
     "rejected_messages": pa.string(),  # JSON list of messages
@@ -48,9 +48,13 @@ EXTRA_COLUMNS = {
     "value": pa.string(),  # of such a row, or of one with a note: what could not be read
     "note": pa.string(),  # what could not be read of a row that is a record without it
     "left_out": pa.string(),  # of a converted row: JSON list of its fields that nobody reads
+    "further": pa.int64(),  # texts after the first in the list of an anchor, which has one
     "line": pa.int64(),  # of the file, from 1, where it has lines
     # And a dictionary of texts, ``file``: where the row stands.
 }
+
+FURTHER = "further"
+"""Column of rows: how many texts of an anchor's list are no section."""
 
 LEFT_OUT = "left_out"
 """Column of a piece, and of rows: which fields of each row its converter does not read."""

@@ -32,6 +32,7 @@ from duckplets.sources.expressions import (
     statement,
     struct,
 )
+from duckplets.sources.rows import FURTHER
 
 _PAIRS = "STRUCT(key VARCHAR, value VARCHAR)[]"
 # What json_extract_string returns of anything but a string looks so; strings may, too.
@@ -79,9 +80,14 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
         given = exp.alias_(text_at(places["sections"][0]), "given_text")
         whole = exp.select(exp.Star(), given).from_(source.subquery("whole"))
         source = filled_in(statement("sources/sections"), "cells", whole)
-    select = _mapped(layout, made).from_(source.subquery("cells", copy=False), copy=False)
+    further = None if made else layout.further(places["anchor"])
+    select = _mapped(layout, made)
+    if further is not None:
+        select = select.select(exp.alias_(further, FURTHER), copy=False)
+    select = select.from_(source.subquery("cells", copy=False), copy=False)
     tree = filled_in(statement("sources/rows"), "mapped", select)
     extra = [*(made.extra if made else ()), *(["prefix"] if places["prefix"] else ())]
+    extra += [] if further is None else [FURTHER]
     tree = tree.select(*(exp.column(name) for name in extra), copy=False)
     return tree.sql(dialect="duckdb", comments=False)
 

@@ -259,11 +259,33 @@ def test_recipes_of_other_hands_print_nothing_that_acts(hostile: str) -> None:
         (ingest, "discard it with restart=True", "discard it with --restart"),
         (hard_negatives.export, "path='x': overwrite=True", "'x': --overwrite"),
         (hard_negatives.export, "recipe=None: name one", "--recipe: name one"),
+        (
+            hard_negatives.mine,
+            "call corpus.mine(), or run: duckplets mine x; range_max=, top_k=2",
+            "run: duckplets mine x; --range-max, --top-k 2",
+        ),
+        (
+            sample.sample,
+            "by='bm25': mine them: corpus.mine('a (b'), or run: duckplets mine x",
+            "--by 'bm25': mine them: duckplets mine x",
+        ),
         (hard_negatives.search, "text='': k=0, unknown=1", "'': --k 0, unknown=1"),
     ],
 )
 def test_errors_name_options(command: Callable[..., None], said: str, expected: str) -> None:
     assert in_options(said, command) == expected
+
+
+def test_notes_of_mining_name_commands() -> None:
+    toy_corpus(Path("toy.duckdb"), 20).close()
+    none = cli("mine", "toy.duckdb").stderr
+    assert "Name one of anchor_context, anchor_anchor: duckplets mine toy.duckdb anch" in none
+    few = cli("mine", "toy.duckdb", "anchor_context", "--split", "train").stderr
+    assert "--when-short 'backfill' takes from ranks beyond --range-max, which" in few
+    for told in (none, few):
+        assert "only where it is told: duckplets sample --by bm25\n" in told
+        assert not re.search(r"corpus\.|\w=|range_max", told)
+        assert told.count("only where it is told") == 1  # and not by what Python does besides
 
 
 @pytest.mark.parametrize(

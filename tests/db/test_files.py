@@ -166,10 +166,13 @@ def test_a_wal_of_its_own_comes_into_the_file(tmp_path: Path) -> None:
 def test_the_next_opening_for_writing_sweeps(tmp_path: Path) -> None:
     path = toy(tmp_path / "c.duckdb")
     alive, name = os.getppid(), "c.duckdb"
-    swept = [f"{name}.{NOBODY}.tmp", f".c.{NOBODY}-12.new.duckdb", f".c.{NOBODY}-12.new.duckdb.wal"]
+    new = [f".{stem}.{NOBODY}-12.new.duckdb" for stem in ("c", "c.state")]
+    swept = [f"{name}.{NOBODY}.tmp", *new, *(f"{left}.wal" for left in new)]
     kept = [
         f"{name}.{alive}.tmp",
         f".c.{alive}-12.new.duckdb",
+        f".c.state.{alive}-12.new.duckdb",
+        f".d.state.{NOBODY}-12.new.duckdb",
         f"{name}.tmp",
         f"x{name}.{NOBODY}.tmp",
     ]
@@ -177,7 +180,7 @@ def test_the_next_opening_for_writing_sweeps(tmp_path: Path) -> None:
         (tmp_path / left).mkdir() if left.endswith("tmp") else (tmp_path / left).touch()
     (tmp_path / swept[0] / "spilled").touch()
     said("-c", "import sys, duckplets as dp; dp.Corpus(sys.argv[1], read_only=True).close()", path)
-    assert len(os.listdir(tmp_path)) == 8
+    assert len(os.listdir(tmp_path)) == 1 + len(swept) + len(kept)
     said("-c", "import sys, duckplets as dp; dp.Corpus(sys.argv[1]).close()", path)
     assert sorted(os.listdir(tmp_path)) == sorted([name, *kept])
 

@@ -21,6 +21,7 @@ from effort import often
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
+from duckplets.ingest.counts import ONE_ANCHOR
 from duckplets.sources import (
     ArrowSource,
     CsvSource,
@@ -108,17 +109,25 @@ def outcome(record: Record) -> list[tuple[str, str]] | str:
     return missing[0] if missing else sections
 
 
-def found(source: Any, reader: Database) -> list[Any]:
-    rows = [
-        row
-        for batch in adapted(source).open(reader).batches
-        if not isinstance(batch, Mark)
-        for row in batch.to_pylist()
-    ]
+def further(record: Record) -> int:
+    """How many texts of the list that gives a record its anchor are no section."""
+    return len(judged(record.get("a")) or judged(record.get("b"))) - 1
+
+
+def rows_of(source: Any, reader: Database) -> list[Record]:
+    batches = adapted(source).open(reader).batches
+    return [row for each in batches if not isinstance(each, Mark) for row in each.to_pylist()]
+
+
+def said_of(rows: list[Record]) -> list[Any]:
     for row in rows:
         wrong = str(row["skip"]).startswith("not text")
         assert (row.get("value") is not None) == wrong, row
     return [row["skip"] or [(s["role"], s["text"]) for s in row["sections"]] for row in rows]
+
+
+def found(source: Any, reader: Database) -> list[Any]:
+    return said_of(rows_of(source, reader))
 
 
 # -- records of any values
@@ -158,7 +167,10 @@ def test_records_of_any_values(tmp_path, reader, seed):
         JsonSource(tmp_path / "r.jsonl", **MAPPING),
         JsonSource(tmp_path / "r.json", **MAPPING),
     ):
-        assert found(source, reader) == wanted
+        rows = rows_of(source, reader)
+        assert said_of(rows) == wanted
+        for row, record in zip(rows, records, strict=True):
+            assert row["skip"] or (row["further"] or 0) == further(record)
     more = [{**record, draw.choice("abce"): only_in_memory(draw)} for record in records]
     wanted = [outcome(record) for record in more]
     assert {"not text: date", "not text: UUID"} < {each for each in wanted if isinstance(each, str)}
@@ -294,6 +306,38 @@ def test_what_is_no_text_fails_and_is_counted(tmp_path):
         assert report.reasons == {"not text: list": 1, "not text: number": 2}
         everything = MemorySource(records, anchor="t", positive="d", text_of="json")
         assert corpus.ingest(everything, name="j").added == 4
+
+
+LISTED: list[Record] = [
+    {"q": ["a", "b", " ", "c"], "r": ["x", "y"], "d": ["p", "q"]},  # two more
+    {"q": ["e"], "r": ["f", "g", "h"], "d": ["p"]},  # the first that has text has one
+    {"q": [" ", None], "r": ["i", "j"], "d": ["p"]},  # one more, of the second
+    {"q": ["a", "b"], "r": [], "d": []},  # no record
+]
+BOTH = {"anchor": ("q", "r"), "positive": "d"}
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "memory"])
+def test_an_anchor_has_one_text_and_the_others_of_its_list_are_counted(tmp_path, form):
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(LISTED), tmp_path / "r.parquet")
+        source: Any = dp.Resumable(ParquetSource(tmp_path / "r.parquet", **BOTH))
+    elif form == "jsonl":
+        (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, LISTED)))
+        source = JsonSource(tmp_path / "r.jsonl", **BOTH)
+    else:
+        source = MemorySource(LISTED, **BOTH)
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        report = corpus.ingest(source, name="m")
+        assert (report.added, report.reasons) == (3, {"no positive": 1})
+        assert report.dropped_sections == {ONE_ANCHOR: 3}
+        assert f"\n  3 times: {ONE_ANCHOR}\n" in str(report)
+        anchors = corpus.sql("SELECT text FROM sections WHERE role = 'anchor' ORDER BY section_key")
+        assert anchors["text"].to_pylist() == ["a", "e", "i"]
+        plain = corpus.ingest(
+            MemorySource([{"q": "a", "d": ["p", "q"]}], anchor="q", positive="d"), name="plain"
+        )
+        assert plain.dropped_sections == {}
 
 
 def test_a_mapping_says_what_is_set_and_no_more():
