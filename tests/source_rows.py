@@ -22,8 +22,9 @@ def read(source: Source, reader: Database) -> list[dict[str, Any]]:
 def untold(row: dict[str, Any]) -> dict[str, Any]:
     """A row without where it stands, which differs between kinds of sources, and what it lacks."""
     told = {name: row.get(name) for name in ("value", "note", "line", "file", "left_out")}
+    told["further"] = row.get("further") or None  # nothing is said where no list is read
     bare = {name: value for name, value in row.items() if name not in told}
-    return bare | ({"note": told["note"]} if told["note"] else {})
+    return bare | {name: told[name] for name in ("note", "further") if told[name]}
 
 
 def texts(row: dict[str, Any]) -> list[tuple[str, str]]:
