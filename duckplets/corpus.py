@@ -363,14 +363,12 @@ class Corpus(TextIn, HardNegatives):
     ) -> PrepareReport:
         """Make the snapshot from which runs are served, ``NAME.snapshot/`` beside the corpus.
 
-        It holds texts, what chunks are, and the pools of the default runs; those of other runs
-        are added when they are opened. Only what has come since the last one is added. All
-        processes of a machine share its pages. It can be deleted at any time.
+        It holds texts, chunks and the pools of default runs; those of others are added when
+        they are opened. What has come since the last one is added. It may always be deleted.
 
         Args:
-            clean: Remove what neither the newest version needs nor a run of the state file
-                beside the corpus, or of ``state``, is pinned to.
-            state: Further state files.
+            clean: Remove what neither the newest version nor a saved run needs.
+            state: State files of such runs, other than the one beside the corpus.
             progress: Called with sections done; True for a bar, None for one on a terminal.
 
         Raises:
