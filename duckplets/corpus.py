@@ -157,8 +157,7 @@ class Corpus(TextIn, HardNegatives):
             allow_stale: Draw mined negatives even if records or the recipe have changed since.
             empty: Whether recipes and sources that find no anchor are an error or left out
                 (``skip``), which is noted.
-            snapshot: Whether texts and pools may be served from a snapshot, and one be made where
-                there are more than 200,000 chunks; see ``prepare``.
+            snapshot: Whether to serve from a snapshot, and to make one of a large corpus.
 
         Raises:
             EmptyPoolError: Recipes find no anchor; it names all of them, or nothing is left.
@@ -363,8 +362,7 @@ class Corpus(TextIn, HardNegatives):
     ) -> PrepareReport:
         """Make the snapshot from which runs are served, ``NAME.snapshot/`` beside the corpus.
 
-        It holds texts, chunks and the pools of default runs; those of others are added when
-        they are opened. What has come since the last one is added. It may always be deleted.
+        It holds texts, chunks and default pools; what has come since is added. Delete it at will.
 
         Args:
             clean: Remove what neither the newest version nor a saved run needs.
@@ -377,9 +375,7 @@ class Corpus(TextIn, HardNegatives):
         from duckplets import preparing
 
         states = [self._state_path(None), *map(self._state_path, state)]
-        return preparing.prepare(
-            self, self._database, clean=clean, states=states, progress=progress
-        )
+        return preparing.prepare(self, self._database, states, progress, clean=clean)
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -50,10 +50,10 @@ class PrepareReport:
 def prepare(
     corpus: Corpus,
     database: Database,
-    *,
-    clean: bool,
     states: Sequence[Path],
     progress: Progress | bool | None,
+    *,
+    clean: bool,
 ) -> PrepareReport:
     """Make or complete the snapshot of a corpus; see ``Corpus.prepare``."""
     started = time.monotonic()
