@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import cli
 from corpora import odd_corpus
-from effort import often
+from effort import often, some
 from prebuilt import copied
 
 import duckplets as dp
@@ -44,7 +44,7 @@ def problems(path: Path) -> list[str]:
         return [str(error)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(often(4, less=1)))
 def test_flipped_bytes_are_found_and_lead_nowhere(prepared: Path, seed: int) -> None:
     draw, seen = random.Random(seed), set()
     folder = snapshot.folder_of(prepared)
@@ -67,7 +67,7 @@ def test_flipped_bytes_are_found_and_lead_nowhere(prepared: Path, seed: int) -> 
     assert outcome(prepared) == "served"
 
 
-@pytest.mark.parametrize("cut", [0, 1, 0.5, -1])
+@pytest.mark.parametrize("cut", some([0.5, 0, 1, -1], less=1))
 def test_files_that_are_cut_short(prepared: Path, cut: float) -> None:
     folder = snapshot.folder_of(prepared)
     for file in sorted(path for path in folder.iterdir() if path.name != "lock"):

@@ -19,6 +19,7 @@ from prebuilt import copied, toy_corpus
 from programs import python, ran
 
 import duckplets as dp
+from duckplets.ingest.chunks import fingerprint
 from duckplets.serving import snapshot
 from duckplets.testing import assert_resumes_everywhere
 
@@ -33,9 +34,14 @@ RUNS: list[dict[str, Any]] = [
 ]
 
 
-def served(corpus: dp.Corpus, steps: int = 6, **arguments: Any) -> pa.Table:
+def served(corpus: dp.Corpus, steps: int = 4, **arguments: Any) -> pa.Table:
     with corpus.sampler(**{"batch_size": 16, **arguments}) as sampler:
         return pa.concat_tables([next(sampler).table for _ in range(steps)])
+
+
+def prepare(corpus: dp.Corpus) -> None:
+    """Lay down texts and chunks alone: the pools of a run are added when it is opened."""
+    snapshot.prepare(corpus._database, corpus.version, fingerprint(corpus._database))
 
 
 def from_the_corpus(corpus: dp.Corpus, patch: pytest.MonkeyPatch, **arguments: Any) -> pa.Table:
@@ -44,7 +50,7 @@ def from_the_corpus(corpus: dp.Corpus, patch: pytest.MonkeyPatch, **arguments: A
         return served(corpus, snapshot=False, **arguments)
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: " ".join(run) or "default")
+@pytest.mark.parametrize("run", some(RUNS, less=4), ids=lambda run: " ".join(run) or "default")
 def test_samples_do_not_depend_on_where_they_are_served_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: dict[str, Any]
 ) -> None:
@@ -73,14 +79,13 @@ def test_mined_negatives_and_prefixes_too(tmp_path: Path, monkeypatch: pytest.Mo
         for columns in (None, scored):
             held = served(corpus, columns=columns)
             assert held.equals(from_the_corpus(corpus, monkeypatch, columns=columns))
-            corpus.prepare()
-            assert served(corpus, columns=columns).equals(held)
+            prepare(corpus)
             assert served(corpus, columns=columns).equals(held)
 
 
 def test_resuming_from_a_snapshot(tmp_path: Path) -> None:
     with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
-        corpus.prepare()
+        prepare(corpus)
         assert_resumes_everywhere(corpus.sampler(batch_size=8, epochs=2))
 
 
@@ -89,19 +94,20 @@ def more(corpus: dp.Corpus, name: str, count: int, seed: int) -> None:
     corpus.ingest(dp.MemorySource(rows, **ODD_MAPPING), name="odd0", progress=False)
 
 
-@pytest.mark.parametrize("seed", range(often(10, less=2)))
+@pytest.mark.parametrize("seed", range(often(10, less=1)))
 def test_what_has_come_since_is_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     path = tmp_path / "c.duckdb"
     with odd_corpus(path, 80, seed, sources=2) as corpus:
-        folder = corpus.prepare().folder
+        prepare(corpus)
+        folder = snapshot.folder_of(path)
         first = set(folder.glob("texts-*"))
         corpus.sampler(batch_size=16).save()
         expected = served(corpus)
-        for number, count in enumerate((5, 3, 60, 2)):
+        for number, count in enumerate((5, 3, 60, 2)[: often(4, less=3) : often(1, less=2)]):
             more(corpus, f"more{number}", count, seed)
-            corpus.prepare()
+            prepare(corpus)
             whole = served(corpus)
             assert whole.equals(from_the_corpus(corpus, monkeypatch))
             if number == 0:
@@ -109,22 +115,22 @@ def test_what_has_come_since_is_added(
         corpus.remove("odd1")
         assert served(corpus).equals(from_the_corpus(corpus, monkeypatch))
         assert corpus.status()["snapshot"]["current"] is False
-        corpus.prepare()
+        prepare(corpus)
         assert corpus.status()["snapshot"]["current"] is True
         whole = served(corpus)
         shutil.rmtree(folder)
-        corpus.prepare()
+        prepare(corpus)
         assert served(corpus).equals(whole)
     # A run that is pinned to the first version goes on from the newest snapshot.
     with dp.resume(path) as sampler:
-        assert pa.concat_tables([next(sampler).table for _ in range(6)]).equals(expected)
+        assert pa.concat_tables([next(sampler).table for _ in range(4)]).equals(expected)
 
 
 def test_other_chunks_or_splits_make_it_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with odd_corpus(tmp_path / "c.duckdb", 60, 4) as corpus:
-        corpus.prepare()
+        prepare(corpus)
         steps = [
             lambda: corpus.chunk(dp.Chunking(max_tokens=5, overlap=(1,))),
             lambda: corpus.split(0.5, 0.3, 0.2, seed=9, reassign=True),
@@ -135,7 +141,7 @@ def test_other_chunks_or_splits_make_it_anew(
             change()
             before = served(corpus)
             assert before.equals(from_the_corpus(corpus, monkeypatch))
-            corpus.prepare()
+            prepare(corpus)
             assert served(corpus).equals(before)
 
 
@@ -144,7 +150,7 @@ def test_a_snapshot_of_another_corpus_is_not_taken(
 ) -> None:
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 40) as corpus:
-        corpus.prepare()
+        prepare(corpus)
     path.unlink()
     with odd_corpus(path, 40, 8) as corpus:
         assert served(corpus).equals(from_the_corpus(corpus, monkeypatch))
@@ -199,6 +205,7 @@ def test_cleaning_keeps_what_runs_are_pinned_to(tmp_path: Path) -> None:
 BUILD = """
 import sys, time
 import duckplets as dp
+from duckplets.ingest.chunks import fingerprint
 from duckplets.serving import snapshot
 print("ready", flush=True); sys.stdin.readline()
 with dp.Corpus(sys.argv[1], read_only=True) as corpus:
@@ -242,7 +249,7 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
 """
 
 
-@pytest.mark.parametrize("at", some(range(50), less=5))
+@pytest.mark.parametrize("at", some(range(50), less=3))
 def test_a_build_that_is_killed_leaves_a_whole_one_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -266,6 +273,7 @@ def test_a_build_that_is_killed_leaves_a_whole_one_or_none(
 FULL = """
 import resource, signal, sys
 import duckplets as dp
+from duckplets.ingest.chunks import fingerprint
 from duckplets.serving import snapshot
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 snapshot.LARGE = 10
@@ -278,7 +286,7 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
 """
 
 
-@pytest.mark.parametrize("room", some([0, 100, 1000, 3000, 8000, 20000, 40000], less=3))
+@pytest.mark.parametrize("room", some([0, 100, 1000, 3000, 8000, 20000, 40000], less=2))
 def test_a_full_disk_leaves_a_corpus_that_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
