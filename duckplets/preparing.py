@@ -63,6 +63,8 @@ def prepare(
             raise StateMismatchError(f"state={str(path)!r} does not exist")
     chunking, version = chunking_of(database), corpus.version
     try:
+        if clean and folder.exists():
+            snapshot.forget_gone(database)
         snapshot.prepare(database, version, chunking, progress=progress)
         kept, left_out = _pools(corpus, database)
         pinned = {run.corpus_version for path in states for run in state.runs(path)}

@@ -141,9 +141,14 @@ def serve(
     if not snapshot or database.path is None:
         return Served(held=is_small)
     try:
-        found = opened(database, version, state)
+        found, notes = opened(database, version, state), []
         if found is None and not is_small:
             found = prepare(database, version, chunking)
+            size = sum(file.size for file in found.manifest.files)
+            notes.append(
+                f"the snapshot {shown(found.folder)} was brought up to date ({size:,} bytes), from "
+                f"which later runs open at once; it may be deleted"
+            )
     except (OSError, DamagedFileError) as error:
         if is_small:
             return Served(held=True)
@@ -153,7 +158,7 @@ def serve(
             f"longer: {shown(why, 400)}"
         )
         return Served(notes=[note])
-    return Served(found, held=found is None)
+    return Served(found, held=found is None, notes=notes)
 
 
 def opened(database: Database, version: int, state: State | None = None) -> Snapshot | None:
@@ -278,6 +283,15 @@ def _unchanged(
 
 def _sections(database: Database, low: int, high: int) -> int:
     return int(database.run("serving/count_sections", {"low": low, "high": high})[0][0])
+
+
+def forget_gone(database: Database) -> None:
+    """Let a snapshot be made anew that has sections which are in the corpus no more."""
+    folder = folder_of(Path(str(database.path)))
+    with _alone(folder), suppress(DamagedFileError):
+        manifest = Manifest.read(folder)
+        if manifest and list(_unchanged(database, manifest.segments)) != manifest.segments:
+            (folder / MANIFEST).unlink()
 
 
 def clean(folder: Path, pinned: Collection[int]) -> int:

@@ -161,6 +161,10 @@ def test_a_large_corpus_gets_one_by_itself(tmp_path: Path, monkeypatch: pytest.M
         held = served(corpus)
         assert not snapshot.folder_of(corpus.path).exists()
         monkeypatch.setattr(snapshot, "LARGE", 100)
+        with corpus.sampler() as sampler:
+            assert "was brought up to date" in " ".join(sampler.notes)
+        with corpus.sampler() as sampler:
+            assert "snapshot" not in " ".join(sampler.notes)
         assert served(corpus).equals(held)
         assert corpus.status()["snapshot"]["current"] is True
         assert served(corpus, snapshot=False).equals(held)
@@ -178,6 +182,20 @@ def test_a_folder_that_cannot_be_written_is_done_without(
             next(sampler)
         with pytest.raises(dp.ReadOnlyError, match="snapshot=False"):
             corpus.prepare()
+
+
+def test_cleaning_takes_out_what_was_compacted(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 30, 2, sources=2) as corpus:
+        sections = corpus.prepare().sections
+        corpus.remove("odd1")
+        prepare(corpus)
+        corpus.compact()
+        expected = served(corpus)
+        assert corpus.prepare().sections == sections  # what is gone is no harm to a run
+        report = corpus.prepare(clean=True)
+        assert report.sections < sections
+        assert report.freed > 0
+        assert served(corpus).equals(expected)
 
 
 def test_cleaning_keeps_what_runs_are_pinned_to(tmp_path: Path) -> None:
