@@ -43,14 +43,13 @@ Found = dict[str, float]
 # ---- samples a second
 
 
-def rate(take: Callable[[], Any], size: int, seconds: float | None = None) -> Found:
+def rate(take: Callable[[], Any], size: int) -> Found:
     """Return how many samples a second come of taking batches, after a warm-up."""
-    seconds = SECONDS if seconds is None else seconds
     started = time.perf_counter()
-    while time.perf_counter() - started < seconds / 3:
+    while time.perf_counter() - started < SECONDS / 3:
         take()
     count, cpu, started = 0, time.process_time(), time.perf_counter()
-    while time.perf_counter() - started < seconds:
+    while time.perf_counter() - started < SECONDS:
         take()
         count += size
     spent = time.perf_counter() - started
