@@ -43,6 +43,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py > benchmarks/results.json
 	$(BIN)/python benchmarks/mining.py > benchmarks/mining.json
 	$(BIN)/python benchmarks/text_in.py > benchmarks/text_in.json
+	$(BIN)/python benchmarks/serving.py --sources 4000 > benchmarks/serving.json
 	$(BIN)/python benchmarks/report.py
 
 clean:

@@ -3,6 +3,8 @@
 python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
 python benchmarks/text_in.py > benchmarks/text_in.json
+python benchmarks/serving.py > benchmarks/serving.json
+python benchmarks/serving.py --records 10000000 > benchmarks/serving_large.json  # if there is room
 python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
 python benchmarks/report.py
 """
@@ -14,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import quality_report
+import serving_report
 import text_in_report
 
 HERE = Path(__file__).parent
 RESULTS, MINING, TEXT_IN, QUALITY = (
     HERE / f"{name}.json" for name in ("results", "mining", "text_in", "quality")
 )
+SERVING, SERVING_LARGE = HERE / "serving.json", HERE / "serving_large.json"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 TITLES = {
@@ -167,10 +171,21 @@ def page() -> str:
     )
     return (
         main_section(results)
+        + serving_section()
         + text_in_report.section(text_in)
         + mining_section(mining)
         + quality_report.section(quality)
     )
+
+
+def serving_section() -> str:
+    """Return the part for the output of ``serving.py``, if it was run: it takes half an hour."""
+    found = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (SERVING, SERVING_LARGE)
+        if path.exists()
+    ]
+    return serving_report.section(*found) if found else ""
 
 
 def main_section(results: dict[str, Any]) -> str:

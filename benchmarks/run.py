@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import index_order
+import serving_peers
 
 SECONDS = 6.0  # of measuring, after a warm-up
 
@@ -128,7 +129,7 @@ def ingest_ten_sources(folder: Path, records: int) -> dict[str, float]:
     return {"records_per_s": records / (time.perf_counter() - started)}
 
 
-def _changing_mixture() -> Any:
+def changing_mixture() -> Any:
     """Ten weights that change every 500 steps."""
     import duckplets as dp
 
@@ -144,7 +145,7 @@ def sample_ten_sources(folder: Path, records: int) -> dict[str, float]:
     import duckplets as dp
 
     with dp.Corpus(folder / "ten.duckdb", read_only=True) as corpus:
-        sampler = corpus.sampler(batch_size=256, mixture=_changing_mixture())
+        sampler = corpus.sampler(batch_size=256, mixture=changing_mixture())
         return _rate(lambda: next(sampler).to_pydict(), 256)
 
 
@@ -158,7 +159,7 @@ def relative_costs(folder: Path, records: int) -> dict[str, float]:
     ):
         samplers = {
             "plain": one.sampler(batch_size=256, prefetch=0),
-            "ten_sources": ten.sampler(batch_size=256, prefetch=0, mixture=_changing_mixture()),
+            "ten_sources": ten.sampler(batch_size=256, prefetch=0, mixture=changing_mixture()),
             "no_duplicates": one.sampler(batch_size=256, prefetch=0, no_duplicates=True),
         }
         spent: dict[str, list[float]] = {name: [] for name in samplers}
@@ -204,24 +205,7 @@ def grain_32(folder: Path, records: int) -> dict[str, float]:
 
 
 def _grain(folder: Path, records: int, size: int) -> dict[str, float]:
-    """A Grain pipeline over lists in memory: title, body of the row, body of a random row."""
-    import grain
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(folder / f"{records}.parquet")
-    titles, bodies = table["title"].to_pylist(), table["body"].to_pylist()
-
-    def triplet(i: int, rng: Any) -> dict[str, str]:
-        other = int(rng.integers(records - 1))
-        other += other >= i
-        return {"anchor": titles[i], "positive": bodies[i], "negative": bodies[other]}
-
-    def lists(rows: list[dict[str, str]]) -> dict[str, list[str]]:
-        return {column: [row[column] for row in rows] for column in rows[0]}
-
-    data = grain.MapDataset.range(records).seed(42).shuffle().repeat().random_map(triplet)
-    options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)  # the fastest here
-    batches = iter(data.batch(size, batch_fn=lists).to_iter_dataset(options))
+    batches = serving_peers.grain(folder / f"{records}.parquet", size)
     return _rate(lambda: next(batches), size)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from effort import THOROUGH
+from effort import THOROUGH, often
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 SAMPLE = ["ingest_parquet", "first_batch", "resumed_batch"]  # unless in full
@@ -94,3 +94,47 @@ def test_every_measurement_of_text_coming_in_runs(
     }
     assert f"{size:,} rows in 8 Parquet shards" in load("text_in_report").section(found)
     assert set(load("text_in").SCRIPTS) == found.keys() - {"load_before"}
+
+
+def test_every_measurement_of_serving_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = load("serving")
+    monkeypatch.setattr(serving, "SECONDS", 0.05)
+    monkeypatch.setattr(serving, "CALLS", 8)
+    opening, sources = sys.modules["serving_opening"], sys.modules["serving_corpora"]
+    for name, value in {"SAMPLING": 0.05, "COLD": 0.3, "OPENINGS": 1, "SOURCES": 3}.items():
+        monkeypatch.setattr(opening, name, value)
+    monkeypatch.setattr(sources, "SMALL", 300)
+    monkeypatch.setattr(sources.text, "VOCABULARY", 2000)
+    records = often(1000, less=400)
+    for name, measure in serving.MEASUREMENTS.items():
+        if THOROUGH or name in ("lists_256", "set_weights_one"):
+            found = measure(tmp_path, records)
+            assert all(value >= 0 for value in found.values()), name
+            assert all(found.get(rate, 1) > 0 for rate in ("per_s", "seconds", "cpu_s")), name
+
+
+def test_the_page_tells_how_serving_stands_to_its_aims() -> None:
+    report, names = load("serving_report"), list(load("serving").EVERY)
+    assert set(report.TITLES) == set(names)
+    fields = {
+        *("per_s", "per_cpu_s", "anonymous_mb", "peak_mb", "cpu_s", "wall_s", "seconds"),
+        *("later_anonymous_mb", "median_ms", "p99_ms", "disk_mb", "allowed_mb", "sources"),
+        *("resident_before_mb", "served_per_s", "read_mb"),
+    }
+    measured = {name: dict.fromkeys(fields, 2.0) for name in names}
+    of_run = dict.fromkeys(("load_before", "records", "seconds", "buffer", "calls", "sampling"), 3)
+    results = {**of_run, "grain": "1.2", "datasets": "3.4", **measured, "rounds": [measured]}
+    text = report.section(results)
+    for aim in report.AIMS:
+        limit = 2 * aim.limit if aim.of else aim.limit
+        ratio = 2 / limit if aim.bound == report.LEAST else limit / 2
+        what = report.title(results, aim.figure.partition(".")[0])
+        assert any(
+            line.startswith(f"| {what}") and line.endswith(f"| {ratio:.2f} |")
+            for line in text.splitlines()
+        ), aim
+    assert "Not measured" not in text
+    assert "## Serving 3 records" in report.section(results, results)
+    del results["grain_256"]
+    results["cold"] = "MemoryError"
+    assert "Not measured in this run: `cold`, `grain_256`." in report.section(results)
