@@ -62,13 +62,15 @@ def prepare(
         if not path.exists():
             raise StateMismatchError(f"state={str(path)!r} does not exist")
     chunking, version = chunking_of(database), corpus.version
+    before = _sizes(folder)
     try:
         if clean and folder.exists():
             snapshot.forget_gone(database)
         snapshot.prepare(database, version, chunking, progress=progress)
         kept, left_out = _pools(corpus, database)
         pinned = {run.corpus_version for path in states for run in state.runs(path)}
-        freed = snapshot.clean(folder, pinned) if clean else 0
+        if clean:
+            snapshot.clean(folder, pinned)
         made = snapshot.prepare(database, version, chunking, progress=False)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -84,9 +86,14 @@ def prepare(
         splits=tuple(kept),
         left_out=left_out,
         bytes=sum(file.size for file in made.manifest.files),
-        freed=freed,
+        freed=sum(before[path] for path in before.keys() - _sizes(folder).keys()) if clean else 0,
         seconds=round(time.monotonic() - started, 3),
     )
+
+
+def _sizes(folder: Path) -> dict[Path, int]:
+    """Return the files of a folder with their bytes."""
+    return {path: path.stat().st_size for path in folder.iterdir()} if folder.is_dir() else {}
 
 
 def _pools(corpus: Corpus, database: Database) -> tuple[list[str], dict[str, str]]:

@@ -294,35 +294,28 @@ def forget_gone(database: Database) -> None:
             (folder / MANIFEST).unlink()
 
 
-def clean(folder: Path, pinned: Collection[int]) -> int:
-    """Remove what neither the newest version needs nor one that runs are pinned to.
-
-    Returns:
-        How many bytes that were.
-    """
+def clean(folder: Path, pinned: Collection[int]) -> None:
+    """Remove what neither the newest version needs nor one that runs are pinned to."""
     with _alone(folder):
         manifest = Manifest.read(folder)
         if manifest is None:
-            return 0
+            return
         needed = {manifest.version, *pinned}
         kept_on = [bundle for bundle in manifest.bundles if bundle.version in needed]
         if len(kept_on) < len(manifest.bundles):
             manifest.bundles[:] = kept_on
             manifest.write(folder)
-        return _sweep(folder, manifest)
+        _sweep(folder, manifest)
 
 
-def _sweep(folder: Path, manifest: Manifest) -> int:
-    """Remove the files of a folder that its manifest does not name; return their bytes."""
+def _sweep(folder: Path, manifest: Manifest) -> None:
+    """Remove the files of a folder that its manifest does not name."""
     sweep(folder / MANIFEST)
-    named, freed = {file.name for file in manifest.files} | {MANIFEST, _LOCK}, 0
+    named = {file.name for file in manifest.files} | {MANIFEST, _LOCK}
     for path in folder.iterdir():
         if path.name not in named and path.suffix in (".arrow", ".json", ".new"):
             with suppress(OSError):  # Windows keeps what somebody has mapped
-                size = path.stat().st_size
                 path.unlink()
-                freed += size
-    return freed
 
 
 @contextmanager

@@ -28,8 +28,11 @@ own_texts AS (
 legal AS (
     SELECT anchored.record_key, count(usable.text_hash) AS texts
     FROM (SELECT DISTINCT record_key FROM anchors) AS anchored
-    LEFT JOIN (FROM texts ANTI JOIN own_texts USING (record_key, text_hash)) AS usable
-        USING (record_key)
+    LEFT JOIN (
+        SELECT texts.* FROM texts
+        LEFT JOIN (SELECT *, TRUE AS is_own FROM own_texts) AS own USING (record_key, text_hash)
+        WHERE own.is_own IS NULL
+    ) AS usable USING (record_key)
     GROUP BY anchored.record_key
 ),
 -- The anchors, each with the reason why it is left out, if it is.
