@@ -35,8 +35,7 @@ class WholeBatch(dict[str, Any]):
     @classmethod
     def of(cls, batch: Batch) -> WholeBatch:
         """Return a batch as such a dict."""
-        made = cls.fromkeys(batch.keys(), _LATER)
-        made["step"] = batch.step
+        made = cls(dict.fromkeys(batch.keys(), _LATER), step=batch.step)
         made._batch = batch
         return made
 
@@ -101,7 +100,7 @@ class WholeBatch(dict[str, Any]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return repr(self._all())

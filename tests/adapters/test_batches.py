@@ -22,7 +22,7 @@ from duckplets.sampling.batch import Batch  # noqa: E402
 from duckplets.torch import SamplerDataset  # noqa: E402
 from duckplets.torch.batches import HandedOver, WholeBatch  # noqa: E402
 
-COLUMNS = {
+COLUMNS: dict[str, Any] = {
     "anchor": ["a", "ü\x00", ""],
     "negative": [None, "b", "c"],
     "tokens": [1, None, 3],
@@ -31,7 +31,7 @@ COLUMNS = {
     "messages": [[{"role": "user"}], [], None],
 }
 TYPES = {"tokens": pa.int32()}
-EXPECTED = {
+EXPECTED: dict[str, Any] = {
     **{name: COLUMNS[name] for name in ("anchor", "negative", "messages")},
     "tokens": [1, -1, 3],
     "swapped": [True, False, True],
@@ -56,7 +56,13 @@ def seen(columns: Any) -> dict[str, Any]:
     assert weights.dtype == torch.float64
     assert weights[0] == 0.5
     assert weights[1].isnan()
-    return plain([there])[0]
+    found: dict[str, Any] = plain([there])[0]
+    return found
+
+
+def updated(there: dict[str, Any], columns: Any) -> dict[str, Any]:
+    there.update(columns)
+    return there
 
 
 WAYS: dict[str, Callable[[WholeBatch], Any]] = {
@@ -71,7 +77,7 @@ WAYS: dict[str, Callable[[WholeBatch], Any]] = {
     "**": lambda b: (lambda **columns: columns)(**b),
     "|": lambda b: b | {},
     "of |": lambda b: {} | b,
-    "update": lambda b: (lambda there: there.update(b) or there)({}),
+    "update": lambda b: updated({}, b),
     "copy": lambda b: b.copy(),
     "copy.copy": copy.copy,
     "deepcopy": copy.deepcopy,
