@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import index
 from typing import Any, Protocol, SupportsIndex, overload
 
@@ -118,7 +119,7 @@ class Tranche:
         """Return samples ``low … high-1`` of the block as the batch of a step."""
         batch = Batch.__new__(Batch)
         batch._tranche, batch._span = self, (low - self.low, high - self.low)
-        batch._table = None
+        batch._table, batch._names = None, self.names
         batch.step, batch.position, batch.sources = step, position, sources
         return batch
 
@@ -184,12 +185,13 @@ class Batch:
         sources: Names of the sources that its step draws from, also of those it has nothing of.
     """
 
-    __slots__ = ("_span", "_table", "_tranche", "position", "sources", "step")
+    __slots__ = ("_names", "_span", "_table", "_tranche", "position", "sources", "step")
 
     def __init__(
         self, table: pa.Table, step: int, position: int, sources: tuple[str, ...] = ()
     ) -> None:
         self._table: Any = table
+        self._names: list[str] = table.column_names
         self._tranche: Tranche | None = None
         self._span: tuple[int, int] = (0, table.num_rows)
         self.sources = sources
@@ -207,11 +209,6 @@ class Batch:
     def keys(self) -> list[str]:
         """Return the names of the columns, in order; ``dict(batch)`` works."""
         return list(self._names)
-
-    @property
-    def _names(self) -> list[str]:
-        names: list[str] = self.table.column_names if self._tranche is None else self._tranche.names
-        return names
 
     @overload
     def __getitem__(self, which: str) -> list[Any]: ...
@@ -242,15 +239,11 @@ class Batch:
         return _rows(self.table.slice(number % len(self), 1))[0]
 
     def _column(self, name: str) -> list[Any]:
-        if name not in self._names:
-            raise KeyError(f"{name!r}; this batch has {', '.join(self._names)}")
-        if self._tranche is None:
-            return _values(self.table.column(name), name)
+        if self._tranche is None or name not in self._names:
+            return _values(self.column(name), name)
         low, high = self._span
         values = self._tranche.values(name)
-        if values is None:
-            return _values(self._tranche.column(name)[low:high], name)
-        return values[low:high]
+        return _values(self.column(name), name) if values is None else values[low:high]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the samples, each as a dict."""
@@ -276,12 +269,22 @@ class Batch:
         columns = (self._column(name) for name in names)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
+    def column(self, name: str) -> pa.Array | pa.ChunkedArray:
+        """Return a column as Arrow has it; the others need not be gathered for it.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        if name not in self._names:
+            raise KeyError(f"{name!r}; this batch has {', '.join(self._names)}")
+        if self._tranche is None:
+            return self.table.column(name)
+        low, high = self._span
+        return self._tranche.column(name)[low:high]
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Give another process the samples of this batch alone."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.table.schema) as writer:
-            writer.write_table(self.table)
-        return _received, (sink.getvalue(), self.step, self.position, self.sources)
+        return _received, (*packed(self.table), self.step, self.position, self.sources)
 
     def to_pandas(self) -> Any:
         """Return the samples as a pandas data frame.
@@ -318,8 +321,27 @@ class Batch:
         return self[0][column]
 
 
-def _received(samples: Any, step: int, position: int, sources: tuple[str, ...]) -> Batch:
-    return Batch(pa.ipc.open_stream(samples).read_all(), step, position, sources)
+def _received(
+    schema: bytes, rows: list[bytes], step: int, position: int, sources: tuple[str, ...]
+) -> Batch:
+    return Batch(unpacked(schema, rows), step, position, sources)
+
+
+def packed(table: pa.Table) -> tuple[bytes, list[bytes]]:
+    """Return the schema of a table, and its rows alone, as Arrow IPC has them."""
+    rows = [part.serialize().to_pybytes() for part in table.to_batches()]
+    return table.schema.serialize().to_pybytes(), rows
+
+
+def unpacked(schema: bytes, rows: list[bytes]) -> pa.Table:
+    """Return the table that was packed, without a copy of its texts."""
+    known = _schema(schema)
+    return pa.Table.from_batches([pa.ipc.read_record_batch(part, known) for part in rows], known)
+
+
+@lru_cache(16)  # all batches of a run have one
+def _schema(schema: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(schema))
 
 
 def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:

@@ -13,13 +13,11 @@ comes out as one process alone would have it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from weakref import ReferenceType, ref
-
-import pyarrow as pa
 
 from duckplets.corpus import Corpus
 from duckplets.errors import DuckpletsError, ExtensionError, SamplerError, nearest
@@ -29,12 +27,11 @@ from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import check_overrides
 
 try:
-    import torch
     from torch.utils.data import IterableDataset, get_worker_info
-    from torch.utils.data._utils.collate import default_collate_fn_map
 except ImportError as error:
     raise ExtensionError("duckplets.torch needs PyTorch: pip install 'duckplets[torch]'") from error
 
+from duckplets.torch.batches import HandedOver, WholeBatch
 from duckplets.torch.opening import Opening, Run, Start, State, put, standing
 
 __all__ = ["SamplerDataset"]
@@ -45,7 +42,12 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     A batch is a dict: every column of the sampler, texts and names as lists of str, numbers as a
     tensor of shape (samples,), where -1 stands for an integer that is missing; and ``step``, an
-    int. The order is the same for any number of workers.
+    int. Each is made when it is asked for. The order is the same for any number of workers.
+
+    Without workers iterate the dataset itself: a DataLoader would go through every string of every
+    batch, which takes longer than all else, unless it gets a ``collate_fn`` that returns what it
+    is given. What workers yield it passes over; a ``collate_fn`` that runs in a worker may use that
+    as the dict that arrives, though it is none.
 
     Each iteration begins at the start of the run; ``load_state_dict`` says where the next one
     begins. So a run is one iteration: for several epochs open it with ``epochs=``.
@@ -161,7 +163,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             raise
         self._stands = standing(sampler, worker, workers)
         self._sampler = ref(sampler)
-        return _Batches(sampler, self._stands)
+        return _Batches(sampler, self._stands, hands_over=info is not None)
 
     def __len__(self) -> int:
         """Return the number of batches of a bounded run, from its start.
@@ -311,50 +313,24 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         return f"SamplerDataset({str(self._opening.path)!r})"
 
 
-class _Batches(Iterator[dict[str, Any]]):
+class _Batches(Iterator[Any]):
     """One iteration. At its end, or when it is dropped, nothing of it stays open."""
 
-    def __init__(self, sampler: Sampler, stands: State) -> None:
+    def __init__(self, sampler: Sampler, stands: State, *, hands_over: bool) -> None:
         self._sampler = sampler
         self._stands = stands
+        self._hands_over = hands_over
 
-    def __next__(self) -> dict[str, Any]:
+    def __next__(self) -> WholeBatch | HandedOver:
         try:
             batch = next(self._sampler)
         except BaseException:
             self._sampler.close()
             raise
         self._stands["position"] = self._sampler.position
-        table = batch.table
-        columns = {name: _values(table.column(name)) for name in table.column_names}
-        return WholeBatch(columns, step=batch.step)
-
-
-class WholeBatch(dict[str, Any]):
-    """A batch that a DataLoader may not make batches of."""
-
-
-def _refuse_to_collate(batches: Sequence[Any], **_: Any) -> NoReturn:
-    raise SamplerError(
-        f"SamplerDataset yields whole batches, and this DataLoader makes batches of "
-        f"{len(batches)} of them: give it batch_size=None, as in DataLoader(dataset, "
-        f"batch_size=None), and the size to SamplerDataset(…, batch_size=…)"
-    )
-
-
-# How torch is told of types that it does not know (torch.utils.data.default_collate says it).
-default_collate_fn_map[WholeBatch] = _refuse_to_collate
+        return HandedOver(batch) if self._hands_over else WholeBatch.of(batch)
 
 
 def _failing(error: Exception) -> Iterator[dict[str, Any]]:
     raise error
     yield
-
-
-def _values(column: pa.ChunkedArray) -> Any:
-    """Return a column as a tensor if it is of numbers, else as a list."""
-    if pa.types.is_integer(column.type):
-        column = column.fill_null(-1)
-    elif not (pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)):
-        return column.to_pylist()
-    return torch.from_numpy(column.to_numpy().copy())  # Arrow's own memory is read-only

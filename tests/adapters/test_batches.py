@@ -1,0 +1,181 @@
+"""What a worker hands over arrives as a dict, whichever way its columns are asked for."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from adapters.loaders import Batches, loader, plain  # noqa: E402
+from torch.utils.data import default_convert  # noqa: E402
+
+import duckplets as dp  # noqa: E402
+from duckplets.sampling.batch import Batch  # noqa: E402
+from duckplets.torch import SamplerDataset  # noqa: E402
+from duckplets.torch.batches import HandedOver, WholeBatch  # noqa: E402
+
+COLUMNS: dict[str, Any] = {
+    "anchor": ["a", "ü\x00", ""],
+    "negative": [None, "b", "c"],
+    "tokens": [1, None, 3],
+    "weight": [0.5, None, 2.0],
+    "swapped": [True, False, True],
+    "messages": [[{"role": "user"}], [], None],
+}
+TYPES = {"tokens": pa.int32()}
+EXPECTED: dict[str, Any] = {
+    **{name: COLUMNS[name] for name in ("anchor", "negative", "messages")},
+    "tokens": [1, -1, 3],
+    "swapped": [True, False, True],
+    "step": 5,
+}
+
+
+def batch(low: int = 0, high: int = 3) -> Batch:
+    columns = {name: pa.array(values, TYPES.get(name)) for name, values in COLUMNS.items()}
+    return Batch(pa.table(columns).slice(low, high - low), step=5, position=80)
+
+
+def arrived(**slices: int) -> WholeBatch:
+    found: WholeBatch = pickle.loads(pickle.dumps(default_convert(HandedOver(batch(**slices)))))
+    return found
+
+
+def seen(columns: Any) -> dict[str, Any]:
+    """Return the columns but weights, of which one is not a number, as plain values."""
+    there = {**columns}
+    weights = there.pop("weight")
+    assert weights.dtype == torch.float64
+    assert weights[0] == 0.5
+    assert weights[1].isnan()
+    found: dict[str, Any] = plain([there])[0]
+    return found
+
+
+def updated(there: dict[str, Any], columns: Any) -> dict[str, Any]:
+    there.update(columns)
+    return there
+
+
+WAYS: dict[str, Callable[[WholeBatch], Any]] = {
+    "by key": lambda b: {name: b[name] for name in b},
+    "items": lambda b: dict(b.items()),
+    "values": lambda b: dict(zip(b.keys(), b.values(), strict=True)),
+    "get": lambda b: {name: b.get(name) for name in b},
+    "pop": lambda b: {name: b.pop(name) for name in list(b)},
+    "popitem": lambda b: dict([b.popitem() for _ in range(len(b))]),
+    "setdefault": lambda b: {name: b.setdefault(name, 1) for name in b},
+    "dict": dict,
+    "**": lambda b: (lambda **columns: columns)(**b),
+    "|": lambda b: b | {},
+    "of |": lambda b: {} | b,
+    "update": lambda b: updated({}, b),
+    "copy": lambda b: b.copy(),
+    "copy.copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda b: pickle.loads(pickle.dumps(b)),
+    "default_convert": default_convert,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("make", [arrived, lambda: WholeBatch.of(batch())])
+def test_every_way_of_asking_has_all_columns(make: Callable[[], WholeBatch], way: str) -> None:
+    assert seen(WAYS[way](make())) == EXPECTED
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in ("copy.copy", "deepcopy")])
+def test_a_worker_uses_it_as_the_dict_that_it_will_be(way: str) -> None:
+    assert seen(WAYS[way](HandedOver(batch()))) == EXPECTED  # type: ignore[arg-type]
+
+
+def test_it_is_a_dict_where_it_arrives() -> None:
+    found = arrived()
+    assert isinstance(found, dict)
+    assert len(found) == len(COLUMNS) + 1
+    assert list(found) == list(found.keys()) == [*COLUMNS, "step"]
+    assert "anchor" in found
+    assert "other" not in found
+    assert found.get("other", 3) == 3
+    with pytest.raises(KeyError, match="other"):
+        found["other"]
+    assert "'anchor': ['a', " in repr(found)
+    assert found["anchor"] is found["anchor"]
+    del found["weight"], found["tokens"], found["swapped"]
+    left = arrived()
+    del left["weight"], left["tokens"], left["swapped"]
+    assert found == left == {name: EXPECTED[name] for name in left}
+    assert found != {**left, "step": 6}
+    found["anchor"] = [1]
+    assert pickle.loads(pickle.dumps(found))["anchor"] == [1]
+
+
+def test_what_a_worker_changes_arrives() -> None:
+    given = HandedOver(batch())
+    given["ids"] = [1, 2, 3]
+    del given["weight"]
+    found = pickle.loads(pickle.dumps(given))
+    assert isinstance(found, WholeBatch)
+    assert found["ids"] == [1, 2, 3]
+    assert "weight" not in found
+    assert found["anchor"] == COLUMNS["anchor"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (0, 1), (1, 3), (3, 3)])
+def test_exactly_the_rows_of_a_batch_are_handed_over(low: int, high: int) -> None:
+    found = arrived(low=low, high=high)
+    assert found["anchor"] == COLUMNS["anchor"][low:high]
+    assert found["tokens"].tolist() == EXPECTED["tokens"][low:high]
+    assert len(found["weight"]) == high - low
+    found["tokens"].add_(1)  # its memory is its own
+
+
+def test_torch_goes_through_no_strings_of_workers() -> None:
+    given = HandedOver(batch())
+    assert default_convert(given) is given
+
+
+def test_tensors_are_pinned_and_texts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 1)
+    found = arrived().pin_memory()
+    assert isinstance(found, WholeBatch)
+    assert found["tokens"].tolist() == [2, 0, 4]
+    assert found["anchor"] == COLUMNS["anchor"]
+
+
+def with_lengths(batch: Any) -> Any:
+    batch["lengths"] = [len(text) for text in batch["anchor"]]
+    return {**batch}
+
+
+def test_a_collate_function_of_workers_has_columns(corpus_path: Path, alone: Batches) -> None:
+    dataset = SamplerDataset(corpus_path, batch_size=16, seed=7, steps=2)
+    batches = loader(dataset, 1, collate_fn=with_lengths)
+    expected = [{**b, "lengths": [len(text) for text in b["anchor"]]} for b in alone[:2]]
+    assert plain(batches) == expected
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_are_dicts_for_any_number_of_workers(corpus_path: Path, workers: int) -> None:
+    dataset = SamplerDataset(corpus_path, batch_size=16, seed=7)
+    for found in islice(loader(dataset, workers), 2):
+        assert type(found) is WholeBatch
+    assert type(next(iter(dataset))) is WholeBatch
+
+
+def test_a_text_that_is_none_is_named_where_it_arrives() -> None:
+    texts = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+    )
+    given = HandedOver(Batch(pa.table({"anchor": texts}), step=0, position=0))
+    found = pickle.loads(pickle.dumps(given))
+    with pytest.raises(dp.DamagedFileError, match="'anchor'"):
+        found["anchor"]
