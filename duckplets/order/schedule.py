@@ -314,7 +314,7 @@ class Schedule:
         if not segments.is_shared_with(self._segments):
             # A copy, which is made at once: another thread may be adding to it.
             bases = self._bases.copy()
-            self._bases = {number: base for number, base in bases.items() if number < kept}
+            self._bases = {n: base for n, base in bases.items() if n < max(1, kept)}
         self._segments, self._last_bases = segments, {}
         kept = bisect_left(self._events, step, key=lambda event: event[0])
         if kept == len(self._events):
