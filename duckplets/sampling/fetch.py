@@ -173,7 +173,8 @@ class Fetcher:
         """Return the texts of all slots, and where in them that of each key is."""
         order = np.arange(len(keys), dtype=np.int64)
         if self._mapped is not None:
-            spans = self._mapped.spans(keys)
+            with self._lock:  # refuses a forked process, as reading from the corpus does
+                spans = self._mapped.spans(keys)
             if prefixed is None:
                 return spans, order
             bare = spans.take(order)
