@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import typer
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     app: typer.Typer
 
 __all__ = ["app", "main"]
+
+T = TypeVar("T")
 
 # Command: the module that has a function of that name.
 _COMMANDS = {
@@ -115,19 +117,23 @@ def _application(called: Sequence[str] = ()) -> typer.Typer:
     """
     from duckplets.cli.app import add, new_app, start
 
-    first = next(iter(called), "")
-    commands = {first: _COMMANDS[first]} if first in _COMMANDS else _COMMANDS
-    groups = {} if first in _COMMANDS else _GROUPS
+    first, second = [*called, "", ""][:2]
+    every = first not in _COMMANDS and first not in _GROUPS
     made = new_app(_HELP, completion=True)
     made.callback()(start)
-    for name, home in commands.items():
+    for name, home in _called(_COMMANDS, first, every=every).items():
         add(made, name, _command(f"{home}.{name.replace('-', '_')}"))
-    for name, (description, verbs) in groups.items():
+    for name, (description, verbs) in _called(_GROUPS, first, every=every).items():
         group = new_app(description)
         made.add_typer(group, name=name)
-        for verb, where in verbs.items():
+        for verb, where in _called(verbs, second, every=second not in verbs).items():
             add(group, verb, _command(where))
     return made
+
+
+def _called(commands: Mapping[str, T], word: str, *, every: bool) -> Mapping[str, T]:
+    """Return the command of a word, if it is one, or every command."""
+    return commands if every else {word: commands[word]} if word in commands else {}
 
 
 def _command(where: str) -> Any:

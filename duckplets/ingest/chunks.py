@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -91,11 +92,21 @@ def cleaning(database: Database) -> str:
 
 def content_of(database: Database, source: str, split: str, version: int) -> str:
     """Return a fingerprint of the records of a source and split, and of how they were cleaned."""
-    parameters = {"source": source, "split": split, "version": version}
-    records, contents, places = database.run("ingest/records/content", parameters)[0]
+    return contents_of(database, source, split, version)[source, split]
+
+
+def contents_of(
+    database: Database, source: str | None, split: str | None, version: int
+) -> Mapping[tuple[str, str], str]:
+    """Return such a fingerprint for each source and split, of one or of all."""
     cleaned_by = cleaning(database)
     by = f":{cleaned_by}" if cleaned_by else ""
-    return f"{int(records)}:{int(contents):x}:{int(places):x}{by}"
+    found = defaultdict(lambda: f"0:0:0{by}")
+    parameters = {"source": source, "split": split, "version": version}
+    for name, of_split, *figures in database.run("ingest/records/contents", parameters):
+        records, contents, places = map(int, figures)
+        found[name, of_split] = f"{records}:{contents:x}:{places:x}{by}"
+    return found
 
 
 def cleaned(database: Database) -> dict[str, int]:

@@ -23,7 +23,7 @@ from duckplets.base.shown import Reported, listed
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import SamplerError, nearest
-from duckplets.ingest.chunks import content_of
+from duckplets.ingest.chunks import content_of, contents_of
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.search.build import Built, build
@@ -164,9 +164,11 @@ def stale(
     indexes = {(index.source, index.split): index for index in stored(database, **scope)}
     pairs = database.run("search/index/pairs", scope)
     found = [(*pair, CHANGED) for pair in indexes.keys() - set(pairs)]
-    for name, of_split in pairs:
-        reason = _reason(database, indexes.get((name, of_split)), name, of_split, version)
-        found += [(name, of_split, reason)] if reason else []
+    contents = contents_of(database, source, split, version) if indexes else {}
+    for pair in pairs:
+        index = indexes.get(pair)
+        reason = _reason(database, index, contents[pair]) if index else NOT_BUILT
+        found += [(*pair, reason)] if reason else []
     return sorted(found)
 
 
@@ -192,7 +194,8 @@ def stored(
 def current(database: Database, source: str, split: str) -> Index | None:
     """Return the index of a source and split, or None where it is missing or stale."""
     for index in stored(database, source=source, split=split):
-        if not _reason(database, index, source, split, current_version(database)):
+        content = content_of(database, source, split, current_version(database))
+        if not _reason(database, index, content):
             return index
     return None
 
@@ -303,15 +306,11 @@ def _sizes(database: Database, pairs: list[tuple[str, str, str]]) -> int:
 # -- one index -------------------------------------------------------------------------------------
 
 
-def _reason(
-    database: Database, index: Index | None, source: str, split: str, version: int
-) -> str | None:
-    """Return why an index does not fit, or None."""
-    if index is None:
-        return NOT_BUILT
-    if index.content != content_of(database, source, split, version):
+def _reason(database: Database, index: Index, content: str) -> str | None:
+    """Return why an index does not fit the records as they are, or None."""
+    if index.content != content:
         return CHANGED
-    return OTHER_TERMS if index.terms != terms_of(database, source) else None
+    return OTHER_TERMS if index.terms != terms_of(database, index.source) else None
 
 
 def _replace(database: Database, source: str, split: str, told: Callable[[int], None]) -> Built:

@@ -1,17 +1,20 @@
--- name: content
--- What identifies the records of one source and split of a version.
--- Parameters: $source, $split, $version.
+-- name: contents
+-- What identifies the records of each source and split of a version.
+-- Parameters: $source, $split, $version. A source or split of NULL means all.
 SELECT
+    sources.name AS source,
+    splits.split,
     count(*) AS records,
-    coalesce(bit_xor(records.content_hash), 0) AS contents,
-    coalesce(sum((records.content_hash % 1000003)::HUGEINT * records.record_key), 0) AS places
+    bit_xor(records.content_hash) AS contents,
+    sum((records.content_hash % 1000003)::HUGEINT * records.record_key) AS places
 FROM records
 JOIN sources ON sources.source_id = records.source_id
 JOIN splits ON splits.record_key = records.record_key
 WHERE
-    sources.name = $source
-    AND splits.split = $split
+    coalesce(sources.name = $source, TRUE)
+    AND coalesce(splits.split = $split, TRUE)
     AND is_live(records.added_version, records.removed_version, $version)
+GROUP BY sources.name, splits.split
 
 -- name: append_sections
 -- Append new_sections (Arrow).
