@@ -46,10 +46,10 @@ GROUP BY part
 ORDER BY part
 
 -- name: sections
--- The texts of sections.
--- Parameters: $low, $high (section keys, both included).
+-- The texts of sections, each with its record and role.
+-- Parameters: $low, $high (section keys, both included), $roles (their names).
 -- Rows: by section_key.
-SELECT section_key, text
+SELECT section_key, text, record_key, list_position($roles::VARCHAR[], role) - 1 AS role
 FROM sections
 WHERE section_key BETWEEN $low AND $high
 ORDER BY section_key

@@ -1,7 +1,8 @@
 """Reading: the records that an order names, fetched block by block and handed out as batches.
 
     order ─take→ numbers ─→ requests ─sql/reading→ columns ─→ table ─slices→ Batch
-                                     (the next block meanwhile)
+                                     (the next block meanwhile; texts come from a snapshot, if one
+                                     is there)
 
 Record k is the k-th record of a version, of one source or split if that is asked for; for a data
 index it is the k-th of the source that the entry names. The order is consumed in the thread of the
@@ -32,11 +33,13 @@ from duckplets.records.data_index import DataIndex
 from duckplets.records.elements import Order, Part, Take, elements_of, indexed_elements
 from duckplets.sampling.batch import Batch
 from duckplets.sampling.messages import MESSAGES
+from duckplets.serving.snapshot import mapped_texts
+from duckplets.serving.texts import ROLES, Texts
 
 _PLACES = ("index", "record_key")
 _LABELS = ("record_id", "source", "split", "date")
 _DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at")
-_ROLES = ("anchor", "context", "rejected")
+_ROLES = ROLES
 _TEXTS = ("text", *_ROLES)
 _MESSAGES = ("messages", "rejected_messages")
 _COLUMNS = (*_PLACES, *_LABELS, *_DETAILS, *_TEXTS, *_MESSAGES)
@@ -44,6 +47,7 @@ _DEFAULT = (*_PLACES, *_LABELS, "meta", "text")
 
 _LARGEST_BLOCK = 65_536
 _BLOCK_BYTES = 192 << 20  # of a block; there are two of them at a time
+_Gather = Callable[[Integers], pa.Array]
 
 
 def count(
@@ -102,7 +106,9 @@ def read(
     else:
         keys = _keys(database, _where(database, split, source, version))
         take = elements_of(order, len(keys))
-    return Records(_batches(database, keys, names, take, batch_size))
+    wants_texts = any(name in _TEXTS for name in names)
+    texts = mapped_texts(database, version) if wants_texts else None
+    return Records(_batches(database, keys, names, take, batch_size, texts))
 
 
 # -- which records ------------------------------------------------------------------------------
@@ -171,10 +177,15 @@ def _checked_columns(columns: Sequence[str] | None) -> list[str]:
 
 
 def _batches(
-    database: Database, keys: Integers, columns: list[str], take: Take, batch_size: int
+    database: Database,
+    keys: Integers,
+    columns: list[str],
+    take: Take,
+    batch_size: int,
+    texts: Texts | None,
 ) -> Generator[Batch, None, None]:
     """Yield batches of blocks, each of which is read while the one before is used."""
-    fetcher = _Fetcher(database.cursor(), keys, columns)
+    fetcher = _Fetcher(database.cursor(), keys, columns, texts)
     pace = Pace(_LARGEST_BLOCK, _BLOCK_BYTES)
     calls = _calls(fetcher, take, pace, batch_size)
     blocks = Lookahead(calls, "duckplets-read", stop=fetcher.database.interrupt)
@@ -239,10 +250,13 @@ class Records(Iterator[Batch]):
 class _Fetcher:
     """Reads the records of requests, on a connection of its own."""
 
-    def __init__(self, database: Database, keys: Integers, columns: list[str]) -> None:
+    def __init__(
+        self, database: Database, keys: Integers, columns: list[str], texts: Texts | None
+    ) -> None:
         self.database = database
         self._keys = keys
         self._columns = columns
+        self._mapped = texts
 
     def fetch(self, part: Part) -> pa.Table:
         """Return the columns of the records that elements name, in their order."""
@@ -256,7 +270,7 @@ class _Fetcher:
             if self._wanted(_DETAILS):
                 found |= self._rows("records/read/details", size)
             if self._wanted(_TEXTS):
-                found |= self._texts(size)
+                found |= self._texts(part, size)
         if wanted := self._wanted(_MESSAGES):
             found |= self._messages(wanted, self._keys[part.places])
         return pa.table({name: found[name] for name in self._columns})
@@ -290,22 +304,28 @@ class _Fetcher:
         order = pa.array(places, mask=places < 0)
         return {name: rows[name].combine_chunks().take(order).cast(MESSAGES) for name in wanted}
 
-    def _texts(self, size: int) -> dict[str, pa.Array]:
+    def _texts(self, part: Part, size: int) -> dict[str, pa.Array]:
         wanted = self._wanted(_TEXTS)
         role = wanted[0] if len(wanted) == 1 and wanted[0] in _ROLES else None
-        table = self.database.table("records/read/texts", {"role": role})
-        request = table["request"].to_numpy()
-        order = np.lexsort((table["section_key"].to_numpy(), request))
-        request = request[order]
-        texts = table["text"].combine_chunks().take(pa.array(order))
-        roles = table["role"].combine_chunks().take(pa.array(order))
+        request, roles, texts = self._sections(part, role)
         found = {}
         for name in wanted:
-            of_role = pc.equal(roles, name if name in _ROLES else "rejected")
-            of_role = of_role.to_numpy(zero_copy_only=False) ^ (name == "text")
-            lists = _lists(request[of_role], texts.filter(pa.array(of_role)), size)
+            is_role = roles == _ROLES.index(name if name in _ROLES else "rejected")
+            of_role = np.flatnonzero(~is_role if name == "text" else is_role)
+            lists = _lists(request[of_role], texts(of_role), size)
             found[name] = pc.binary_join(lists, "\n\n") if name == "text" else lists
         return found
+
+    def _sections(self, part: Part, role: str | None) -> tuple[Integers, Integers, _Gather]:
+        """Return the request and the role of sections, in order, and what gathers their texts."""
+        if self._mapped is not None:
+            request, roles, spans = self._mapped.of_records(self._keys[part.places])
+            return request, roles, spans.take
+        table = self.database.table("records/read/texts", {"role": role, "roles": _ROLES})
+        request, roles = table["request"].to_numpy(), table["role"].to_numpy()
+        order = np.lexsort((table["section_key"].to_numpy(), request))
+        texts = table["text"].combine_chunks()
+        return request[order], roles[order], lambda rows: texts.take(pa.array(order[rows]))
 
 
 def _lists(request: Integers, texts: pa.Array, size: int) -> pa.Array:

@@ -114,6 +114,7 @@ class Planner:
         self._swap_key = key(seed, "swap")
         self.distinct_batch = distinct_batch
         self._apart_batch = apart_batch
+        self._ahead = False  # whether streams draw ahead: weights have changed under way
         self.end: int | None = None
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
         self._anchors: dict[str, int] = {}  # of each source, in all its streams
@@ -240,7 +241,7 @@ class Planner:
 
     def go_on_with(self, schedule: Schedule, position: int) -> None:
         """Plan by a schedule that deals all before a position as the one so far."""
-        known = self._known
+        known, self._ahead = self._known, True
         self.schedule = schedule
         if known is not None and known[1][1] <= position:
             self._known = (schedule, *known[1:])
@@ -320,9 +321,10 @@ class Planner:
                 at = share.offsets[part.offsets]
                 stream = indexes[part.leaf]
                 streams[at] = stream
-                draw = self.streams[stream].draw_at(part.indexes)
+                of = self.streams[stream]
+                draw = of.drawn_ahead(part.indexes) if self._ahead else of.draw_at(part.indexes)
                 if self._apart_batch and draw.wanting is not None:
-                    asked.append(Asked(at + offset, self.streams[stream], draw.wanting))
+                    asked.append(Asked(at + offset, of, draw.wanting))
                 for slot in range(slots):
                     chunks[slot][at] = draw.chunks[slot]
                     hashes[slot][at] = draw.hashes[slot]

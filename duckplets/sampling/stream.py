@@ -38,6 +38,8 @@ from duckplets.sampling.wanting import (
 )
 
 _OF_SOURCE = 12  # attempts to draw again within the source, before those in all sources
+_FEW = 256  # samples, from which on drawing them costs more than the calls
+_AHEAD = 32  # times as many are drawn where few are asked for again and again
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,16 @@ class Draw:
     hashes: list[Words]
     candidates: list[Integers] | None = None
     wanting: Wanting | None = None
+
+    def part(self, rows: Integers) -> Draw:
+        """Return some of the samples."""
+        candidates, wanting = self.candidates, self.wanting
+        return Draw(
+            [column[rows] for column in self.chunks],
+            [column[rows] for column in self.hashes],
+            None if candidates is None else [column[rows] for column in candidates],
+            None if wanting is None else wanting.part(rows),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +151,27 @@ class Stream:
         draw.chunks.append(taken.chunks[0])
         draw.hashes.append(taken.hashes[0])
         return self._with_negatives(draw, index, _Places(units, visits, anchor_at))
+
+    def drawn_ahead(self, index: Integers) -> Draw:
+        """Return the same as ``draw_at``, from what was drawn ahead when an earlier call asked.
+
+        A sample does not depend on the weights, so where they change at every step, and each asks
+        for the few samples that follow, most of what a call costs is paid once for many steps.
+        """
+        few = 0 < len(index) <= _FEW and index[-1] - index[0] < 2 * len(index)
+        if not few:
+            return self.draw_at(index)
+        start, stop, draw = self._ahead[0]
+        if not start <= index[0] <= index[-1] < stop:
+            start = int(index[0])
+            stop = start + _AHEAD * len(index)
+            draw = self.draw(start, stop)
+            self._ahead[0] = (start, stop, draw)  # at once: several threads may ask
+        return draw.part(index - start)
+
+    @cached_property
+    def _ahead(self) -> list[tuple[int, int, Draw]]:
+        return [(0, 0, Draw([], []))]
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
         """Rotate through an anchor's chunks: the visit-th from a hashed start."""

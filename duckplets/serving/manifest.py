@@ -15,7 +15,7 @@ from duckplets.db.database import Database
 from duckplets.serving import kept, segments
 from duckplets.serving.mapped import FileEntry, damaged
 
-_FORMAT = 1
+_FORMAT = 2
 MANIFEST = "manifest.json"
 
 
@@ -41,10 +41,10 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """Return the manifest of a folder; None where there is no snapshot.
+        """Return the manifest of a folder; None where there is no snapshot, or an outdated one.
 
         Raises:
-            DamagedFileError: It is not as it was written, or of another version of duckplets.
+            DamagedFileError: It is not as it was written, or of a later version of duckplets.
         """
         path = folder / MANIFEST
         try:
@@ -58,8 +58,11 @@ class Manifest:
             digest = told.pop("digest")
             if digest != _digest(told):
                 raise ValueError
-            if told.pop("format") != _FORMAT:
-                raise damaged(path, "another version of duckplets has made it")
+            made_as = told.pop("format")
+            if made_as > _FORMAT:
+                raise damaged(path, "a later version of duckplets has made it")
+            if made_as < _FORMAT:
+                return None
             told["segments"] = [segments.SegmentEntry.of(s) for s in told["segments"]]
             told["bundles"] = [kept.Bundle.of(b) for b in told["bundles"]]
             return cls(**told)
@@ -81,7 +84,7 @@ class Manifest:
     def files(self) -> Iterator[FileEntry]:
         """All files it names."""
         for segment in self.segments:
-            yield from (segment.texts, segment.chunks)
+            yield from segment.files
         for bundle in self.bundles:
             yield from (bundle.arrays, bundle.index)
 

@@ -1,8 +1,8 @@
 """Write the texts and chunks of a range of sections, or hold those of a small corpus in memory.
 
-    sections, chunks ─by stretches of some characters→ texts.arrow, chunks.arrow
+    sections, chunks ─by stretches of some characters→ texts.arrow, sections.arrow, chunks.arrow
 
-Memory is bounded by a stretch: columns of chunks wait in files of their own until all are known.
+Memory is bounded by a stretch: columns wait in files of their own until all are known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from duckplets.serving.mapped import (
     entry_of,
     new_name,
 )
-from duckplets.serving.texts import Segment, byte_spans
+from duckplets.serving.texts import ROLES, Sections, Segment, byte_spans
 
 _CHARACTERS = 16_000_000  # of the texts of a stretch
 _SECTIONS = 65_536  # of a stretch
@@ -45,6 +45,7 @@ _COLUMNS = {  # of chunks
     "span": np.int64,
     "bytes": np.int32,
 }
+_OF_SECTIONS = {"record_key": np.int64, "role": np.int8, "span": np.int64, "bytes": np.int32}
 _SAME = "same"
 
 
@@ -57,8 +58,10 @@ class SegmentEntry:
         high: Last section key there may be in it.
         sections: How many it has.
         texts: Their texts.
+        records: Of which record each section is, and in which role.
         chunks: What is known of their chunks.
-        columns: Where in that file each column is, or the value that all have.
+        of_records: Where in ``records`` each column is, or the value that all have.
+        columns: The same of ``chunks``.
         count: How many chunks there are.
     """
 
@@ -66,15 +69,22 @@ class SegmentEntry:
     high: int
     sections: int
     texts: FileEntry
+    records: FileEntry
     chunks: FileEntry
+    of_records: dict[str, Any]
     columns: dict[str, Any]
     count: int
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> SegmentEntry:
         """Return one as a manifest tells of it."""
-        files = {name: entry_of(value[name]) for name in ("texts", "chunks")}
+        files = {name: entry_of(value[name]) for name in ("texts", "records", "chunks")}
         return cls(**{**value, **files})
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """All its files."""
+        return self.texts, self.records, self.chunks
 
 
 def opened(folder: Path, entry: SegmentEntry) -> Segment:
@@ -83,9 +93,10 @@ def opened(folder: Path, entry: SegmentEntry) -> Segment:
     Raises:
         DamagedFileError: They are not there, or not as they were written.
     """
-    texts, chunks = MappedFile(folder, entry.texts), MappedFile(folder, entry.chunks)
+    texts, records, chunks = (MappedFile(folder, file) for file in entry.files)
     columns = {n: _column(chunks, entry.columns[n], entry.count) for n in _COLUMNS}
-    return Segment(_part(columns), texts.buffer, texts.path)
+    of_sections = {n: _column(records, entry.of_records[n], entry.sections) for n in _OF_SECTIONS}
+    return Segment(_part(columns), texts.buffer, texts.path, Sections(*of_sections.values()))
 
 
 def _column(file: MappedFile, told: Any, count: int) -> np.ndarray[Any, Any]:
@@ -153,22 +164,38 @@ def written(
     """
     with ExitStack() as stack:
         texts_file = stack.enter_context(IpcWriter(folder, "texts", _TEXTS))
-        columns = stack.enter_context(_Columns(folder))
-        sections, chunks = 0, []
+        of_records = stack.enter_context(_Columns(folder, "sections", _OF_SECTIONS))
+        columns = stack.enter_context(_Columns(folder, "chunks", _COLUMNS))
+        sections, chunks, done = [], [], 0
         for texts, found in _stretches(database, chunking, low, high):
             table = texts.combine_chunks()
-            for batch in table.to_batches():
+            for batch in table.select(_TEXTS.names).to_batches():
                 texts_file.write(batch)
-            sections += table.num_rows
+            sections.append(table.num_rows)
             chunks.append(len(found["span"]))
+            of_records.add(_of_sections(table))
             columns.add(found)
+            done += table.num_rows
             if progress is not None:
-                progress(sections, None)
+                progress(done, None)
         entry = texts_file.finish()
         begins = [of["text"][-1] for of in buffers_of(folder / entry.name)]
+        of_records.shift("span", np.array(begins, np.int64), np.array(sections, np.int64))
         columns.shift("span", np.array(begins, np.int64), np.array(chunks, np.int64))
-        chunks_entry, places = columns.finish()
-        return SegmentEntry(low, high, sections, entry, chunks_entry, places, sum(chunks))
+        records_entry, of_sections = of_records.finish()
+        chunks_entry, of_chunks = columns.finish()
+        files = entry, records_entry, chunks_entry
+        return SegmentEntry(low, high, done, *files, of_sections, of_chunks, sum(chunks))
+
+
+def _of_sections(texts: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the record, the role and the span of sections; spans count from the first text."""
+    text = texts["text"].combine_chunks()
+    rows = np.arange(len(text), dtype=np.int64)
+    spans = byte_spans(text, rows, np.zeros_like(rows), np.full_like(rows, -1))
+    found = {name: texts[name].to_numpy() for name in ("record_key", "role")}
+    found |= {"span": spans[0], "bytes": spans[1]}
+    return {name: values.astype(_OF_SECTIONS[name]) for name, values in found.items()}
 
 
 def _stretches(
@@ -179,7 +206,7 @@ def _stretches(
     weights["by_start"] = chunking["position_weight"] == "start_ratio"
     for first, last in _ranges(database, low, high):
         where = {"low": first, "high": last}
-        texts = database.table("serving/sections", where)
+        texts = database.table("serving/sections", where | {"roles": ROLES})
         rows = database.table("serving/chunks", where | weights)
         columns = {n: rows[n].to_numpy().astype(_COLUMNS[n]) for n in rows.column_names}
         if texts.num_rows == 0:
@@ -214,11 +241,11 @@ def _ranges(database: Database, low: int, high: int) -> Iterator[tuple[int, int]
 
 
 class _Columns:
-    """Columns of chunks on their way to a file, each in a file of its own."""
+    """Columns on their way to a file, each in a file of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._paths = {name: folder / f"{new_name('column')}.new" for name in _COLUMNS}
+    def __init__(self, folder: Path, what: str, kinds: Mapping[str, Any]) -> None:
+        self._folder, self._what, self._kinds = folder, what, kinds
+        self._paths = {name: folder / f"{new_name('column')}.new" for name in kinds}
         self._files: dict[str, BinaryIO] = {}
         self._same: dict[str, Any] = {}
         self._count = 0
@@ -256,19 +283,19 @@ class _Columns:
     def _mapped(self, name: str, mode: str = "r") -> np.ndarray[Any, Any]:
         self._files[name].flush()
         if self._count == 0:
-            return np.zeros(0, _COLUMNS[name])
-        return np.memmap(self._paths[name], _COLUMNS[name], mode, shape=(self._count,))  # type: ignore[call-overload,no-any-return]
+            return np.zeros(0, self._kinds[name])
+        return np.memmap(self._paths[name], self._kinds[name], mode, shape=(self._count,))  # type: ignore[call-overload,no-any-return]
 
     def finish(self) -> tuple[FileEntry, dict[str, Any]]:
         """Write all columns that differ as one table; return the file, and where each column is."""
         same = {name: value for name, value in self._same.items() if value is not None}
-        stored = {name: self._mapped(name) for name in _COLUMNS if name not in same}
+        stored = {name: self._mapped(name) for name in self._kinds if name not in same}
         arrays = {}
         for name, values in stored.items():
             kind = pa.from_numpy_dtype(values.dtype)
             arrays[name] = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
         batch = pa.RecordBatch.from_pydict(arrays)
-        with IpcWriter(self._folder, "chunks", batch.schema) as file:
+        with IpcWriter(self._folder, self._what, batch.schema) as file:
             file.write(batch)
             entry = file.finish()
         (places,) = buffers_of(self._folder / entry.name)
@@ -277,7 +304,7 @@ class _Columns:
             for name, values in stored.items()
         }
         columns |= {
-            name: [_SAME, np.dtype(_COLUMNS[name]).str, value.item()]
+            name: [_SAME, np.dtype(self._kinds[name]).str, value.item()]
             for name, value in same.items()
         }
         return entry, columns

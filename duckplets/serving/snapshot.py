@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from duckplets.base.aside import sweep
 from duckplets.base.locks import lock
@@ -32,7 +32,6 @@ from duckplets.serving.manifest import MANIFEST, Manifest, State
 from duckplets.serving.mapped import damaged, digest_of
 from duckplets.serving.texts import Texts
 
-T = TypeVar("T")
 log = logging.getLogger("duckplets")
 
 LARGE = 200_000  # chunks: corpora with more are served from a snapshot
@@ -49,23 +48,19 @@ class Snapshot:
     """A snapshot that is opened for a version of a corpus.
 
     Args:
-        database: The corpus.
         folder: Where it lies.
         manifest: What it consists of.
+
+    Attributes:
+        texts: Of all chunks and sections.
     """
 
-    def __init__(self, database: Database, folder: Path, manifest: Manifest) -> None:
-        self._database = database
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
-        self._texts = Texts([segments.opened(folder, entry) for entry in manifest.segments])
+        self.texts = Texts([segments.opened(folder, entry) for entry in manifest.segments])
         self._opened: list[kept.Opened] = []
         self._left = list(manifest.bundles)
-
-    @property
-    def texts(self) -> Texts:
-        """Of all chunks."""
-        return self._texts
 
     def find(self, keys: Collection[str]) -> dict[str, kept.Opened]:
         """Return of those of the keys that are kept, from where to get each."""
@@ -173,12 +168,24 @@ def opened(database: Database, version: int, state: State | None = None) -> Snap
         if manifest is None or not _is_valid(database, manifest, version, state):
             return None
         try:
-            return Snapshot(database, folder, manifest)
+            return Snapshot(folder, manifest)
         except DamagedFileError:
             # Who made the next one may have removed a file that this one names.
             if not again or Manifest.read(folder) == manifest:
                 raise
     return None
+
+
+def mapped_texts(database: Database, version: int) -> Texts | None:
+    """Return the texts of a snapshot that is there and valid for a version, or None."""
+    if database.path is None:
+        return None
+    try:
+        found = opened(database, version)
+    except DamagedFileError as error:
+        log.warning("texts are read from the corpus itself, which takes longer: %s", error)
+        return None
+    return None if found is None else found.texts
 
 
 def _is_valid(

@@ -1,6 +1,7 @@
-"""Gather the texts of chunks: spans of bytes in memory, or in files that are mapped into it.
+"""Gather the texts of chunks and sections: spans of bytes in memory, or in mapped files.
 
 chunk keys ─Facts→ spans ─within bounds→ one copy → Arrow texts
+record keys ─Sections→ spans
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,25 @@ from duckplets.base.arrays import Integers
 from duckplets.base.columns import column
 from duckplets.serving.facts import Facts, Part
 from duckplets.serving.mapped import damaged
+
+ROLES = ["anchor", "context", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """Of which record the sections of a segment are, and where their texts lie.
+
+    Attributes:
+        records: Key of the record of each, ascending.
+        roles: Number of its role in ``ROLES``.
+        starts: First byte of its text.
+        lengths: Bytes of its text.
+    """
+
+    records: Integers
+    roles: np.ndarray[Any, np.dtype[np.int8]]
+    starts: Integers
+    lengths: np.ndarray[Any, np.dtype[np.int32]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +47,13 @@ class Segment:
         part: What is known of its chunks; ``span`` and ``bytes`` say where in ``data`` each is.
         data: Bytes of all texts, and maybe others between them.
         path: The file that holds them, for messages; None in memory.
+        sections: What is known of its sections; None in memory.
     """
 
     part: Part
     data: pa.Buffer
     path: Path | None = None
+    sections: Sections | None = None
 
     def gather(self, starts: Integers, lengths: Integers) -> pa.Array:
         """Return the texts of some spans; whether they are UTF-8 is seen where lists are made.
@@ -71,6 +94,32 @@ class Texts:
         found = self.facts.columns(["span", "bytes"], keys)
         lengths = found["bytes"].astype(np.int64)
         return Spans(self._segments, self.facts.parts_of(keys), found["span"], lengths)
+
+    def of_records(self, keys: Integers) -> tuple[Integers, Integers, Spans]:
+        """Return the sections of some records, by record as asked and in their order within it.
+
+        Returns:
+            Which of the records each section is of, the number of its role in ``ROLES``, and the
+            texts.
+        """
+        found: list[tuple[np.ndarray[Any, Any], ...]] = []
+        for number, segment in enumerate(self._segments):
+            if segment.sections is None:
+                continue
+            records = segment.sections.records
+            first = np.searchsorted(records, keys)
+            counts = np.searchsorted(records, keys, side="right") - first
+            request = np.repeat(np.arange(len(keys)), counts)
+            begin = np.repeat(first - (np.cumsum(counts) - counts), counts)
+            rows = begin + np.arange(len(request))
+            of = segment.sections
+            part = np.full(len(rows), number)
+            found.append((request, part, of.roles[rows], of.starts[rows], of.lengths[rows]))
+        columns = [np.concatenate(c) for c in zip(*found, strict=True)] or [np.zeros(0, int)] * 5
+        order = np.argsort(columns[0], kind="stable")
+        request, parts, roles, starts, lengths = (column[order] for column in columns)
+        numbers = parts if len(self._segments) > 1 else None
+        return request, roles, Spans(self._segments, numbers, starts, lengths.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,12 @@ JOIN records ON records.record_key = requests.record_key
 -- name: texts
 -- The sections of requested records (Arrow requests: request, record_key). Putting a record's
 -- texts together here, by an ordered string_agg, took nine times as long as fetching them.
--- Parameters: $role (NULL for all).
--- Rows: in any order; a record's sections belong in that of section_key.
+-- Parameters: $role (NULL for all), $roles (names).
+-- Rows: in any order; a record's sections belong in that of section_key. The role is its number.
 SELECT
     requests.request,
     sections.section_key,
-    sections.role,
+    list_position($roles::VARCHAR[], sections.role) - 1 AS role,
     sections.text
 FROM requests
 JOIN sections ON sections.record_key = requests.record_key
