@@ -95,3 +95,43 @@ JOIN records ON records.record_key = chunks.record_key
 WHERE
     chunks.section_key BETWEEN $low AND $high AND sections.section_key BETWEEN $low AND $high
 ORDER BY chunks.chunk_key
+
+-- name: conversation_ranges
+-- The ranges of record keys that have conversations, with the last key of each.
+-- Parameters: $size (of a range), $unpublished.
+-- Rows: by range.
+SELECT conversations.record_key // $size AS part, max(conversations.record_key) AS last
+FROM conversations
+JOIN records ON records.record_key = conversations.record_key
+WHERE records.removed_version IS DISTINCT FROM $unpublished
+GROUP BY part
+ORDER BY part
+
+-- name: conversation_facts
+-- What a fetch needs to know of the conversations of a range of records, apart from their messages.
+-- Parameters: $low, $high (record keys, both included), $weight_floor.
+-- Rows: by record_key.
+WITH counted AS (
+    SELECT record_key, sum(token_count) AS tokens
+    FROM sections
+    WHERE record_key BETWEEN $low AND $high
+    GROUP BY record_key
+)
+SELECT
+    conversations.record_key,
+    coalesce(counted.tokens, 0)::BIGINT AS tokens,
+    greatest($weight_floor, least(1, records.trust))::DOUBLE AS weight
+FROM conversations
+JOIN records ON records.record_key = conversations.record_key
+LEFT JOIN counted ON counted.record_key = conversations.record_key
+WHERE conversations.record_key BETWEEN $low AND $high
+ORDER BY conversations.record_key
+
+-- name: conversations
+-- The messages of a range of records, as JSON.
+-- Parameters: $low, $high (record keys, both included).
+-- Rows: by record_key.
+SELECT record_key, messages, rejected_messages
+FROM conversations
+WHERE record_key BETWEEN $low AND $high
+ORDER BY record_key

@@ -298,7 +298,9 @@ class _Fetcher:
         which = {"chosen": _MESSAGES[0] in wanted, "rejected": _MESSAGES[1] in wanted}
         which |= {"chosen_json": False, "rejected_json": False}
         with self.database.registered(asked_messages=asked):
-            rows = self.database.table("sampling/messages/fetch", which).combine_chunks()
+            stored = self.database.table("sampling/messages/stored")
+        with self.database.registered(stored_messages=stored):
+            rows = self.database.table("sampling/messages/parsed", which).combine_chunks()
         places = np.full(len(keys), -1, dtype=np.int64)
         places[rows["request"].to_numpy()] = np.arange(rows.num_rows)
         order = pa.array(places, mask=places < 0)

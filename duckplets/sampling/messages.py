@@ -7,7 +7,7 @@ is taken apart by DuckDB, so that no row passes through Python.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +25,17 @@ from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import OF_MESSAGES
 from duckplets.sampling.fetch import Fetcher, as_array, facts_of
 from duckplets.sampling.stream import Stream
+from duckplets.serving.conversations import mapped
 from duckplets.serving.facts import Facts
+from duckplets.serving.kept import key_of
+from duckplets.serving.texts import Texts
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.order.mixture import Mixture
     from duckplets.sampling.plan import Plan
     from duckplets.sampling.settings import RunSettings
+    from duckplets.serving.snapshot import Snapshot
 
 MESSAGES = pa.list_(  # the type of messages and rejected_messages
     pa.struct(
@@ -71,13 +75,13 @@ def has_pairs(database: Database, sources: Collection[str], version: int) -> boo
 
 
 def open_streams(
-    database: Database, settings: RunSettings, sources: Sequence[str]
+    database: Database, settings: RunSettings, sources: Sequence[str], snapshot: Snapshot | None
 ) -> tuple[list[Stream], list[str]]:
     """Read which conversations can be drawn of some sources; return also which have none."""
     anchored = Anchored(database, settings)
     streams, empty = [], []
     for source in sources:
-        pool = _pool(database, settings, source, anchored.keys(source))
+        pool = _pool(database, settings, source, anchored, snapshot)
         if len(pool.anchors):
             streams.append(Stream(source, pool, settings.seed, settings.negatives))
         else:
@@ -88,10 +92,16 @@ def open_streams(
     return streams, empty
 
 
-def conversation_facts(database: Database, chunking: Mapping[str, Any]) -> Facts:
-    """Read what every conversation of a corpus is; ``chunking``: fingerprint of its chunks."""
-    floor = {"weight_floor": chunking["weight_floor"]}
-    return facts_of(database.table("sampling/messages/facts", floor))
+def conversations(
+    database: Database, settings: RunSettings, snapshot: Snapshot | None
+) -> tuple[Facts, Texts | None]:
+    """Return what every conversation of a corpus is, and their messages if a snapshot has them."""
+    version, chunking = settings.corpus_version, settings.chunking
+    texts = mapped(database, snapshot, version, chunking) if snapshot else None
+    if texts is not None:
+        return texts.facts, texts
+    everything = {"low": 0, "high": 1 << 62, "weight_floor": chunking["weight_floor"]}
+    return facts_of(database.table("serving/conversation_facts", everything)), None
 
 
 class MessageFetcher(Fetcher):
@@ -119,14 +129,19 @@ class MessageFetcher(Fetcher):
     def _messages(self, plan: Plan, keys: Integers) -> pa.Table:
         which = ("chosen", "rejected", "chosen_json", "rejected_json")
         wanted = {w: name in self._columns for w, name in zip(which, _TEXTS, strict=True)}
-        rows = self._of_records("fetch", keys, wanted)
-        if rows.num_rows != len(keys):
+        if self._mapped is None:
+            stored = self._of_records("stored", keys)
+        else:
+            with self._lock:  # refuses a forked process, as reading from the corpus does
+                stored = _gathered(self._mapped, keys)
+        if stored.num_rows != len(keys):
             raise StateMismatchError(
-                f"{len(keys) - rows.num_rows} conversations of positions "
+                f"{len(keys) - stored.num_rows} conversations of positions "
                 f"{int(plan.positions[0])} to {int(plan.positions[-1])} are not in the corpus any "
                 f"more; it is another file"
             )
-        return rows
+        with self._lock, self._database.registered(stored_messages=stored):
+            return self._database.table("sampling/messages/parsed", wanted)
 
     def _details(self, plan: Plan, keys: Integers, columns: Sequence[str]) -> dict[str, Any]:
         """Return those of the columns that tell of the record."""
@@ -136,25 +151,46 @@ class MessageFetcher(Fetcher):
         rows = self._of_records("details", keys)
         return {name: rows[name].combine_chunks() for name in wanted}
 
-    def _of_records(
-        self, name: str, keys: Integers, wanted: Mapping[str, bool] | None = None
-    ) -> pa.Table:
+    def _of_records(self, name: str, keys: Integers) -> pa.Table:
         """Run a statement of ``sql/sampling/messages`` over records."""
         asked = pa.table({"request": np.arange(len(keys), dtype=np.int64), "record_key": keys})
         with self._lock, self._database.registered(asked_messages=asked):
-            return self._database.table(f"sampling/messages/{name}", wanted)
+            return self._database.table(f"sampling/messages/{name}")
 
 
-def _pool(database: Database, settings: RunSettings, source: str, of: Integers | None) -> Pool:
-    """Return the conversations of a source; ``of``: keys of the records they may be of."""
+def _gathered(texts: Texts, keys: Integers) -> pa.Table:
+    """Return the messages of conversations as they are stored, from a snapshot."""
+    request = np.arange(len(keys), dtype=np.int64)
+    spans = texts.spans(keys, "rejected_")
+    there = np.flatnonzero(spans.lengths >= 0)
+    places = np.full(len(keys), -1, dtype=np.int64)
+    places[there] = np.arange(len(there))
+    rejected = spans.take(there).take(pa.array(places, mask=places < 0))
+    chosen = texts.spans(keys).take(request)
+    return pa.table({"request": request, "messages": chosen, "rejected_messages": rejected})
+
+
+def _pool(
+    database: Database,
+    settings: RunSettings,
+    source: str,
+    anchored: Anchored,
+    snapshot: Snapshot | None,
+) -> Pool:
+    """Return the conversations of a source that a run may draw."""
     split, version = settings.split, settings.corpus_version
+    compiled = compile_pool(_RECIPE, source=source, split=split, version=version)
     where = {"source": source, "split": split, "version": version}
-    rows = database.table("sampling/messages/pool", where | {"hashed": settings.no_duplicates})
-    if of is not None:
+    where |= {"hashed": bool(settings.no_duplicates)}
+    key = key_of("conversations", where, settings.index.get(source))
+    if snapshot is not None and (kept := snapshot.find([key])):
+        return Pool(compiled, kept[key].get(key, Anchors), None, None)
+    rows = database.table("sampling/messages/pool", where)
+    if (of := anchored.keys(source)) is not None:
         rows = rows.filter(pa.array(np.isin(rows["record_key"].to_numpy(), of)))
     keys, count = rows["record_key"].to_numpy(), rows.num_rows
     zeros, starts = np.zeros(count, np.int64), np.arange(count + 1)
     anchors = Anchors(keys, rows["text_hash"].to_numpy(), zeros, keys, starts)
-    return Pool(
-        compile_pool(_RECIPE, source=source, split=split, version=version), anchors, None, None
-    )
+    if snapshot is not None:
+        snapshot.keep(version, {key: anchors})
+    return Pool(compiled, anchors, None, None)

@@ -343,7 +343,7 @@ def _opened(
 def _texts(database: Database, settings: RunSettings, served: Served) -> tuple[Facts, Texts | None]:
     """Return what all chunks are, or all conversations, and their texts, if they are at hand."""
     if settings.kind == "messages":
-        return messages.conversation_facts(database, settings.chunking), None
+        return messages.conversations(database, settings, served.snapshot)
     texts = served.texts(database, settings.chunking)
     return (chunk_facts(database, settings.chunking) if texts is None else texts.facts), texts
 
@@ -375,7 +375,7 @@ def open_streams(
         StateMismatchError: Mined negatives are not there, or others than the run is pinned to.
     """
     if settings.kind == "messages":
-        streams, empty = messages.open_streams(database, settings, sources)
+        streams, empty = messages.open_streams(database, settings, sources, snapshot)
     else:
         empty = [f"source {s!r} has no recipe to draw by" for s in sources if not drawn[s]]
         named = [(source, recipe) for source in sources for recipe in drawn[source]]

@@ -89,11 +89,16 @@ class Texts:
         self._segments = [s for s in segments if s.part.last >= s.part.first]
         self.facts = Facts([segment.part for segment in self._segments])
 
-    def spans(self, keys: Integers) -> Spans:
-        """Return the texts of some chunks, to be gathered when they are asked for."""
-        found = self.facts.columns(["span", "bytes"], keys)
-        lengths = found["bytes"].astype(np.int64)
-        return Spans(self._segments, self.facts.parts_of(keys), found["span"], lengths)
+    def spans(self, keys: Integers, kind: str = "") -> Spans:
+        """Return the texts of some chunks, to be gathered when they are asked for.
+
+        Args:
+            keys: Of the chunks; or of conversations.
+            kind: Which of several texts of each, as its columns begin.
+        """
+        starts, lengths = self.facts.columns([f"{kind}span", f"{kind}bytes"], keys).values()
+        numbers = self.facts.parts_of(keys)
+        return Spans(self._segments, numbers, starts, lengths.astype(np.int64))
 
     def of_records(self, keys: Integers) -> tuple[Integers, Integers, Spans]:
         """Return the sections of some records, by record as asked and in their order within it.

@@ -21,25 +21,6 @@ LEFT JOIN held ON held.source_id = sources.source_id
 WHERE is_live(sources.added_version, sources.removed_version, $version)
 ORDER BY sources.name
 
--- name: facts
--- What a fetch needs to know of every conversation, apart from its messages.
--- Parameters: $weight_floor.
--- Rows: by record_key.
-WITH counted AS (
-    SELECT sections.record_key, sum(sections.token_count) AS tokens
-    FROM sections
-    SEMI JOIN conversations ON conversations.record_key = sections.record_key
-    GROUP BY sections.record_key
-)
-SELECT
-    conversations.record_key,
-    coalesce(counted.tokens, 0)::BIGINT AS tokens,
-    greatest($weight_floor, least(1, records.trust))::DOUBLE AS weight
-FROM conversations
-JOIN records ON records.record_key = conversations.record_key
-LEFT JOIN counted ON counted.record_key = conversations.record_key
-ORDER BY conversations.record_key
-
 -- name: pool
 -- The conversations of a source and split as of a version: what a sampler draws messages from.
 -- Parameters: $source, $split, $version, $hashed (whether the hash of their text is needed).
@@ -65,17 +46,24 @@ FROM asked_messages AS asked
 JOIN records ON records.record_key = asked.record_key
 ORDER BY asked.request
 
--- name: fetch
--- The messages of requests (Arrow asked_messages: request, record_key).
+-- name: stored
+-- The messages of requests as they are stored (Arrow asked_messages: request, record_key).
+-- Rows: in any order; request says which is which.
+SELECT asked.request, conversations.messages, conversations.rejected_messages
+FROM asked_messages AS asked
+JOIN conversations ON conversations.record_key = asked.record_key
+
+-- name: parsed
+-- Messages taken apart (Arrow stored_messages: request, messages, rejected_messages, both JSON).
 -- Parameters: $chosen, $rejected (which to return as lists), $chosen_json, $rejected_json (which as
 -- they are stored).
 -- Rows: in any order; request says which is which.
 SELECT
-    asked.request,
+    stored.request,
     CASE
         WHEN $chosen
             THEN from_json(
-                conversations.messages,
+                stored.messages,
                 '[{"role": "VARCHAR", "content": [{"type": "VARCHAR", "value": "VARCHAR"}],
                 "loss_weight": "DOUBLE"}]'
             )
@@ -83,12 +71,11 @@ SELECT
     CASE
         WHEN $rejected
             THEN from_json(
-                conversations.rejected_messages,
+                stored.rejected_messages,
                 '[{"role": "VARCHAR", "content": [{"type": "VARCHAR", "value": "VARCHAR"}],
                 "loss_weight": "DOUBLE"}]'
             )
     END AS rejected_messages,
-    CASE WHEN $chosen_json THEN conversations.messages END AS messages_json,
-    CASE WHEN $rejected_json THEN conversations.rejected_messages END AS rejected_messages_json
-FROM asked_messages AS asked
-JOIN conversations ON conversations.record_key = asked.record_key
+    CASE WHEN $chosen_json THEN stored.messages END AS messages_json,
+    CASE WHEN $rejected_json THEN stored.rejected_messages END AS rejected_messages_json
+FROM stored_messages AS stored

@@ -172,6 +172,26 @@ def test_ranks_share_a_batch(corpus: dp.Corpus) -> None:
         assert [row for rank in ranks for row in next(rank).to_pylist()] == batch.to_pylist()
 
 
+def test_a_snapshot_serves_the_same_messages(corpus: dp.Corpus) -> None:
+    columns = [*("messages", "rejected_messages", "messages_json", "rejected_messages_json")]
+    columns += ["weight", "record_id"]
+
+    def served(**run: Any) -> pa.Table:
+        with corpus.sampler("messages", columns=columns, batch_size=7, **run) as sampler:
+            return pa.concat_tables([next(sampler).table for _ in range(6)])
+
+    for size in (0, 9):
+        if size:
+            rows = [{"id": f"new{i}", "q": f"{i}?", "a": f"{i}!"} for i in range(size)]
+            source = dp.MemorySource(rows, anchor="q", positive="a", id="id")
+            corpus.ingest(source, name="late", progress=False)
+            tell(corpus, "late", every=2)
+        before = [served(snapshot=False), served(snapshot=False, no_duplicates=True)]
+        corpus.prepare(progress=False)
+        for _ in range(2):  # the second finds what the first one kept
+            assert [served(), served(no_duplicates=True)] == before
+
+
 def test_runs_are_saved_and_resumed(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     with make(path, {"chat": 60, "plain": 20}) as corpus:

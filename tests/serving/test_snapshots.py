@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from programs import python, ran
 import duckplets as dp
 from duckplets.ingest.chunks import fingerprint
 from duckplets.serving import snapshot
+from duckplets.serving.manifest import _digest
 from duckplets.testing import assert_resumes_everywhere
 
 RUNS: list[dict[str, Any]] = [
@@ -81,6 +83,44 @@ def test_mined_negatives_and_prefixes_too(tmp_path: Path, monkeypatch: pytest.Mo
             assert held.equals(from_the_corpus(corpus, monkeypatch, columns=columns))
             prepare(corpus)
             assert served(corpus, columns=columns).equals(held)
+
+
+def read(corpus: dp.Corpus, columns: list[str]) -> pa.Table:
+    order = [*range(corpus.count()), 0, 3, 3]
+    return pa.concat_tables([b.table for b in corpus.read(order, batch_size=7, columns=columns)])
+
+
+@pytest.mark.parametrize("columns", [["text"], ["context"], ["record_id", "text", "anchor"]])
+def test_records_are_read_the_same(tmp_path: Path, columns: list[str]) -> None:
+    path = tmp_path / "c.duckdb"
+    copied(path, odd_corpus, 80, 1, sources=2)
+    with dp.Corpus(path) as corpus:
+        before = read(corpus, columns)
+        prepare(corpus)
+        texts = snapshot.mapped_texts(corpus._database, corpus.version)
+        assert texts is not None
+        assert read(corpus, columns).equals(before)
+        more(corpus, "more", 9, 4)
+        assert snapshot.mapped_texts(corpus._database, corpus.version) is None
+        longer = read(corpus, columns)
+        prepare(corpus)
+        assert len(snapshot.Manifest.read(snapshot.folder_of(path)).segments) == 2
+        assert read(corpus, columns).equals(longer)
+
+
+def test_what_an_earlier_version_has_made_is_made_anew(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
+        prepare(corpus)
+        path = snapshot.folder_of(corpus.path) / "manifest.json"
+        told = json.loads(path.read_bytes())
+        del told["digest"]
+        told["format"] -= 1
+        path.write_text(json.dumps(told | {"digest": _digest(told)}))
+        assert corpus.status()["snapshot"] is None
+        expected = served(corpus)
+        prepare(corpus)
+        assert corpus.status()["snapshot"]["current"] is True
+        assert served(corpus).equals(expected)
 
 
 def test_resuming_from_a_snapshot(tmp_path: Path) -> None:
@@ -225,6 +265,7 @@ import sys, time
 import duckplets as dp
 from duckplets.ingest.chunks import fingerprint
 from duckplets.serving import snapshot
+from duckplets.serving.manifest import _digest
 print("ready", flush=True); sys.stdin.readline()
 with dp.Corpus(sys.argv[1], read_only=True) as corpus:
     corpus.prepare(); print("made", flush=True)
@@ -293,6 +334,7 @@ import resource, signal, sys
 import duckplets as dp
 from duckplets.ingest.chunks import fingerprint
 from duckplets.serving import snapshot
+from duckplets.serving.manifest import _digest
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 snapshot.LARGE = 10
 with dp.Corpus(sys.argv[1], read_only=True) as corpus:
