@@ -135,6 +135,8 @@ def source_id_of(database: Database, name: str) -> int:
         SourceError: There is none of that name.
     """
     found = {row[1]: row[0] for row in database.run("ingest/records/live_sources")}
+    if not isinstance(name, str):
+        raise SourceError(f"source={shown(repr(name))}: give the name of a source")
     if name not in found:
         raise SourceError(
             f"no source {name!r}{nearest(name, found)}; there are: {listed(found) or 'none'}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile import HOSTILE, check_html
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -22,35 +21,9 @@ from duckplets.mining.external import GivenReport
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.search.index import IndexReport
 
-HOSTILE = '<script>alert(1)</script>\x1b[2J\u202e & "quoted"'
-
-
-class Tags(HTMLParser):
-    """The tags of a document, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: list[object] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.tags.add(tag)
-        self.attributes += [attrs] if attrs else []
-
-    def handle_data(self, data: str) -> None:
-        self.text += f"{data} "
-
 
 def check(found: Any, *texts: str) -> None:
-    html = found._repr_html_()
-    seen = Tags(html)
-    assert seen.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td"}
-    assert not seen.attributes
-    assert not re.search("[\x00-\x1f\u202e]", html)
-    for text in texts:
-        assert text in seen.text
+    check_html(found._repr_html_(), *texts)
 
 
 PAIR = PairReport(

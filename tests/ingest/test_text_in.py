@@ -91,6 +91,8 @@ def test_prefixes_are_set_of_sources_that_are_there(corpus: dp.Corpus) -> None:
     corpus.ingest(faq(), progress=False)
     with pytest.raises(dp.SourceError, match=r"no source 'fqa' \(did you mean 'faq'\?\)"):
         corpus.set_prefix("fqa", "source")
+    with pytest.raises(dp.SourceError, match="give the name of a source"):
+        corpus.set_prefix(dp.Prefix(1.0, [[dp.Field("desk", ["library"])]]), "faq")  # type: ignore
 
 
 # ---- data sets, sizes and weights

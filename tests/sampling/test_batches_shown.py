@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hostile import HOSTILE, check_html
 from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.sampling.batch import Batch
-
-HOSTILE = '<script>alert(1)</script>\x1b[2J\u202e & "quoted"'
-
-
-class Tags(HTMLParser):
-    """The tags of a document, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: list[object] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.tags.add(tag)
-        self.attributes += [attrs] if attrs else []
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def check_html(html: str, *texts: str) -> None:
-    found = Tags(html)
-    assert found.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td"}
-    assert not found.attributes
-    assert not re.search("[\x00-\x1f\u202e]", html)
-    for text in texts:
-        assert text in found.text
 
 
 def batch(rows: int) -> Batch:
