@@ -158,7 +158,8 @@ def test_an_error_of_the_function_is_told_with_its_place() -> None:
         yield 0, 1
         raise LookupError("gone")
 
-    for function in (yielding, lambda text: 1 // 0):
+    failing: list[Any] = [yielding, lambda text: 1 // 0]
+    for function in failing:
         register_chunker("mine", function)
         with pytest.raises(ChunkingError, match=r"'mine', text 0: failed with \w+Error") as error:
             cut(["some"], Chunking(chunker="mine"))
@@ -205,7 +206,7 @@ pieces = st.lists(st.text(CHARACTERS, max_size=20) | st.text("a b\n.", max_size=
 
 def expected(texts: list[str], given: list[list[tuple[int, int]]], chunking: Chunking) -> list[Row]:
     """Cut every span by the tokens that it touches."""
-    most, found = chunking.max_tokens, []
+    most, found = chunking.max_tokens, list[Row]()
     for section, (text, of_text) in enumerate(zip(texts, given, strict=True)):
         tokens, base = spans(text), 0
         for start, stop in of_text:
@@ -222,10 +223,8 @@ def expected(texts: list[str], given: list[list[tuple[int, int]]], chunking: Chu
                     some = held[at : at + most]
                     first = max(start, tokens[some[0]][0])
                     last = min(stop, tokens[some[-1]][1])
-                    found.append(
-                        *[(section, False, base + number, overlap, first, last - first)],
-                    )
-                    found[-1] += (some[0], len(some))
+                    place = (first, last - first, some[0], len(some))
+                    found.append((section, False, base + number, overlap, *place))
                     if at + most >= len(held):
                         break
                 numbers.append(number + 1)
@@ -371,7 +370,7 @@ def test_built_in_chunkers_take_no_square_of_time(name: str, unit: str) -> None:
 
 
 def chunks_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
-    return corpus.sql("FROM chunks ORDER BY chunk_key").to_pylist()
+    return list(corpus.sql("FROM chunks ORDER BY chunk_key").to_pylist())
 
 
 def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path: Path) -> None:
