@@ -142,7 +142,7 @@ NONSENSE: list[tuple[Any, str]] = [
     ([(1, 28)], "left out character 0, 'O'"),
     ([(0, 13), (14, 28)], r"left out character 13, '\.'"),
     ([(0, 13), (14, 28), (0, 28, "summary")], r"left out character 13, '\.'"),
-    ([(0, 28), (14, 16)], r"\(14, 16\), of the chunker is white space alone"),
+    ([(0, 28), (14, 16)], r"\(14, 16\) of the chunker is white space alone"),
 ]
 
 
