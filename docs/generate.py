@@ -31,7 +31,7 @@ WIDTH = 80
 INTERFACE = {
     "Corpus": (
         *("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "PrepareReport"),
-        "Chunking",
+        *("Chunking", "register_chunker", "Chunker"),
     ),
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),

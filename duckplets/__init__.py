@@ -90,6 +90,8 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.sources.user.custom import CustomSource as CustomSource
     from duckplets.sources.user.custom import PagedSource as PagedSource
     from duckplets.sources.user.indexed import IndexedSource as IndexedSource
+    from duckplets.text.chunkers import Chunker as Chunker
+    from duckplets.text.chunkers import register_chunker as register_chunker
     from duckplets.text.chunking import Chunking as Chunking
     from duckplets.text.denoiser import Denoiser as Denoiser
     from duckplets.text.prefix import Field as Field
@@ -148,6 +150,7 @@ _HOMES = {
     "sources.text_file": "TextFileSource TextLinesSource",
     "sources.user.custom": "CustomSource PagedSource",
     "sources.user.indexed": "IndexedSource",
+    "text.chunkers": "Chunker register_chunker",
     "text.chunking": "Chunking",
     "text.denoiser": "Denoiser",
     "text.prefix": "Field Prefix",

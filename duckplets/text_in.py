@@ -159,8 +159,8 @@ class TextIn:
         as they came. A record that preprocessors leave nothing of stays, without sections.
 
         Raises:
-            ChunkingError: A setting is wrong, a preprocessor is not registered or failed, or
-                texts would be cleaned otherwise while an ingest is unfinished.
+            ChunkingError: A setting is wrong, a preprocessor or chunker is not registered or
+                failed, or texts would be cleaned otherwise while an ingest is unfinished.
         """
         return chunks.chunk(self._database, chunking or Chunking())
 

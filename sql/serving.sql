@@ -65,7 +65,8 @@ WHERE section_key BETWEEN $low AND $high
 -- What serving needs to know of every chunk, apart from its text. A length of -1 stands for the
 -- whole section, which needs no cutting.
 -- Parameters: $low, $high (section keys, both included), $summary_weight, $weight_floor, $by_start
--- (weigh by start_ratio, not by index).
+-- (weigh by start_ratio, not by index), $by_chunker (spans of a chunker: one that has all tokens of
+-- its section may still leave white space out, or begin within a token).
 -- Rows: by chunk_key, which counts on without gaps.
 SELECT
     chunks.chunk_key,
@@ -73,7 +74,11 @@ SELECT
     chunks.token_count AS tokens,
     chunks.start,
     CASE
-        WHEN chunks.kind = 'window' AND chunks.token_count = sections.token_count THEN -1
+        WHEN
+            NOT $by_chunker
+            AND chunks.kind = 'window'
+            AND chunks.token_count = sections.token_count
+            THEN -1
         ELSE chunks.length
     END::INTEGER AS length,
     CASE WHEN chunks.kind = 'window' THEN chunks.window_index ELSE -1 END::INTEGER

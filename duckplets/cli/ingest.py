@@ -319,15 +319,14 @@ def chunk(
     ] = None,
     overlap: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOKENS", help="Tokens shared by neighbours; several make several sets; 64."
-        ),
+        _option("Tokens shared by neighbours; several make several sets; 64.", "TOKENS"),
     ] = None,
     summary_tokens: Annotated[
         int | None,
-        typer.Option(
-            help="Length of a longer section's summary, 0 for none; 512 or half a window."
-        ),
+        typer.Option(help="Length of a longer section's summary; 512 or half a window; 0: none."),
+    ] = None,
+    chunker: Annotated[
+        str | None, _option("sentences, markdown or code; windows for none.", "NAME")
     ] = None,
     summary_weight: Annotated[
         float | None, typer.Option(help="Weight of a summary, from 0 to 1; 0.35.")
@@ -336,12 +335,10 @@ def chunk(
         float | None, typer.Option(help="No chunk weighs less, from 0 to 1; 0.1.")
     ] = None,
     position_weight: Annotated[
-        str | None,
-        typer.Option(metavar="window|start_ratio", help="How later windows weigh less; window."),
+        str | None, _option("How later windows weigh less; window.", "window|start_ratio")
     ] = None,
     tokenizer: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="A Hugging Face tokenizers file; else words count."),
+        str | None, _option("A Hugging Face tokenizers file; else words count.", "FILE")
     ] = None,
     denoise: Annotated[
         bool, typer.Option("--denoise", help="Clean texts of digits, tables, lines of no letter.")
@@ -365,6 +362,7 @@ def chunk(
 
     Example:
         duckplets chunk faq.duckdb --max-tokens 256 --overlap 32,64
+        duckplets chunk faq.duckdb --chunker sentences
         duckplets chunk faq.duckdb --denoise --max-digit-ratio 0.25
     """
     from duckplets.corpus import Corpus
@@ -381,11 +379,13 @@ def chunk(
         "preprocessors": _denoiser(denoise, max_digit_ratio, tables=not keep_tables),
     }
     named = {name: value for name, value in given.items() if value is not None}
+    if chunker is not None:
+        named["chunker"] = None if chunker == "windows" else chunker
     with Corpus(existing(corpus)) as opened:
         chunking = Chunking(**named) if defaults else opened.chunking(**named)
         sections = opened.chunk(chunking)
-    cut = f"cut {counted(sections, 'section')} again"
-    say(cut if sections else "these are the settings it has already")
+    same = "these are the settings it has already"
+    say(f"cut {counted(sections, 'section')} again" if sections else same)
     say(f"chunks: {output.settings(chunking.fingerprint())}")
 
 

@@ -25,11 +25,14 @@ from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
 from duckplets.ingest import unfinished
 from duckplets.ingest.preprocess import clean
+from duckplets.text import chunkers
+from duckplets.text.chunkers import Chunker
 from duckplets.text.chunking import MOST, Chunking
 from duckplets.text.preprocessors import Preprocessor, registered
-from duckplets.text.windows import Windows, windows
+from duckplets.text.windows import Windows, windows, windows_of
 
 _SECTIONS = 16_384  # sections a batch
+_CALLED = 2_048  # sections a batch, where each may have thousands of spans
 _RECORDS = 4_096  # records a batch, where sections are stored anew
 _STEP = 16_384  # rows an Arrow slice: DuckDB scans the slices of a table in parallel
 _SETTINGS: dict[str, Any] = {
@@ -41,6 +44,7 @@ _SETTINGS: dict[str, Any] = {
     "overlap": [range(MOST + 1)],
     "tokenizer": (None, {"path": str, "sha256": str}),
     "preprocessors?": [{"name": str}],
+    "chunker?": {"name": str, "version": str},
 }
 _FINGERPRINT = _SETTINGS | {"tokenizer": (None, str)}
 
@@ -63,8 +67,10 @@ def chunking_with(database: Database, changes: Mapping[str, Any]) -> Chunking:
     """
     settings = _settings(database)
     settings.pop("fingerprint", None)
-    if settings and settings["summary_tokens"] == Chunking.summary_of(settings["max_tokens"]):
-        del settings["summary_tokens"]
+    if settings:
+        usual = 0 if "chunker" in settings else Chunking.summary_of(settings["max_tokens"])
+        if settings["summary_tokens"] == usual:
+            del settings["summary_tokens"]
     if "preprocessors" not in changes:
         return Chunking.from_json(settings | dict(changes))
     return replace(Chunking.from_json({**settings, **changes, "preprocessors": ()}), **changes)
@@ -133,13 +139,15 @@ def chunk(database: Database, chunking: Chunking) -> int:
     record of which the new ones leave nothing stays, without sections.
 
     Raises:
-        ChunkingError: A preprocessor is not registered, or failed, or texts would be cleaned
-            otherwise while an ingest is unfinished; nothing is changed then.
+        ChunkingError: A preprocessor or the chunker is not registered, or failed, or texts would
+            be cleaned otherwise while an ingest is unfinished; nothing is changed then.
     """
     # Not current_chunking: that refuses a tokenizer file that has changed, or is gone.
     before, after = fingerprint(database), chunking.fingerprint()
     if before == after and chunking.tokenizer is None:
         return 0
+    if isinstance(chunking.chunker, Chunker):
+        chunkers.registered(chunking.chunker)  # refuses what is not
     anew = before.get("preprocessors") != after.get("preprocessors")
     if anew:
         for preprocessor in chunking.preprocessors:
@@ -158,12 +166,14 @@ def chunk(database: Database, chunking: Chunking) -> int:
         first_key = next_key(database, "chunk")
         database.run("ingest/chunks/clear")
         done = last = 0
+        limit = _SECTIONS if chunking.chunker is None else min(_SECTIONS, _CALLED)
         while True:
-            sections = database.table("ingest/chunks/sections", {"after": last, "limit": _SECTIONS})
+            sections = database.table("ingest/chunks/sections", {"after": last, "limit": limit})
             if sections.num_rows == 0:
                 return done
             last = int(sections["section_key"][-1].as_py())
-            tokens, chunks = _cut(sections, chunking, first_key)
+            place = _label(database, sections)
+            tokens, chunks = _cut(sections, chunking, first_key, place)
             counted = pa.table({"section_key": sections["section_key"], "token_count": tokens})
             with database.registered(new_chunks=chunks, counted=counted):
                 database.run("ingest/chunks/append")
@@ -246,7 +256,7 @@ def append_sections(database: Database, chunking: Chunking, rows: pa.Table, firs
         rows = rows.drop_columns("original")
         if rows["text"].null_count:
             rows = rows.filter(pc.is_valid(rows["text"]))
-    tokens, chunks = _cut(rows, chunking, first_key)
+    tokens, chunks = _cut(rows, chunking, first_key, _label(database, rows))
     rows = rows.append_column("token_count", pa.array(tokens))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
         database.run("ingest/records/append_sections")
@@ -262,10 +272,16 @@ def sliced(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches(table.to_batches(max_chunksize=_STEP), schema=table.schema)
 
 
-def _cut(sections: pa.Table, chunking: Chunking, first_key: int) -> tuple[Any, pa.Table]:
+def _cut(
+    sections: pa.Table, chunking: Chunking, first_key: int, place: Callable[[int], str]
+) -> tuple[Any, pa.Table]:
     """Return the token count of every section, and the chunks as rows, with their own texts."""
     texts = sections["text"].combine_chunks()
-    tokens, found = windows(texts, chunking)
+    if isinstance(chunking.chunker, Chunker):
+        spans = chunkers.spans_of(texts, chunking.chunker, place)
+        tokens, found = windows_of(texts, spans, chunking, place)
+    else:
+        tokens, found = windows(texts, chunking)
     columns = {
         "chunk_key": np.arange(first_key, first_key + len(found.section), dtype=np.int64),
         "section_key": sections["section_key"].to_numpy()[found.section],
@@ -277,7 +293,7 @@ def _cut(sections: pa.Table, chunking: Chunking, first_key: int) -> tuple[Any, p
         "length": found.length,
         "start_token": found.start_token,
         "token_count": found.token_count,
-        "text": _texts(texts, found),
+        "text": _texts(texts, found, whole=chunking.chunker is None),
     }
     return tokens, pa.table(columns)
 
@@ -326,7 +342,9 @@ def _keys(keys: Any, before: int) -> Any:
     return np.where(known < 0, before, keys[known]) + index - known
 
 
-def _label(database: Database, rows: pa.RecordBatch) -> Callable[[int], str]:
+def _label(database: Database, rows: pa.RecordBatch | pa.Table) -> Callable[[int], str]:
+    """Return what names a section of some by its index."""
+
     def label(at: int) -> str:
         key = rows["record_key"][at].as_py()
         record_id = database.run("ingest/sections/record_id", {"record_key": key})[0][0]
@@ -335,24 +353,26 @@ def _label(database: Database, rows: pa.RecordBatch) -> Callable[[int], str]:
     return label
 
 
-def _texts(texts: pa.Array, found: Windows) -> pa.Array:
+def _texts(texts: pa.Array, found: Windows, *, whole: bool) -> pa.Array:
     """Return the text of every chunk.
 
-    Sections of one window, nearly all as a rule, are taken as they are. The others are sliced
-    as Python strings, one section at a time, so that long sections are not copied per window.
+    Sections of one window, nearly all as a rule, are taken as they are where that is the whole.
+    The others are sliced as Python strings, one section at a time, so that long sections are not
+    copied per window.
     """
     texts = texts.fill_null("")
     sections, first, count = np.unique(found.section, return_index=True, return_counts=True)
-    several = np.repeat(count > 1, count)
+    cut = (count > 1) | (not whole)
+    several = np.repeat(cut, count)
     short = texts.take(pa.array(found.section[~several]))
     if not several.any():
         return short
     slices: list[str] = []
-    for section, low, windows_of in zip(
-        sections[count > 1].tolist(), first[count > 1], count[count > 1], strict=True
+    for section, low, windows_in in zip(
+        sections[cut].tolist(), first[cut], count[cut], strict=True
     ):
         text = texts[section].as_py()
-        spans = slice(low, low + windows_of)
+        spans = slice(low, low + windows_in)
         starts, lengths = found.start[spans].tolist(), found.length[spans].tolist()
         slices += [text[s : s + n] for s, n in zip(starts, lengths, strict=True)]
     both = pa.concat_arrays([short, pa.array(slices, short.type)])

@@ -30,7 +30,7 @@ from duckplets.sampling.columns import DETAILS, fallbacks, negative_values, slot
 from duckplets.sampling.plan import Plan
 from duckplets.sampling.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.sampling.stream import Stream
-from duckplets.serving.facts import Facts, Part
+from duckplets.serving.facts import Facts, Part, decided_by
 from duckplets.serving.manifest import MANIFEST
 from duckplets.serving.mapped import damaged
 from duckplets.serving.texts import Spans, Texts
@@ -38,9 +38,8 @@ from duckplets.serving.texts import Spans, Texts
 
 def chunk_facts(database: Database, chunking: Mapping[str, Any]) -> Facts:
     """Read what every chunk of a corpus is, 40 bytes a chunk; ``chunking`` is their fingerprint."""
-    weights: dict[str, Any] = {n: chunking[n] for n in ("summary_weight", "weight_floor")}
-    weights["by_start"] = chunking["position_weight"] == "start_ratio"
-    return facts_of(database.table("serving/chunks", weights | {"low": 0, "high": 1 << 62}))
+    how = decided_by(chunking) | {"low": 0, "high": 1 << 62}
+    return facts_of(database.table("serving/chunks", how))
 
 
 def facts_of(rows: pa.Table) -> Facts:

@@ -12,6 +12,18 @@ from duckplets.base.arrays import Integers
 Columns = Mapping[str, np.ndarray[Any, Any]]
 
 
+def decided_by(chunking: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the facts of chunks follow from, as parameters of ``serving/chunks``.
+
+    Args:
+        chunking: Fingerprint of the chunks.
+    """
+    how = {name: chunking[name] for name in ("summary_weight", "weight_floor")}
+    how["by_start"] = chunking["position_weight"] == "start_ratio"
+    how["by_chunker"] = chunking.get("chunker") is not None
+    return how
+
+
 class Part:
     """The facts of keys that follow each other, as columns.
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.serving.facts import Part
+from duckplets.serving.facts import Part, decided_by
 from duckplets.serving.mapped import (
     FileEntry,
     IpcWriter,
@@ -202,12 +202,11 @@ def _stretches(
     database: Database, chunking: Mapping[str, Any], low: int, high: int
 ) -> Iterator[tuple[pa.Table, dict[str, np.ndarray[Any, Any]]]]:
     """Yield sections by key with columns of their chunks, whose spans count from the first text."""
-    weights: dict[str, Any] = {n: chunking[n] for n in ("summary_weight", "weight_floor")}
-    weights["by_start"] = chunking["position_weight"] == "start_ratio"
+    how = decided_by(chunking)
     for first, last in _ranges(database, low, high):
         where = {"low": first, "high": last}
         texts = database.table("serving/sections", where | {"roles": ROLES})
-        rows = database.table("serving/chunks", where | weights)
+        rows = database.table("serving/chunks", where | how)
         columns = {n: rows[n].to_numpy().astype(_COLUMNS[n]) for n in rows.column_names}
         if texts.num_rows == 0:
             continue

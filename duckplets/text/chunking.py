@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import ChunkingError, nearest
+from duckplets.text import chunkers
+from duckplets.text.chunkers import Chunker
 from duckplets.text.denoiser import Denoiser
 from duckplets.text.preprocessors import Preprocessor, checked, from_json
 
@@ -39,7 +41,10 @@ class Chunking:
         overlap: Tokens a window shares with the one before; several give several sets of windows.
         summary_tokens: Length of the summary chunk of a longer section; 0 turns it off, and so
             does ``max_tokens``, for the first window is that summary. By default 512 or half of
-            ``max_tokens``, whichever is less.
+            ``max_tokens``, whichever is less; with a chunker 0, for it gives its own.
+        chunker: What cuts every section in place of windows: ``"sentences"``, ``"markdown"``,
+            ``"code"``, or what ``register_chunker`` has given a name. Spans of more than
+            ``max_tokens`` are cut into windows.
         summary_weight: Weight of a summary chunk.
         weight_floor: No chunk weighs less.
         position_weight: ``"window"``, 1/(window_index + 1), or ``"start_ratio"``,
@@ -53,6 +58,7 @@ class Chunking:
     max_tokens: int = 1024
     overlap: tuple[int, ...] = (64,)
     summary_tokens: int | None = None
+    chunker: str | Chunker | None = None
     summary_weight: float = 0.35
     weight_floor: float = 0.1
     position_weight: str = "window"
@@ -62,9 +68,16 @@ class Chunking:
     def __post_init__(self) -> None:
         """Check every field, and bring overlap, weights and the path into one form."""
         _check_int("max_tokens", self.max_tokens, 1)
+        object.__setattr__(self, "chunker", chunkers.checked(self.chunker))
         if self.summary_tokens is None:
-            object.__setattr__(self, "summary_tokens", self.summary_of(self.max_tokens))
+            usual = self.summary_of(self.max_tokens) if self.chunker is None else 0
+            object.__setattr__(self, "summary_tokens", usual)
         _check_int("summary_tokens", self.summary_tokens, 0)
+        if self.chunker is not None and self.summary_tokens:
+            raise ChunkingError(
+                f"summary_tokens={self.summary_tokens}: a chunker gives its own summaries; leave "
+                f"it out, or set it to 0"
+            )
         object.__setattr__(self, "overlap", _overlaps(self.overlap))
         for name in ("summary_weight", "weight_floor"):
             object.__setattr__(self, name, _weight(name, getattr(self, name)))
@@ -92,10 +105,12 @@ class Chunking:
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON values, the tokenizer as path and SHA-256.
 
-        ``preprocessors`` is there only if there are any.
+        ``chunker`` and ``preprocessors`` are there only if there are any.
         """
         settings: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         settings["overlap"] = list(self.overlap)
+        if isinstance(chunker := settings.pop("chunker"), Chunker):
+            settings["chunker"] = chunker.to_json()
         if self.tokenizer is not None:
             settings["tokenizer"] = {"path": self.tokenizer, "sha256": _sha256(self.tokenizer)}
         if found := [preprocessor.to_json() for preprocessor in settings.pop("preprocessors")]:

@@ -30,10 +30,11 @@ from duckplets.text.chunking import MOST, open_tokenizer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from duckplets.text.chunkers import Place, Spans
     from duckplets.text.chunking import Chunking
 
 
-__all__ = ["Windows", "windows"]
+__all__ = ["Windows", "windows", "windows_of"]
 
 BLOCK = 1 << 20
 # What wide spaces begin with in UTF-8, and which last bytes make one of it.
@@ -78,18 +79,59 @@ def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Inte
     Raises:
         ChunkingError: A text above 2 GiB, or a tokenizer file that cannot be used.
     """
+    return _joined(
+        (tokens.counts, _cut(tokens, base, chunking))
+        for base, tokens in _tokens(texts, chunking, chunking.max_tokens)
+    )
+
+
+def windows_of(
+    texts: pa.Array | pa.ChunkedArray, spans: Spans, chunking: Chunking, place: Place
+) -> tuple[Integers32, Windows]:
+    """Count the tokens of every text, and make chunks of spans of them.
+
+    A span is stored as it is, up to ``max_tokens``. A longer window is cut as a longer text is; its
+    windows count on from those before, of each overlap by itself. A longer summary ends at
+    ``max_tokens``, and one equal to a window is not made. A token that lies in two spans counts
+    in both.
+
+    Args:
+        texts: Strings.
+        spans: Of these texts.
+        chunking: How spans that are too long are cut.
+        place: Names a text by its index, for errors.
+
+    Returns:
+        As for ``windows``.
+
+    Raises:
+        ChunkingError: As for ``windows``; a span is white space alone, or other text in none.
+    """
+    return _joined(
+        (tokens.counts, _cut_spans(tokens, base, spans, chunking, place))
+        for base, tokens in _tokens(texts, chunking)
+    )
+
+
+def _tokens(
+    texts: pa.Array | pa.ChunkedArray, chunking: Chunking, most: int = 0
+) -> Iterator[tuple[int, _Words | _Pieces]]:
+    """Yield blocks of texts as tokens, each with the number of its first text.
+
+    Of texts of at most so many tokens, only the number of tokens may be asked for.
+    """
     tokenizer = open_tokenizer(chunking.tokenizer) if chunking.tokenizer is not None else None
-    counts: list[Integers32] = []
-    parts: list[Windows] = []
     base = 0
     for block in _blocks(texts):
-        tokens = _Words(block) if tokenizer is None else _Pieces(block, tokenizer, chunking)
-        counts.append(tokens.counts.astype(np.int32))
-        parts.append(_cut(tokens, base, chunking))
-        base += len(tokens.counts)
+        yield base, _Words(block) if tokenizer is None else _Pieces(block, tokenizer, most)
+        base += len(block.texts)
+
+
+def _joined(blocks: Iterator[tuple[Integers, Windows]]) -> tuple[Integers32, Windows]:
+    counts, parts = zip(*blocks, strict=True)
     names = [field.name for field in fields(Windows)]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return np.concatenate(counts), Windows(**columns)
+    return np.concatenate(counts).astype(np.int32), Windows(**columns)
 
 
 class _Block:
@@ -135,6 +177,13 @@ class _Words:
         nth = self.first[text] + first
         return self.bits.select(nth), self.bits.select(nth + count)
 
+    def within(
+        self, text: Integers, begin: Integers, solid: Integers, end: Integers
+    ) -> tuple[Integers, Integers]:
+        """Return the first token of byte ranges, and how many they touch; ``solid`` begins one."""
+        first = self.bits.rank(solid + 1) - 1
+        return first - self.first[text], self.bits.rank(end) - first
+
 
 class _Pieces:
     """Tokens of a Hugging Face tokenizer, each reaching to the start of the next.
@@ -143,19 +192,20 @@ class _Pieces:
     character (byte-level BPE) each hold all of it. Text without any token counts as one.
     """
 
-    def __init__(self, block: _Block, tokenizer: Any, chunking: Chunking) -> None:
+    def __init__(self, block: _Block, tokenizer: Any, most: int) -> None:
         self.block = block
         encodings = tokenizer.encode_batch(block.texts.to_pylist(), add_special_tokens=False)
         lengths = np.array([len(encoding) for encoding in encodings], np.int64)
         filled = np.diff(Bits(block.solid).rank(block.bounds)) > 0
         self.counts = np.where(filled, np.maximum(lengths, 1), 0)
-        long = np.flatnonzero(self.counts > chunking.max_tokens)
+        long = np.flatnonzero(self.counts > most)
         self.first = np.zeros(len(lengths), np.int64)
-        self.first[long] = np.cumsum(lengths[long] + 1) - lengths[long] - 1
+        self.first[long] = np.cumsum(self.counts[long] + 1) - self.counts[long] - 1
         spans = [np.zeros((0, 2), np.int64)]
         for text, size in zip(long, np.diff(block.first_char)[long], strict=True):
             # In characters of the text as it came: the Python binding turns bytes into them.
-            spans += [np.array(encodings[text].offsets), np.array([[size, size]])]
+            offsets = encodings[text].offsets or [(0, size)]
+            spans += [np.array(offsets), np.array([[size, size]])]
             spans[-2][0, 0] = 0
             np.maximum.accumulate(spans[-2][:, 0], out=spans[-2][:, 0])
         self.starts, self.ends = np.concatenate(spans).T
@@ -166,6 +216,25 @@ class _Pieces:
         end = begin + count
         until = np.maximum(self.starts[end], self.ends[end - 1])
         return self.block.byte_of(text, self.starts[begin]), self.block.byte_of(text, until)
+
+    def within(
+        self, text: Integers, begin: Integers, solid: Integers, end: Integers
+    ) -> tuple[Integers, Integers]:
+        """Return the first token of byte ranges, and how many they touch; ``solid`` is text."""
+        # In characters of the block, in which the starts of all texts ascend; that behind the last
+        # token of a text is where the next text begins.
+        first_char = self.block.first_char
+        char, some, upto = (
+            self.block.char_of(text, byte) + first_char[text] for byte in (begin, solid, end)
+        )
+        sizes = np.where(self.counts > 0, self.counts + 1, 0)
+        starts = self.starts + np.repeat(first_char[:-1], sizes)
+        at = np.searchsorted(starts, char, side="right") - 1
+        # White space that the tokenizer skips is no part of what comes after it.
+        at += self.ends[at] + first_char[text] <= char
+        at = np.minimum(at, np.searchsorted(starts, some, side="right") - 1)
+        first = np.maximum(np.searchsorted(starts, starts[at]), self.first[text])
+        return first - self.first[text], np.searchsorted(starts, upto) - first
 
 
 def _cut(tokens: _Words | _Pieces, base: int, chunking: Chunking) -> Windows:
@@ -199,6 +268,85 @@ def _cut(tokens: _Words | _Pieces, base: int, chunking: Chunking) -> Windows:
         start_token=first[keep].astype(np.int32),
         token_count=count[keep].astype(np.int32),
     )
+
+
+def _cut_spans(
+    tokens: _Words | _Pieces, base: int, spans: Spans, chunking: Chunking, place: Place
+) -> Windows:
+    """Return the chunks of spans of one block, whose first text is number ``base``."""
+    block, most = tokens.block, chunking.max_tokens
+    spans, solid = spans.of(base, base + len(tokens.counts)), Bits(block.solid)
+    text = spans.text
+    begin, end = block.byte_of(text, spans.start), block.byte_of(text, spans.stop)
+    _refuse_gaps(block, solid, spans, begin, end, lambda at: place(base + at))
+    first, counts = tokens.within(text, begin, solid.select(solid.rank(begin)), end)
+    overlaps = np.array(chunking.overlap)
+    strides = np.maximum(1, most - overlaps)
+    several = (counts > most) & ~spans.summary
+    # Chunks by span (down) and overlap (across); a span that stays whole has one, in front.
+    number = np.where(several[:, None], -((most - counts[:, None]) // strides) + 1, 0)
+    number[:, 0] += ~several
+    cell = np.repeat(np.arange(number.size), number.ravel())
+    of, across = np.divmod(cell, number.shape[1])
+    ahead = _index_within(cell) * strides[across]
+    count = np.minimum(most, counts[of] - ahead)
+    start, stop = spans.start[of], spans.stop[of]
+    cut = (counts > most)[of]
+    inner, length = _spans(tokens, text[of[cut]], (first[of] + ahead)[cut], count[cut])
+    # The span may begin or end within a token.
+    start[cut] = np.maximum(start[cut], inner)
+    stop[cut] = np.minimum(stop[cut], inner + length)
+    summary = spans.summary[of]
+    keep = (stop > start) & ~(summary & _repeated(text[of], start, stop, summary))
+    cell, of = cell[keep], of[keep]
+    windows = np.bincount(cell, minlength=number.size).reshape(number.shape).max(1, initial=0)
+    before = np.cumsum(windows) - windows
+    index = _index_within(cell) + (before - before[np.searchsorted(text, text)])[of]
+    return Windows(
+        section=text[of] + base,
+        summary=summary[keep],
+        window_index=np.where(summary[keep], 0, index).astype(np.int32),
+        overlap=np.where(several[of], overlaps[across[keep]], 0).astype(np.int32),
+        start=start[keep].astype(np.int32),
+        length=(stop - start)[keep].astype(np.int32),
+        start_token=(first[of] + ahead[keep]).astype(np.int32),
+        token_count=count[keep].astype(np.int32),
+    )
+
+
+def _repeated(text: Integers, start: Integers, stop: Integers, summary: Flags) -> Flags:
+    """Return which chunks are of a text of which a window equals the summary."""
+    wanted = np.full((2, int(text.max(initial=-1)) + 1), -1)
+    wanted[:, text[summary]] = start[summary], stop[summary]
+    same = ~summary & (start == wanted[0, text]) & (stop == wanted[1, text])
+    repeated: Flags = np.isin(text, text[same])
+    return repeated
+
+
+def _refuse_gaps(
+    block: _Block, solid: Bits, spans: Spans, begin: Integers, end: Integers, place: Place
+) -> None:
+    """Refuse spans of white space alone, and texts of which something else is in no window."""
+    blank = np.flatnonzero(solid.rank(begin) == solid.rank(end))
+    if len(blank):
+        at = blank[0]
+        span = f"{place(int(spans.text[at]))}: ({spans.start[at]}, {spans.stop[at]})"
+        raise ChunkingError(f"{span} of the chunker is white space alone: leave it out")
+    text, begin, end = (column[~spans.summary] for column in (spans.text, begin, end))
+    last = block.bounds[:-1].copy()
+    np.maximum.at(last, text, end)
+    reached = np.maximum.accumulate(np.concatenate([[0], end]))[:-1]
+    low = np.concatenate([np.maximum(block.bounds[text], reached), last])
+    high = np.maximum(low, np.concatenate([begin, block.bounds[1:]]))
+    missed = solid.rank(low)[solid.rank(high) > solid.rank(low)]
+    if len(missed):
+        byte = solid.select(missed.min(keepdims=True))
+        at = np.searchsorted(block.bounds, byte, side="right") - 1
+        char = int(block.char_of(at, byte)[0])
+        raise ChunkingError(
+            f"{place(int(at[0]))}: the chunker left out character {char}, "
+            f"{block.texts[int(at[0])].as_py()[char]!r}: what is not white space lies in a window"
+        )
 
 
 def _index_within(cell: Integers) -> Integers:

@@ -47,7 +47,7 @@ DELETE FROM chunks
 -- The next sections to chunk.
 -- Parameters: $after (section_key), $limit.
 -- Rows: by section_key.
-SELECT section_key, record_key, text
+SELECT section_key, record_key, position, text
 FROM sections
 WHERE section_key > $after
 ORDER BY section_key

@@ -1,0 +1,344 @@
+"""Name and find what cuts texts into spans of its own: sentences, headings, code, a function.
+
+    name ─checked→ settings of the chunking ─registered→ function(text) ─spans_of→ Spans
+
+The decision that matters: a chunker gives spans and nothing else. Tokens, hashes and numbers of
+windows follow from spans as they do without one, block by block, so that identity stays what it is
+and only the call itself goes text by text. As with preprocessors, a corpus stores name and version
+of a function, never the function: whoever draws samples needs no such code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Flags, Integers
+from duckplets.base.checks import checked_name
+from duckplets.base.shown import shown
+from duckplets.errors import ChunkingError, nearest
+
+__all__ = ["WINDOWS", "Chunker", "Spans", "checked", "register_chunker", "registered", "spans_of"]
+
+WINDOWS = "windows"  # what the command line calls having no chunker
+Cutter = Callable[[str], Iterable[Sequence[Any]]]
+Place = Callable[[int], str]
+
+_END = re.compile(r"""(?<![.!?…])[.!?…]+["'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*|\n\s*\n\s*""")
+_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chunker:
+    """A registered chunker by name and version, as a corpus remembers it.
+
+    Attributes:
+        name: The name it was registered under.
+        version: Of the function; what is cut by another version is cut otherwise.
+    """
+
+    name: str
+    version: str = "1"
+
+    def __post_init__(self) -> None:
+        """Check both fields."""
+        if self.name == WINDOWS:
+            raise ChunkingError(f"chunker name {WINDOWS!r} is taken: it stands for chunker=None")
+        for what, text in (("name", self.name), ("version", self.version)):
+            checked_name(f"chunker {what} {text!r}", text, ChunkingError, slash=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain JSON values."""
+        return {"name": self.name, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Spans of texts as columns, by text and place; the summary of a text comes last.
+
+    Attributes:
+        text: Index into the texts.
+        start: First character (Unicode code point), from 0.
+        stop: The character after the last.
+        summary: Whether it is a summary rather than a window.
+    """
+
+    text: Integers
+    start: Integers
+    stop: Integers
+    summary: Flags
+
+    def of(self, low: int, high: int) -> Spans:
+        """Return those of the texts ``low … high-1``, which are counted from ``low``."""
+        first, last = np.searchsorted(self.text, [low, high])
+        part = slice(first, last)
+        return Spans(self.text[part] - low, self.start[part], self.stop[part], self.summary[part])
+
+
+def register_chunker(name: str, function: Cutter, version: int | str = 1) -> Chunker:
+    """Give a function that cuts text a name, for ``Chunking(chunker=name)``.
+
+    Register it in every process that ingests into such a corpus or chunks it; drawing samples
+    needs no function. Another function under the same name and version takes its place.
+
+    Args:
+        name: What the corpus stores.
+        function: Called with the text of every section that is not blank. It returns or yields
+            spans ``(start, stop)`` or ``(start, stop, kind)``, in characters, ``stop`` excluded.
+            Windows (kind ``"window"``, which may be left out) ascend, may overlap, and hold
+            every character that is not white space. A ``"summary"``, one at most, may be any
+            span. The same text must give the same spans.
+        version: Change it whenever the function's results change.
+
+    Returns:
+        What ``Chunking(chunker=...)`` takes as well as the name.
+
+    Raises:
+        ChunkingError: A wrong name or version, or not a function.
+    """
+    if not isinstance(version, int | str) or isinstance(version, bool):
+        raise ChunkingError(f"chunker version {version!r}: expected a number or a text")
+    chunker = Chunker(name=name, version=str(version))
+    if any(name == built_in for built_in, _ in _BUILT_IN):
+        raise ChunkingError(f"chunker name {name!r} is taken: it is built in")
+    if not callable(function):
+        raise ChunkingError(
+            f"chunker {name!r} is {function!r}: expected a function of a text that returns spans"
+        )
+    _REGISTERED.pop((name, chunker.version), None)
+    _REGISTERED[name, chunker.version] = function
+    return chunker
+
+
+def registered(chunker: Chunker) -> Cutter:
+    """Return the function of a chunker.
+
+    Raises:
+        ChunkingError: It is not registered in this process.
+    """
+    name, version = chunker.name, chunker.version
+    if function := _REGISTERED.get((name, version)):
+        return function
+    if versions := [other for known, other in _REGISTERED if known == name]:
+        raise ChunkingError(
+            f"chunker {name!r} is asked for in version {version!r}, and registered in "
+            f"{', '.join(map(repr, versions))}: register that version, or chunk the corpus with "
+            f"the other"
+        )
+    raise _unknown(name, f", version={version!r}")
+
+
+def checked(given: Any) -> Chunker | None:
+    """Return the chunker a user named, or a corpus stored, as a value that can be stored.
+
+    Args:
+        given: A name, which stands for the version that was registered last; a ``Chunker``, or an
+            object of its ``name`` and ``version``, which need not be registered; or None.
+
+    Raises:
+        ChunkingError: It is none of these, or a name that is not registered.
+    """
+    if given is None or isinstance(given, Chunker):
+        return given
+    if isinstance(given, Mapping) and "name" in given:
+        for key in given:
+            if key not in ("name", "version"):
+                raise ChunkingError(f"chunker: unknown key {key!r}; known: name, version")
+        return Chunker(**given)
+    if not isinstance(given, str):
+        raise ChunkingError(
+            f"chunker={given!r}: expected a name, such as 'sentences', or one that "
+            f"dp.register_chunker has given a function, or None for windows"
+        )
+    for name, version in reversed(_REGISTERED):
+        if name == given:
+            return Chunker(name=name, version=version)
+    raise _unknown(given)
+
+
+def _unknown(name: str, version: str = "") -> ChunkingError:
+    known = dict.fromkeys(known for known, _ in _REGISTERED)
+    return ChunkingError(
+        f"chunker {name!r} is not registered{nearest(name, known)}; there are {', '.join(known)}; "
+        f"another is made known, before ingest or chunk, by: "
+        f"dp.register_chunker({name!r}, function{version})"
+    )
+
+
+# ---- what a function gives
+
+
+def spans_of(texts: pa.Array, chunker: Chunker, place: Place) -> Spans:
+    """Call a chunker on texts and check what it gives, but for what it leaves out.
+
+    Args:
+        texts: Strings; blank ones have no span.
+        chunker: What to call.
+        place: Names a text by its index, for errors.
+
+    Raises:
+        ChunkingError: The function is not registered or raises an error, or gives what is no span
+            inside its text, in another order, or of another kind.
+    """
+    function = registered(chunker)
+    rows: list[tuple[int, int, int, bool]] = []
+    for at, text in enumerate(texts.to_pylist()):
+        if text and not text.isspace():
+            try:
+                rows += _spans(function, text, at)
+            except ChunkingError as error:
+                raise ChunkingError(f"chunker {chunker.name!r}, {place(at)}: {error}") from error
+    columns = np.array(rows, np.int64).reshape(-1, 4).T
+    return Spans(columns[0], columns[1], columns[2], columns[3] > 0)
+
+
+def _spans(function: Cutter, text: str, at: int) -> list[tuple[int, int, int, bool]]:
+    windows: list[tuple[int, int, int, bool]] = []
+    summaries: list[tuple[int, int, int, bool]] = []
+    for span in _given(function, text):
+        if fault := _fault(span, len(text)):
+            raise ChunkingError(f"{shown(repr(span), 80)} {fault}")
+        is_summary = tuple(span[2:]) == ("summary",)
+        rows = summaries if is_summary else windows
+        row = (at, int(span[0]), int(span[1]), is_summary)
+        if rows and is_summary:
+            raise ChunkingError(f"{shown(repr(span), 80)} is a second summary: one is expected")
+        if rows and row <= rows[-1]:
+            raise ChunkingError(
+                f"{shown(repr(span), 80)} comes after {rows[-1][1:3]}: expected ascending spans, "
+                f"each once"
+            )
+        rows.append(row)
+    return windows + summaries
+
+
+def _given(function: Cutter, text: str) -> list[Any]:
+    """Call a function, which may be a generator, for all that it gives."""
+    try:
+        given: Any = function(text)
+        if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
+            return list(given)
+    except Exception as error:
+        raise ChunkingError(f"failed with {type(error).__name__}: {error}") from error
+    raise ChunkingError(
+        f"returned {shown(repr(given), 80)}: expected a list of spans (start, stop)"
+    )
+
+
+def _fault(span: Any, size: int) -> str:
+    """Return what is wrong with a span of a text of so many characters, if anything."""
+    if not isinstance(span, tuple | list) or not 2 <= len(span) <= 4:
+        return "is no span: expected (start, stop) or (start, stop, kind)"
+    if len(span) == 4:
+        return (
+            "has a weight, which a corpus cannot keep for a single span: leave it out, and weigh "
+            "by summary_weight=, position_weight= and weight_floor="
+        )
+    start, stop = span[:2]
+    for end in (start, stop):
+        if not isinstance(end, int | np.integer) or isinstance(end, bool):
+            return f"is no span: {shown(repr(end), 40)} is no number of a character"
+    if not 0 <= start < stop <= size:
+        return f"is no span of a text of {size} characters: expected 0 <= start < stop <= {size}"
+    if len(span) == 3 and span[2] not in ("window", "summary"):
+        return f"has the kind {shown(repr(span[2]), 40)}: expected 'window' or 'summary'"
+    return ""
+
+
+# ---- those that are built in
+
+
+def sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Cut behind the end of each sentence, and at blank lines.
+
+    A sentence ends with a full stop, question or exclamation mark and what closes quotes, before
+    white space and anything but a small letter; not after a single capital letter, as in "J. Bach".
+    Other abbreviations are not known.
+    """
+    cuts = [0]
+    for end in _END.finditer(text):
+        at, stop = end.span()
+        initial = end[0][0] == "." and _is_initial(text, at - 1)
+        if end[0].count("\n") > 1 or not (initial or text[stop : stop + 1].islower()):
+            cuts.append(stop)
+    return _between(text, cuts)
+
+
+def markdown(text: str) -> Iterator[tuple[int, int]]:
+    """Cut in front of each heading that begins with ``#``, outside fenced code.
+
+    A heading without text of its own goes with the one that follows.
+    """
+    cuts, bare = [0], True
+    for at, line, fence in _lines(text):
+        if not fence and _HEADING.match(line):
+            if not bare:
+                cuts.append(at)
+            bare = True
+        elif not line.isspace():
+            bare = False
+    return _between(text, cuts)
+
+
+def code(text: str) -> Iterator[tuple[int, int]]:
+    """Cut a document around its fenced blocks of code, and a source file into its functions.
+
+    Where no line begins a fence, a span begins at each line without indent that follows a blank one
+    and does not close a bracket: in most languages a function, class or group of statements.
+    """
+    lines = list(_lines(text))
+    before, blank, fenced = 0, False, any(fence for *_, fence in lines)
+    cuts = [0]
+    for at, line, fence in lines:
+        if fenced:
+            if fence != before:
+                cuts.append(at)
+            before = fence
+        elif blank and line[0] not in ")]}" and not line[0].isspace():
+            cuts.append(at)
+        blank = line.isspace()
+    return _between(text, cuts)
+
+
+def _is_initial(text: str, at: int) -> bool:
+    """Whether a single capital letter stands at a place."""
+    return text[max(at, 0) : at + 1].isupper() and not text[max(at - 1, 0) : max(at, 0)].isalnum()
+
+
+def _lines(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield each line with its place and the number of its fenced block, 0 for none."""
+    at = number = 0
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        mark = _FENCE.match(line)
+        rest = line[mark.end() :] if mark else ""
+        if mark and not fence and not (mark[1][0] == "`" and "`" in rest):
+            fence, number = mark[1], number + 1
+            yield at, line, number
+        else:
+            yield at, line, number if fence else 0
+            if fence and mark and mark[1].startswith(fence) and not rest.strip():
+                fence = ""
+        at += len(line)
+
+
+def _between(text: str, cuts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield what lies between ascending places, without the white space around it."""
+    for start, stop in pairwise([*cuts, len(text)]):
+        part = text[start:stop]
+        if inner := part.strip():
+            first = start + len(part) - len(part.lstrip())
+            yield first, first + len(inner)
+
+
+_BUILT_IN: dict[tuple[str, str], Cutter] = {
+    (function.__name__, "1"): function for function in (sentences, markdown, code)
+}
+_REGISTERED = dict(_BUILT_IN)  # by name and version, the newest last

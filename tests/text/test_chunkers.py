@@ -1,0 +1,468 @@
+"""Chunkers: spans that a function gives, checked, and cut as windows where they are too long."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from commands import cli, error, ok
+from effort import often
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prebuilt import toy_corpus
+from test_windows import LETTERS, Row, assert_covered, spans
+from tokenizer_files import byte_level, encoder, word_level
+
+import duckplets as dp
+from duckplets.errors import ChunkingError
+from duckplets.text import chunkers
+from duckplets.text.characters import NARROW_SPACES, WIDE_SPACES
+from duckplets.text.chunkers import Chunker, Spans, register_chunker
+from duckplets.text.chunking import Chunking
+from duckplets.text.windows import windows, windows_of
+
+BUILT_IN = ("sentences", "markdown", "code")
+WHOLE = "One two three.  Four five? \n"
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    """Leave no function behind that a test has registered."""
+    before = dict(chunkers._REGISTERED)
+    yield
+    chunkers._REGISTERED.clear()
+    chunkers._REGISTERED.update(before)
+
+
+def named(at: int) -> str:
+    return f"text {at}"
+
+
+def cut(texts: list[str], chunking: Chunking) -> list[Row]:
+    assert isinstance(chunking.chunker, Chunker)
+    array = pa.array(texts, pa.string())
+    given = chunkers.spans_of(array, chunking.chunker, named)
+    counts, found = windows_of(array, given, chunking, named)
+    assert counts.tolist() == windows(array, Chunking(tokenizer=chunking.tokenizer))[0].tolist()
+    names = ("section", "summary", "window_index", "overlap", "start", "length")
+    columns = [getattr(found, name).tolist() for name in (*names, "start_token", "token_count")]
+    return list(zip(*columns, strict=True))
+
+
+def given_by(*rows: Any) -> Chunking:
+    return Chunking(chunker=register_chunker("mine", lambda _: rows))
+
+
+# ---- settings
+
+
+def test_without_a_chunker_the_settings_are_what_they_were() -> None:
+    assert "chunker" not in Chunking().to_json()
+    assert Chunking(chunker=None).fingerprint() == Chunking().fingerprint()
+
+
+def test_settings_keep_name_and_version_of_a_chunker() -> None:
+    register_chunker("mine", chunkers.sentences)
+    newest = register_chunker("mine", chunkers.markdown, version=2)
+    chunking = Chunking(chunker="mine", max_tokens=7)
+    assert chunking.chunker == newest == Chunker(name="mine", version="2")
+    assert chunking.summary_tokens == 0
+    stored = chunking.to_json()
+    assert (
+        stored["chunker"] == {"name": "mine", "version": "2"} == chunking.fingerprint()["chunker"]
+    )
+    assert Chunking(chunker=Chunker(name="mine")) != chunking
+    chunkers._REGISTERED.clear()  # reading settings needs no function
+    assert Chunking.from_json(json.loads(json.dumps(stored))) == chunking
+    with pytest.raises(ChunkingError, match=r"'mine' is not registered; .*version='2'\)"):
+        chunkers.registered(newest)
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"chunker": "sentence"}, "'sentence' is not registered.*'sentences'.*markdown"),
+    ({"chunker": 3}, "chunker=3: expected a name, such as 'sentences'"),
+    ({"chunker": {"name": "mine", "size": 2}}, "unknown key 'size'; known: name, version"),
+    ({"chunker": {"version": "2"}}, "expected a name"),
+    ({"chunker": {"name": "windows"}}, "stands for chunker=None"),
+    ({"chunker": "code", "summary_tokens": 9}, "summary_tokens=9: a chunker gives its own"),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), WRONG, ids=[told for _, told in WRONG])
+def test_wrong_settings_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ChunkingError, match=told):
+        Chunking.from_json(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "version", "told"),
+    [
+        ("sentences", list, 1, "'sentences' is taken: it is built in"),
+        ("windows", list, 1, "stands for chunker=None"),
+        ("", list, 1, "chunker name '': give"),
+        ("mine", "list", 1, "is 'list': expected a function"),
+        ("mine", list, 1.5, "version 1.5: expected a number or a text"),
+        ("mine", list, True, "version True: expected"),
+    ],
+)
+def test_what_cannot_be_registered(name: str, function: Any, version: Any, told: str) -> None:
+    with pytest.raises(ChunkingError, match=told):
+        register_chunker(name, function, version)
+
+
+# ---- what a function gives
+
+NONSENSE: list[tuple[Any, str]] = [
+    ([(0, 28, "window", 0.5)], "has a weight, which a corpus cannot keep.*summary_weight="),
+    ([(0, 28, "heading")], "kind 'heading': expected 'window' or 'summary'"),
+    ([(0,)], r"\(0,\) is no span: expected \(start, stop\)"),
+    ([(0, 28, "window", 1, 2)], "is no span"),
+    ([7], "7 is no span"),
+    (["ab"], "'ab' is no span"),
+    ([(0, 28.0)], r"28\.0 is no number of a character"),
+    ([(False, 28)], "False is no number"),
+    ([(0, 29)], "no span of a text of 28 characters: expected 0 <= start < stop <= 28"),
+    ([(-1, 28)], "no span of a text of 28"),
+    ([(4, 4), (0, 28)], "no span of a text of 28"),
+    ([(0, 10**30)], "no span of a text of 28"),
+    ([(3, 28), (0, 28)], r"\(0, 28\) comes after \(3, 28\): expected ascending spans, each once"),
+    ([(0, 28), (0, 28)], "comes after"),
+    ([(0, 28), (0, 3, "summary"), (4, 7, "summary")], "is a second summary"),
+    (None, "returned None: expected a list of spans"),
+    ("text", "returned 'text': expected a list"),
+    (7, "returned 7"),
+    ([], "left out character 0, 'O': what is not white space lies in a window"),
+    ([(0, 20)], "left out character 21, 'f'"),
+    ([(1, 28)], "left out character 0, 'O'"),
+    ([(0, 13), (14, 28)], r"left out character 13, '\.'"),
+    ([(0, 13), (14, 28), (0, 28, "summary")], r"left out character 13, '\.'"),
+    ([(0, 28), (14, 16)], r"\(14, 16\) of the chunker is white space alone"),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), NONSENSE, ids=[str(given) for given, _ in NONSENSE])
+def test_nonsense_is_refused_with_its_place(given: Any, told: str) -> None:
+    register_chunker("mine", lambda text: given if text == WHOLE else [(0, len(text))])
+    with pytest.raises(ChunkingError, match=rf"text 1.*{told}"):
+        cut(["é first", WHOLE, "last"], Chunking(chunker="mine"))
+
+
+def test_an_error_of_the_function_is_told_with_its_place() -> None:
+    def yielding(text: str) -> Iterator[tuple[int, int]]:
+        yield 0, 1
+        raise LookupError("gone")
+
+    failing: list[Any] = [yielding, lambda text: 1 // 0]
+    for function in failing:
+        register_chunker("mine", function)
+        with pytest.raises(ChunkingError, match=r"'mine', text 0: failed with \w+Error") as error:
+            cut(["some"], Chunking(chunker="mine"))
+        assert error.value.__cause__ is not None
+
+
+def test_what_is_given_is_kept_as_it_is() -> None:
+    """White space around it too, a part of a word, a list, NumPy's numbers."""
+    mine = given_by((0, 5), [np.int64(3), np.int32(28), "window"], (4, 13, "summary"))
+    assert cut([WHOLE, " \n", ""], mine) == [
+        (0, False, 0, 0, 0, 5, 0, 2),
+        (0, False, 1, 0, 3, 25, 1, 4),
+        (0, True, 0, 0, 4, 9, 1, 2),
+    ]
+    twin = given_by((0, 5), (5, 28), (0, 5, "summary"))
+    assert [row[1] for row in cut([WHOLE], twin)] == [False, False]
+
+
+def test_a_span_that_is_too_long_is_cut_as_a_text_is() -> None:
+    text = "a b c d e f g h i"
+    spans = ((0, 3), (2, 13), (0, 17, "summary"), (12, 17))
+    register_chunker("mine", lambda _: spans)
+    rows = cut([text, text], Chunking(chunker="mine", max_tokens=3, overlap=(1, 2)))
+    assert [(text[row[4] : row[4] + row[5]], *row[1:4]) for row in rows if row[0] == 0] == [
+        ("a b", False, 0, 0),
+        ("b c d", False, 1, 1),
+        ("d e f", False, 2, 1),
+        ("f g", False, 3, 1),
+        ("b c d", False, 1, 2),
+        ("c d e", False, 2, 2),
+        ("d e f", False, 3, 2),
+        ("e f g", False, 4, 2),
+        ("g h i", False, 5, 0),
+        ("a b c", True, 0, 0),
+    ]
+    assert [row[1:] for row in rows if row[0] == 1] == [row[1:] for row in rows if row[0] == 0]
+
+
+# ---- any spans of any texts, against a scan of characters
+
+CHARACTERS = "ab." + LETTERS[:24] + 2 * (NARROW_SPACES + WIDE_SPACES)[:14]
+pieces = st.lists(st.text(CHARACTERS, max_size=20) | st.text("a b\n.", max_size=30), max_size=6)
+
+
+def expected(texts: list[str], given: list[list[tuple[int, int]]], chunking: Chunking) -> list[Row]:
+    """Cut every span by the tokens that it touches."""
+    most, found = chunking.max_tokens, list[Row]()
+    for section, (text, of_text) in enumerate(zip(texts, given, strict=True)):
+        tokens, base = spans(text), 0
+        for start, stop in of_text:
+            held = [i for i, (a, b) in enumerate(tokens) if a < stop and b > start]
+            if len(held) <= most:
+                row = (section, False, base, 0, start, stop - start, held[0], len(held))
+                found.append(row)
+                base += 1
+                continue
+            numbers = []
+            for overlap in chunking.overlap:
+                for number in itertools.count():
+                    at = number * max(1, most - overlap)
+                    some = held[at : at + most]
+                    first = max(start, tokens[some[0]][0])
+                    last = min(stop, tokens[some[-1]][1])
+                    place = (first, last - first, some[0], len(some))
+                    found.append((section, False, base + number, overlap, *place))
+                    if at + most >= len(held):
+                        break
+                numbers.append(number + 1)
+            base += max(numbers)
+    return found
+
+
+@settings(max_examples=often(400, less=60), deadline=None)
+@given(
+    texts=pieces,
+    max_tokens=st.integers(1, 5),
+    overlap=st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True),
+    cuts=st.lists(st.integers(0, 30), max_size=8),
+    reach=st.integers(0, 4),
+)
+def test_any_spans_are_cut_by_the_tokens_they_touch(
+    texts: list[str], max_tokens: int, overlap: list[int], cuts: list[int], reach: int
+) -> None:
+    def function(text: str) -> list[tuple[int, int]]:
+        marks = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
+        found = [(a, min(b + reach, len(text))) for a, b in itertools.pairwise(marks)]
+        return [(a, b) for a, b in found if not text[a:b].isspace()]
+
+    register_chunker("mine", function)
+    chunking = Chunking(chunker="mine", max_tokens=max_tokens, overlap=tuple(overlap))
+    rows = cut(texts, chunking)
+    given = [function(text) if text.split() else [] for text in texts]
+    assert rows == expected(texts, given, chunking)
+    assert_covered(texts, rows)
+    assert all(row[7] <= max_tokens for row in rows)
+
+
+@settings(max_examples=often(60, less=12), deadline=None)
+@given(texts=pieces, max_tokens=st.integers(1, 4), by_bytes=st.booleans())
+def test_spans_in_the_tokens_of_a_file(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], max_tokens: int, by_bytes: bool
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    path = folder / f"spans-{by_bytes}.json"
+    if not path.exists():
+        (byte_level if by_bytes else word_level)(path)
+    chunking = Chunking(
+        chunker="sentences", max_tokens=max_tokens, overlap=(1,), tokenizer=str(path)
+    )
+    rows = cut(texts, chunking)
+    assert_covered(texts, rows)
+    encode = encoder(path).encode
+    counts = [max(len(encode(text, add_special_tokens=False)), 1) for text in texts]
+    assert all(row[6] + row[7] <= counts[row[0]] and 1 <= row[7] <= max_tokens for row in rows)
+    # One span of the whole text has all its tokens.
+    register_chunker("whole", lambda text: [(0, len(text))])
+    one = cut(texts, Chunking(chunker="whole", max_tokens=10_000, tokenizer=str(path)))
+    assert [(row[6], row[7]) for row in one] == [(0, counts[row[0]]) for row in one]
+
+
+def test_blocks_of_texts_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["Né one. Two!", "", " ", "漢字。漢", "no end", "A. B. C. " * 9] * 3
+    chunking = Chunking(chunker="sentences", max_tokens=2, overlap=(1,))
+    whole = cut(texts, chunking)
+    for block in (1, 7, 40):
+        monkeypatch.setattr("duckplets.text.windows.BLOCK", block)
+        assert cut(texts, chunking) == whole
+
+
+# ---- those that are built in
+
+CUT: list[tuple[str, str, list[str]]] = [
+    (
+        "sentences",
+        'He said "no." Then he left.  Why?!\n',
+        ['He said "no."', "Then he left.", "Why?!"],
+    ),
+    ("sentences", "J. S. Bach made it, e.g. this. ok", ["J. S. Bach made it, e.g. this. ok"]),
+    ("sentences", "no stop\n\nnext\nline\n \nlast", ["no stop", "next\nline", "last"]),
+    ("sentences", "漢字。「仮名。」次！", ["漢字。", "「仮名。」", "次！"]),
+    (
+        "sentences",
+        "3.14 is a number. 2 too... Yes… no",
+        ["3.14 is a number.", "2 too...", "Yes… no"],
+    ),
+    ("sentences", ".... ) .", ["....", ") ."]),
+    (
+        "markdown",
+        "intro\n# One\n## Two\ntext\n\n# Three\n",
+        ["intro", "# One\n## Two\ntext", "# Three"],
+    ),
+    (
+        "markdown",
+        "# A\n```sh\n# no heading\n```\n#hash\n    # code\n # B\nb",
+        ["# A\n```sh\n# no heading\n```\n#hash\n    # code", "# B\nb"],
+    ),
+    ("markdown", "~~~\n# x\n```\n# y\n~~~~\n# B\nb", ["~~~\n# x\n```\n# y\n~~~~", "# B\nb"]),
+    ("markdown", "```\n# open to the end\n# too", ["```\n# open to the end\n# too"]),
+    (
+        "code",
+        "T\n```py\na = 1\n\nb\n```\n\nmore ```x``` text\n~~~\nc\n~~~\n```\nd\n```",
+        ["T", "```py\na = 1\n\nb\n```", "more ```x``` text", "~~~\nc\n~~~", "```\nd\n```"],
+    ),
+    (
+        "code",
+        "import a\nimport b\n\n\ndef f():\n    x\n\n    y\n\n# g\n@dec\ndef g(\n\n): z\n",
+        ["import a\nimport b", "def f():\n    x\n\n    y", "# g\n@dec\ndef g(\n\n): z"],
+    ),
+    ("code", "int f() {\n  a;\n\n}\n\nint g() {}\n", ["int f() {\n  a;\n\n}", "int g() {}"]),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "parts"), CUT, ids=[text for _, text, _ in CUT])
+def test_built_in_chunkers(name: str, text: str, parts: list[str]) -> None:
+    rows = cut([text], Chunking(chunker=name))
+    assert [text[row[4] : row[4] + row[5]] for row in rows] == parts
+    assert [row[2] for row in rows] == list(range(len(parts)))
+
+
+@settings(max_examples=often(400, less=30), deadline=None)
+@given(
+    texts=st.lists(
+        st.lists(
+            st.sampled_from(
+                ["# ", "```", "~~~~", "\n", "\n\n", "A. ", "b! ", "。", " ", "x", "\x0c", "}"]
+            ),
+            max_size=10,
+        ).map("".join)
+        | st.text(max_size=20),
+        max_size=3,
+    ),
+    name=st.sampled_from(BUILT_IN),
+)
+def test_built_in_chunkers_cover_any_text(texts: list[str], name: str) -> None:
+    rows = cut(texts, Chunking(chunker=name, max_tokens=3, overlap=(1,)))
+    assert_covered(texts, rows)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("unit", [".", '."', "\n ", "\n", "` ", "```\n", "# ", "。」", " ", "A. "])
+def test_built_in_chunkers_take_no_square_of_time(name: str, unit: str) -> None:
+    """A hundred thousand characters of anything: the square would be minutes, and time out."""
+    text = unit * (100_000 // len(unit)) + "x"
+    assert cut([text], Chunking(chunker=name, max_tokens=1_000_000))[-1][5] > 0
+
+
+# ---- in a corpus
+
+
+def chunks_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
+    return list(corpus.sql("FROM chunks ORDER BY chunk_key").to_pylist())
+
+
+def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    mine = "# Head\nIt is. So!\n\n## Next \nmore \n"
+    with toy_corpus(path, 20) as corpus:
+        before = chunks_of(corpus)
+        corpus.ingest(dp.MemorySource([{"t": mine}], text="t"), name="own")
+        plain = chunks_of(corpus)
+        assert corpus.chunk(corpus.chunking(chunker="sentences")) > 20
+        texts = corpus.sql(
+            "SELECT text FROM chunk_texts WHERE source = 'own' ORDER BY window_index"
+        )
+        assert texts["text"].to_pylist() == ["# Head\nIt is.", "So!", "## Next \nmore"]
+        assert corpus.status()["chunking"]["chunker"] == {"name": "sentences", "version": "1"}
+        wrong = corpus.sql(
+            "SELECT chunk_key FROM chunks JOIN sections USING (section_key) WHERE text_hash <> "
+            "md5_number_lower(text[chunks.start + 1 : chunks.start + chunks.length])"
+        )
+        assert wrong.num_rows == 0
+        again = "Again. And again."
+        corpus.ingest(dp.MemorySource([{"t": again}], text="t"), name="later")
+        later = corpus.sql("SELECT text FROM chunk_texts WHERE source = 'later' ORDER BY ALL")
+        assert later["text"].to_pylist() == ["Again.", "And again."]
+        corpus.remove("later")
+        assert corpus.chunk(corpus.chunking(chunker=None)) > 20
+        strip = ("chunk_key",)
+        found = [{k: v for k, v in row.items() if k not in strip} for row in chunks_of(corpus)]
+        assert found[: len(before)] == [
+            {k: v for k, v in row.items() if k not in strip} for row in plain[: len(before)]
+        ]
+
+
+def test_what_is_served_is_the_span(tmp_path: Path) -> None:
+    """One that has all tokens of its section may yet be less than it."""
+    register_chunker("bits", lambda text: [(0, len(text) - 2), (len(text) - 3, len(text))])
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.chunk(dp.Chunking(chunker="bits"))
+        rows = [{"id": f"{i}", "t": f"word{i:03}"} for i in range(40)]
+        corpus.ingest(dp.MemorySource(rows, id="id", text="t"))
+        corpus.split(train=1, validation=0, test=0)
+        for snapshot in (False, True):
+            sampler = corpus.sampler("texts", batch_size=80, snapshot=snapshot, prefetch=0)
+            with sampler:
+                found = sorted(next(sampler)["text"])
+            assert found == sorted(part for row in rows for part in (row["t"][:-2], row["t"][-3:]))
+
+
+def test_a_failure_changes_nothing(tmp_path: Path) -> None:
+    def failing(text: str) -> list[tuple[int, int]]:
+        return [(0, len(text))] if "bad" not in text else [(1, len(text))]
+
+    register_chunker("mine", failing)
+    source = dp.MemorySource([{"id": "1", "t": "good"}, {"id": "2", "t": "bad"}], id="id", text="t")
+    with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
+        corpus.ingest(source, name="own")
+        before = chunks_of(corpus), corpus.status()
+        with pytest.raises(ChunkingError, match="record own/2, section 0: the chunker left out"):
+            corpus.chunk(dp.Chunking(chunker="mine"))
+        assert (chunks_of(corpus), corpus.status()) == before
+    with toy_corpus(tmp_path / "d.duckdb", 20) as corpus:
+        corpus.chunk(dp.Chunking(chunker="mine"))
+        before = chunks_of(corpus), corpus.status()
+        with pytest.raises(ChunkingError, match="record again/2, section 0: the chunker left out"):
+            corpus.ingest(source, name="again")
+        assert (chunks_of(corpus), corpus.status()) == before
+        chunkers._REGISTERED.pop(("mine", "1"))
+        register_chunker("mine", failing, version=2)
+        told = r"chunker 'mine' is asked for in version '1', and registered in '2'"
+        with pytest.raises(ChunkingError, match=told):
+            corpus.ingest(source, name="again")
+        assert (chunks_of(corpus), corpus.status()) == before
+        with pytest.raises(ChunkingError, match="'own' is not registered"):
+            corpus.chunk(dp.Chunking(chunker=Chunker(name="own")))
+        with corpus.sampler(batch_size=4, prefetch=0) as sampler:  # needs no function
+            assert len(next(sampler)) == 4
+
+
+def test_the_command_names_a_chunker(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    toy_corpus(path, 20).close()
+    said = cli("chunk", path, "--chunker", "sentences", "--max-tokens", "9").stderr
+    assert "chunker={'name': 'sentences', 'version': '1'}" in said
+    assert "chunker" in ok("status", path)
+    ok("doctor", path)
+    assert "'sentences'" in error("chunk", path, "--chunker", "sentense")
+    back = cli("chunk", path, "--chunker", "windows").stderr
+    assert "chunker" not in back
+    assert "summary_tokens=4" in back
+
+
+def test_spans_of_a_part_are_counted_from_it() -> None:
+    columns = np.array([0, 0, 2, 5]), np.arange(4), np.arange(1, 5)
+    part = Spans(*columns, np.zeros(4, np.bool_)).of(1, 5)
+    assert (part.text.tolist(), part.start.tolist()) == ([1], [2])
