@@ -248,7 +248,7 @@ class Corpus(TextIn, HardNegatives):
             source: Number the records of this source only.
             columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``,
                 ``split``, ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``,
-                ``created_at``, ``updated_at``; ``text``, the texts of all sections but rejected
+                ``created_at``, ``updated_at``, ``label``; ``text``, those of all sections but rejected
                 replies joined by a blank line; ``anchor``, ``context`` and ``rejected``, lists of
                 the texts of these roles. By default those up to ``date``, ``meta`` and ``text``.
 

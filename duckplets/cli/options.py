@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from duckplets.named_pools import Recipe
     from duckplets.order.mixture import Mixture
     from duckplets.sampling.sampler import Sampler
+    from duckplets.text.denoiser import Denoiser
 
 # -- what a new run draws -------------------------------------------------------------------------
 
@@ -341,3 +342,15 @@ def _weights(
             raise typer.BadParameter(f"{name} {part}: give {form}")
         weights[source] = number
     return weights
+
+
+def denoiser_of(wanted: bool, ratio: float | None, *, tables: bool) -> tuple[Denoiser, ...] | None:
+    """Return the preprocessors that options of a denoiser ask for; None without one."""
+    if not wanted:
+        if ratio is not None or not tables:
+            raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
+        return None
+    from duckplets.text.denoiser import Denoiser
+
+    given = {} if ratio is None else {"max_digit_ratio": ratio}
+    return (Denoiser(strip_markdown=tables, **given),)

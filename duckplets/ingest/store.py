@@ -356,7 +356,10 @@ class Storing:
             *("date", "group_key", "taxonomy", "meta"),
             *("trust", "content_hash", "created_at", "updated_at"),
         ]
-        table = pa.table({"record_key": keys, "record_id": ids} | {c: batch[c] for c in columns})
+        labelled = "label" in batch.schema.names
+        label = batch["label"] if labelled else pa.nulls(batch.num_rows, pa.float64())
+        named = {"record_key": keys, "record_id": ids, "label": label}
+        table = pa.table(named | {c: batch[c] for c in columns})
         parameters = {
             "source_id": self.source_id,
             "version": self.version,

@@ -35,7 +35,7 @@ from duckplets.sampling.messages import MESSAGES
 
 _PLACES = ("index", "record_key")
 _LABELS = ("record_id", "source", "split", "date")
-_DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at")
+_DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at", "label")
 _ROLES = ("anchor", "context", "rejected")
 _TEXTS = ("text", *_ROLES)
 _MESSAGES = ("messages", "rejected_messages")

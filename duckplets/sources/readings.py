@@ -81,7 +81,7 @@ def told(reading: Described) -> str:
     return "; ".join(parts)
 
 
-_TEXTS = ("anchor", "positive", "context", "text", "negative")
+_TEXTS = ("anchor", "positive", "context", "text", "negative", "label")
 
 
 def _columns(part: str, given: Any) -> str:

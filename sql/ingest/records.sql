@@ -137,7 +137,8 @@ INSERT INTO records
 SELECT
     record_key, record_id, $source_id, $version, $removed_version, date, group_key, taxonomy, meta,
     coalesce(trust, $trust), content_hash,
-    coalesce(created_at, now()::TIMESTAMP), coalesce(updated_at, created_at, now()::TIMESTAMP)
+    coalesce(created_at, now()::TIMESTAMP), coalesce(updated_at, created_at, now()::TIMESTAMP),
+    label
 FROM new_records
 
 -- name: rearranged
