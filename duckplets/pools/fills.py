@@ -240,6 +240,7 @@ def triplet_fills(
     law = law_of(recipe, staged=staged)
     guarded = ["section_key", "normalised_hash"] if recipe.mined else []
     families = ["family"] if recipe.mined else []
+    label, classes = ["label"] if labels else [], ["class"] if law.compares else []
     judged = labels in ("given", "structural")
     anchor, positive = (selector_condition(s, staged=staged) for s in recipe.selectors[:2])
     if judged:  # other sections are of no pair that the label judges
@@ -252,8 +253,8 @@ def triplet_fills(
         "anchor_condition": anchor,
         "positive_condition": positive,
         "negative_condition": selector_condition(recipe.negative, staged=staged),
-        "anchor_columns": [*guarded, *families, *(["label"] if labels else []), *law.anchor_columns],
-        "anchor_names": [*(["class"] if law.compares else []), *guarded, *families, *(["label"] * judged)],
+        "anchor_columns": [*guarded, *families, *map("slot.{}".format, label), *law.anchor_columns],
+        "anchor_names": [*classes, *guarded, *families, *(label if judged else [])],
         "positive_columns": guarded,
         "positive_names": guarded,
         "negative_columns": [*guarded, *families, *law.negative_columns],
