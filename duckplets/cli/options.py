@@ -80,6 +80,13 @@ BY = Annotated[
         help="Where negatives come from in recipes that leave it open; random.",
     ),
 ]
+STRUCTURAL_NEGATIVES = Annotated[
+    bool,
+    typer.Option(
+        "--structural-negatives",
+        help="Of pairs: with those of sources with labels come others, labelled 0.",
+    ),
+]
 NO_SNAPSHOT = Annotated[
     bool, typer.Option("--no-snapshot", help="Read from the corpus file, as if there were none.")
 ]
@@ -190,6 +197,7 @@ def opening(
     by: BY = None,
     no_duplicates: NO_DUPLICATES = False,
     no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
+    structural_negatives: STRUCTURAL_NEGATIVES = False,
     no_swap: NO_SWAP = False,
     no_snapshot: NO_SNAPSHOT = False,
     world_size: WORLD_SIZE = None,
@@ -234,6 +242,7 @@ def opening(
         empty=empty,
         by=None if by is None else _by(names(by) or []),
         no_duplicates=_apart(texts=no_duplicates, negatives=no_duplicate_negatives),
+        structural_negatives=True if structural_negatives else None,
         swap=False if no_swap else None,
         snapshot=False if no_snapshot else None,
         world_size=world_size,

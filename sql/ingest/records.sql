@@ -141,6 +141,15 @@ SELECT
     label
 FROM new_records
 
+-- name: labels
+-- How many records of a source were judged which way, and the least and greatest label.
+-- Parameters: $source_id.
+SELECT
+    count(*) FILTER (label = 1) AS positive, count(*) FILTER (label = 0) AS negative,
+    count(label) AS labelled, min(label) AS least, max(label) AS greatest
+FROM records
+WHERE source_id = $source_id AND removed_version IS NULL
+
 -- name: rearranged
 -- Note that records were given other splits, or sections cut anew: what was counted of pools, or
 -- derived of chunks, is of no use any more.
