@@ -37,8 +37,8 @@ def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
     """Return the rows from where a sampler stands as a ``datasets.IterableDataset``.
 
     Its features are the text columns in order, and for pairs the label, an integer or, where a
-    source has grades, a float; so a ``SentenceTransformerTrainer`` takes it with ``max_steps``. With the sampler's batch size as
-    ``per_device_train_batch_size`` its batches are the sampler's.
+    source has grades, a float; so a ``SentenceTransformerTrainer`` takes it with ``max_steps``.
+    With the sampler's batch size as ``per_device_train_batch_size`` its batches are the sampler's.
 
     It drives the sampler: every iteration moves it back to where the first began. The trainer
     reads ahead, so where training stands is its ``global_step``, not the sampler's: let
