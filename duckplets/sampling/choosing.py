@@ -33,6 +33,7 @@ By: TypeAlias = Literal["random", "bm25"] | dict[str, float]
 Drawn: TypeAlias = Mapping[str, Sequence["Recipe"]]  # by source, what samples are drawn by
 
 KINDS = ("bm25", "random")
+_USUAL = "anchor_context"  # the default that says nothing of negatives
 
 
 def checked_by(by: Any) -> By | None:
@@ -134,7 +135,8 @@ def _as_judged(
     """Return the recipes of a run of pairs, of which some sources have labels.
 
     Two windows of a section are no pair that a label judges. Where nothing is drawn beside the
-    pairs, recipes that differ in their negatives only are one, by the name of the first.
+    pairs, recipes that differ in their negatives only are one, by the name of the usual default
+    or else of the first.
     """
     found = []
     for of_source in resolved:
@@ -159,8 +161,10 @@ def _without_negatives(recipes: Sequence[Recipe]) -> list[Recipe]:
         plain |= {"negatives_from": "source", "when_short": "drop", "by": "random", "share": None}
         bare = replace(recipe, **plain)
         alike = replace(bare, name="pairs", weight=1.0)
-        before = found.get(alike)
-        found[alike] = replace(before, weight=before.weight + bare.weight) if before else bare
+        if before := found.get(alike):
+            first = bare if bare.name == _USUAL else before  # no pair is one of ready negatives
+            bare = replace(first, weight=before.weight + bare.weight)
+        found[alike] = bare
     return list(found.values())
 
 

@@ -136,9 +136,12 @@ class Mapped:
                 )
 
     def _has_pairs(self) -> bool:
-        """Return whether rows may have an anchor and a text that belongs to it."""
+        """Return whether rows may have an anchor and a text that belongs to it.
+
+        Where no text is named, rows may bring sections whole.
+        """
         whole = self.converter is not None or self.sections is not None
-        return whole or (self.anchor is not None and bool(self.positive or self.context))
+        return whole or bool(self.positive or self.context) or not (self.anchor or self.text)
 
     def label_rules(self) -> tuple[tuple[str, float], ...]:
         """Return what the values of labels mean, folded; nothing where the list of all holds."""

@@ -233,6 +233,17 @@ def test_a_grade_is_a_positive_only_by_a_condition(tmp_path: Path) -> None:
             assert found == {f"graded {verb} {i}" for i in wanted for verb in ("asks", "says")}
 
 
+def test_only_what_was_judged_positive_is_relevant(tmp_path: Path) -> None:
+    recipe = dp.TripletRecipe("evaluation", ANCHOR, CONTEXT, CONTEXT)
+    with judged(tmp_path / "c.duckdb", binary=20) as corpus:
+        out = tmp_path / "beir"
+        corpus.export_negatives(out, format="beir", split="train", recipe=recipe, progress=False)
+    rows = (out / "qrels" / "train.tsv").read_text().splitlines()[1:]
+    numbers = [int(line.split("\t")[0].split("/")[1].split("#")[0]) for line in rows]
+    assert sorted(numbers) == list(range(1, 20, 2))
+    assert len((out / "corpus.jsonl").read_text().splitlines()) == 20
+
+
 def test_sources_without_labels_have_the_statements_they_had() -> None:
     recipe = dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT)
     where: dict[str, Any] = {"source": "s", "split": "train", "version": 1}
