@@ -153,7 +153,7 @@ def _as_judged(
 
 def _without_negatives(recipes: Sequence[Recipe]) -> list[Recipe]:
     """Return recipes with nothing said of negatives; equal ones as one, with their weights."""
-    found: dict[Any, Recipe] = {}
+    found: dict[Any, TripletRecipe] = {}
     for recipe in recipes:
         if not isinstance(recipe, TripletRecipe) or not recipe.weight:
             continue

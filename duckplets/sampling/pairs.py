@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -66,7 +66,9 @@ class Judged:
         self.labels[:, 0] = 1
         self.given = np.zeros((draws, per_draw), dtype=bool)
 
-    def draw(self, stream: Stream, index: Integers, at: Integers) -> tuple[list, list, Draw]:
+    def draw(
+        self, stream: Stream, index: Integers, at: Integers
+    ) -> tuple[list[Any], list[Any], Draw]:
         """Return chunks and hashes of a stream's draws, and what it drew.
 
         They are columns: anchor, positive, negatives, and the anchors of the pairs after the first.
@@ -86,7 +88,8 @@ class Judged:
             return chunks, hashes, draw
         every = (index[:, None] * per_draw + np.arange(per_draw)).reshape(-1)
         draw = stream.draw_at(every)
-        self.labels[at], self.given[at] = np.reshape(draw.labels, (-1, per_draw)), True
+        judged = np.asarray(draw.labels, np.float64).reshape(-1, per_draw)
+        self.labels[at], self.given[at] = judged, True
 
         def columns(of: Sequence[np.ndarray]) -> list[np.ndarray]:
             anchors, others = (list(column.reshape(-1, per_draw).T) for column in of)
@@ -139,7 +142,8 @@ def spread(draws: Plan, per_draw: int, *, graded: bool) -> Plan:
     if draws.candidates is not None:
         positives = np.full(len(draws), AT_RANDOM)
         candidates = [_by_turns([positives, *draws.candidates])]
-    labels, swapped = draws.labels, draws.swapped
+    labels: Any = draws.labels
+    swapped = draws.swapped
     if labels is None:
         labels = np.zeros((len(draws), per_draw))
         labels[:, 0] = 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Plan:
     chunks: list[Integers]
     hashes: list[Words]
     swapped: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    labels: Integers | Floats | None = None
+    labels: np.ndarray[Any, np.dtype[Any]] | None = None
     candidates: list[Integers] | None = None
     given: Flags | None = None
 
@@ -343,23 +344,23 @@ class Planner:
                 streams[at] = stream
                 if judged is None:
                     draw = self.streams[stream].draw_at(part.indexes)
-                    own = draw.chunks, draw.hashes
+                    keys, texts = draw.chunks, draw.hashes
                 else:
-                    *own, draw = judged.draw(self.streams[stream], part.indexes, at)
+                    keys, texts, draw = judged.draw(self.streams[stream], part.indexes, at)
                 if self._apart_batch and draw.wanting is not None:
                     asked.append(Asked(at + offset, self.streams[stream], draw.wanting))
                 for slot in range(slots):
-                    chunks[slot][at] = own[0][slot]
-                    hashes[slot][at] = own[1][slot]
+                    chunks[slot][at] = keys[slot]
+                    hashes[slot][at] = texts[slot]
                 if candidates is not None and draw.candidates is not None:
                     for column, drawn in zip(candidates, draw.candidates, strict=True):
                         column[at] = drawn
         if judged is not None:
-            swapped = np.zeros_like(judged.given)
+            coins = np.zeros_like(judged.given)
             if self._swap:
-                swapped = judged.swap(self._swap_key, numbers, (chunks, hashes))
+                coins = judged.swap(self._swap_key, numbers, (chunks, hashes))
             told = judged.labels, candidates, judged.given
-            return Plan(numbers, streams, chunks, hashes, swapped, *told)
+            return Plan(numbers, streams, chunks, hashes, coins, *told)
         swapped = np.zeros(length, dtype=bool)
         if self._swap:
             coin = hashed(self._swap_key, numbers)

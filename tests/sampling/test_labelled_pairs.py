@@ -32,7 +32,7 @@ def judged(path: Path, **sizes: int) -> dp.Corpus:
             {"id": str(i), "a": f"{name} asks {i}", "p": f"{name} says {i}", "l": label(name, i)}
             for i in range(size)
         ]
-        mapping = {} if name.startswith("plain") else {"label": "l"}
+        mapping: dict[str, Any] = {} if name.startswith("plain") else {"label": "l"}
         source = dp.MemorySource(rows, anchor="a", positive="p", id="id", **mapping)
         corpus.ingest(source, name=name, progress=False)
     return corpus
@@ -120,7 +120,7 @@ def test_grades_make_all_labels_floats_and_the_run_says_so(tmp_path: Path) -> No
         assert any("labels are floats" in warning for warning in every.forecast().warnings)
         # By position alone, whatever the ranks and wherever it begins.
         for rank in range(2):
-            options = {"negatives": 2, "columns": columns, "run": f"r{rank}"}
+            options: dict[str, Any] = {"negatives": 2, "columns": columns, "run": f"r{rank}"}
             part = corpus.sampler("pairs", batch_size=3, rank=rank, world_size=2, **options)
             for step in (0, 7, 29):
                 whole = every.batch_at(step).table
@@ -148,7 +148,7 @@ def test_a_run_goes_on_where_it_was_saved_with_and_without_a_snapshot(tmp_path: 
         assert all(check(row) for row in rows_of(kept, 4))
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "kind": ({"kind": "triplets", "structural_negatives": True}, "triplets have no labels"),
     "bool": ({"structural_negatives": 1}, "give True or False"),
     "none": ({"negatives": 2}, "come as they were judged; give structural_negatives=True"),

@@ -26,7 +26,7 @@ SPELLED = {
     "-1": -1.0,
     "1e-1": 0.1,
 }
-MAPPED = {"anchor": "a", "positive": "p", "label": "l"}
+MAPPED: dict[str, Any] = {"anchor": "a", "positive": "p", "label": "l"}
 ROWS: list[dict[str, Any]] = [
     {"a": f"a{i}", "p": f"p{i}", "l": spelled} for i, spelled in enumerate(SPELLED)
 ]
@@ -192,7 +192,7 @@ def test_a_label_that_means_nothing_is_refused(name: str) -> None:
 
 def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path: Path) -> None:
     rows = [{"a": f"a{i}", "p": f"p{i}", "l": i % 2} for i in range(4)]
-    pair = {"anchor": "a", "positive": "p"}
+    pair: dict[str, Any] = {"anchor": "a", "positive": "p"}
     path = tmp_path / "c.duckdb"
     with dp.Corpus(path) as corpus:
         corpus.ingest(dp.MemorySource(rows, **pair), name="s", progress=False)
