@@ -107,6 +107,7 @@ class Corpus(TextIn, HardNegatives):
         no_duplicates: NoDuplicates = False,
         negatives: int = 1,
         by: By | None = None,
+        structural_negatives: bool = False,
         swap: bool = True,
         prefixes: bool = True,
         prefetch: int = 2,
@@ -146,6 +147,8 @@ class Corpus(TextIn, HardNegatives):
             by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
                 what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.
                 A recipe without mined negatives draws at random, which ``notes`` say.
+            structural_negatives: Add pairs with texts of other records, labelled 0, to those of
+                sources with labels, which come as they were judged.
             swap: Let anchor and positive change places half of the time.
             prefixes: Show metadata before texts, where records or sources have prefixes.
             prefetch: Blocks to prepare ahead in the background.
@@ -164,24 +167,12 @@ class Corpus(TextIn, HardNegatives):
             StateMismatchError: Negatives that a recipe draws were not mined yet, or are stale.
             SamplerError, RecipeError, MixtureError, SplitError: An argument is wrong.
         """
-        arguments = {
-            "split": split,
-            "batch_size": batch_size,
-            "seed": seed,
-            "steps": steps,
-            "epochs": epochs,
-            "rank": rank,
-            "world_size": world_size,
-            "remainder": remainder,
-            "no_duplicates": no_duplicates,
-            "negatives": negatives,
-            "by": by,
-            "swap": bool(swap),
-            "prefixes": bool(prefixes),
-            "prefetch": prefetch,
-            "log": log,
-            "run": run,
-        }
+        arguments: dict[str, Any] = {"split": split, "run": run, "batch_size": batch_size}
+        arguments |= {"seed": seed, "steps": steps, "epochs": epochs, "remainder": remainder}
+        arguments |= {"rank": rank, "world_size": world_size, "no_duplicates": no_duplicates}
+        arguments |= {"negatives": negatives, "structural_negatives": structural_negatives}
+        arguments |= {"by": by, "swap": bool(swap), "prefixes": bool(prefixes), "log": log}
+        arguments |= {"prefetch": prefetch}
         from duckplets.sampling import runs
 
         sampler = runs.open_run(
@@ -248,9 +239,9 @@ class Corpus(TextIn, HardNegatives):
             source: Number the records of this source only.
             columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``,
                 ``split``, ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``,
-                ``created_at``, ``updated_at``; ``text``, the texts of all sections but rejected
-                replies joined by a blank line; ``anchor``, ``context`` and ``rejected``, lists of
-                the texts of these roles. By default those up to ``date``, ``meta`` and ``text``.
+                ``created_at``, ``updated_at``, ``label``; ``text``, the texts of all sections but
+                rejected replies joined by a blank line; ``anchor``, ``context`` and ``rejected``,
+                lists of those of these roles. By default those up to ``date``, ``meta``, ``text``.
 
         Raises:
             SamplerError, SplitError: An argument is wrong; or, in the loop, the order names a

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
     """Return the rows from where a sampler stands as a ``datasets.IterableDataset``.
 
-    Its features are the text columns in order, and for pairs the label; so a
-    ``SentenceTransformerTrainer`` takes it with ``max_steps``. With the sampler's batch size as
-    ``per_device_train_batch_size`` its batches are the sampler's.
+    Its features are the text columns in order, and for pairs the label, an integer or, where a
+    source has grades, a float; so a ``SentenceTransformerTrainer`` takes it with ``max_steps``.
+    With the sampler's batch size as ``per_device_train_batch_size`` its batches are the sampler's.
 
     It drives the sampler: every iteration moves it back to where the first began. The trainer
     reads ahead, so where training stands is its ``global_step``, not the sampler's: let
@@ -338,7 +338,8 @@ def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
             f"this sampler has no texts: columns= has {', '.join(settings.columns)}; add "
             f"{', '.join(slots)}"
         )
-    return found | ({"label": pa.int64()} if "label" in settings.columns else {})
+    label = pa.float64() if sampler.graded else pa.int64()
+    return found | ({"label": label} if "label" in settings.columns else {})
 
 
 def _refuse_ranks(sampler: Sampler) -> None:

@@ -17,6 +17,7 @@ from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store as mining_store
 from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.labels import labels_of
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TripletRecipe
@@ -146,6 +147,7 @@ def _pools(
     """
     version = records.current_version(database)
     max_tokens = chunking_of(database)["max_tokens"]
+    kinds = labels_of(database, version)
     pools: list[CompiledPool] = []
     for split in splits.SPLITS:
         resolved = recipe_store.resolve(
@@ -158,6 +160,7 @@ def _pools(
                 split=split,
                 version=version,
                 mining=mining_store.key_of(database, recipe, source=of_source.source, split=split),
+                labels=kinds.get(of_source.source),
             )
             for of_source in resolved
             for recipe in of_source.recipes

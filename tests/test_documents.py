@@ -25,7 +25,8 @@ import duckplets as dp
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-WITH_TORCH = {"checkpoints", "distributed", "finetune", "rerank"}  # tests/adapters runs these
+# tests/adapters runs these
+WITH_TORCH = {"checkpoints", "distributed", "finetune", "rerank", "similarity"}
 EXAMPLES = sorted({file.stem for file in ROOT.glob("examples/*.py")} - WITH_TORCH)
 AS_PROGRAMS = {"quickstart", "resume"}  # the others run in this process
 WORDNET = ROOT.parent / "shared" / "corpora" / "wordnet.parquet"

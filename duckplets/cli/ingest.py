@@ -14,12 +14,12 @@ from duckplets.base.shown import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, as_written, existing, in_options, say
 from duckplets.cli.inputs import FORMATS, Found, Options, found_in, integers, names
+from duckplets.cli.options import denoiser_of
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
     from duckplets.ingest.records import IngestReport
-    from duckplets.text.denoiser import Denoiser
 
 _SHARE = "from 0 to 1; those not given divide the rest as usual, 8 : 1 : 1."
 _COLUMNS = "Repeat it, or separate by commas."
@@ -63,6 +63,12 @@ def ingest(
     ] = None,
     negative: Annotated[
         list[str] | None, _option(f"Ready negatives of the anchor, or lists of them. {_COLUMNS}")
+    ] = None,
+    label: Annotated[
+        str | None, _option("Judges anchor and positive: true or false, 1 or 0, a name, a grade.")
+    ] = None,
+    labels: Annotated[
+        str | None, _option("What its names mean, as in 'dup:1,other:0'.", "NAME:NUMBER,…")
     ] = None,
     sections: Annotated[
         str | None, _option("Sections given whole: a list of role, heading and text.")
@@ -186,6 +192,8 @@ def ingest(
             "context": names(context),
             "text": names(text),
             "negative": names(negative),
+            "label": label,
+            "labels": labels,
             "sections": sections,
             "text_of": text_of,
             "created_at": created_at,
@@ -376,7 +384,7 @@ def chunk(
         "weight_floor": weight_floor,
         "position_weight": position_weight,
         "tokenizer": tokenizer,
-        "preprocessors": _denoiser(denoise, max_digit_ratio, tables=not keep_tables),
+        "preprocessors": denoiser_of(denoise, max_digit_ratio, tables=not keep_tables),
     }
     named = {name: value for name, value in given.items() if value is not None}
     if chunker is not None:
@@ -387,14 +395,3 @@ def chunk(
     same = "these are the settings it has already"
     say(f"cut {counted(sections, 'section')} again" if sections else same)
     say(f"chunks: {output.settings(chunking.fingerprint())}")
-
-
-def _denoiser(wanted: bool, ratio: float | None, *, tables: bool) -> tuple[Denoiser, ...] | None:
-    if not wanted:
-        if ratio is not None or not tables:
-            raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
-        return None
-    from duckplets.text.denoiser import Denoiser
-
-    given = {} if ratio is None else {"max_digit_ratio": ratio}
-    return (Denoiser(strip_markdown=tables, **given),)

@@ -126,7 +126,7 @@ def _sources(one: _Side, two: _Side, corpus: Path | None) -> list[str]:
 def _schedules(one: _Side, two: _Side, sources: list[str], batch: int) -> Iterator[Schedule]:
     """Yield how both deal: what is not a run's own is that of the run it is compared with."""
     from duckplets.order.schedule import Schedule
-    from duckplets.sampling.plan import samples_per_draw
+    from duckplets.sampling.pairs import samples_per_draw
 
     for side, other in ((one, two), (two, one)):
         run, settings = side.run or other.run, side.settings or other.settings

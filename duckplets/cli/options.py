@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from duckplets.named_pools import Recipe
     from duckplets.order.mixture import Mixture
     from duckplets.sampling.sampler import Sampler
+    from duckplets.text.denoiser import Denoiser
 
 # -- what a new run draws -------------------------------------------------------------------------
 
@@ -77,6 +78,13 @@ BY = Annotated[
     typer.Option(
         metavar="bm25|random|bm25=SHARE,random=SHARE",
         help="Where negatives come from in recipes that leave it open; random.",
+    ),
+]
+STRUCTURAL_NEGATIVES = Annotated[
+    bool,
+    typer.Option(
+        "--structural-negatives",
+        help="Of pairs: with those of sources with labels come others, labelled 0.",
     ),
 ]
 NO_SNAPSHOT = Annotated[
@@ -189,6 +197,7 @@ def opening(
     by: BY = None,
     no_duplicates: NO_DUPLICATES = False,
     no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
+    structural_negatives: STRUCTURAL_NEGATIVES = False,
     no_swap: NO_SWAP = False,
     no_snapshot: NO_SNAPSHOT = False,
     world_size: WORLD_SIZE = None,
@@ -233,6 +242,7 @@ def opening(
         empty=empty,
         by=None if by is None else _by(names(by) or []),
         no_duplicates=_apart(texts=no_duplicates, negatives=no_duplicate_negatives),
+        structural_negatives=True if structural_negatives else None,
         swap=False if no_swap else None,
         snapshot=False if no_snapshot else None,
         world_size=world_size,
@@ -341,3 +351,15 @@ def _weights(
             raise typer.BadParameter(f"{name} {part}: give {form}")
         weights[source] = number
     return weights
+
+
+def denoiser_of(wanted: bool, ratio: float | None, *, tables: bool) -> tuple[Denoiser, ...] | None:
+    """Return the preprocessors that options of a denoiser ask for; None without one."""
+    if not wanted:
+        if ratio is not None or not tables:
+            raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
+        return None
+    from duckplets.text.denoiser import Denoiser
+
+    given = {} if ratio is None else {"max_digit_ratio": ratio}
+    return (Denoiser(strip_markdown=tables, **given),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 from duckplets.base.shown import listed
 from duckplets.db.database import Database
@@ -13,6 +13,7 @@ from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.mining import store as mining_store
 from duckplets.mining.store import Mining
 from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.labels import Kinds, labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
@@ -41,10 +42,7 @@ class Subject:
     def guarded(self) -> list[CompiledPool]:
         """Return of each source the pool that its negatives were mined in."""
         recipe = replace(self.recipe, by="bm25")
-        return [
-            compile_pool(recipe, source=name, split=self.split, version=pool.parameters["version"])
-            for name, pool in zip(self.sources, self.pools, strict=True)
-        ]
+        return [replace(pool, recipe=recipe) for pool in self.pools]
 
 
 def mined(
@@ -75,7 +73,10 @@ def mined(
     ]
     chosen = _as_mined(chosen, current)
     # Records and positives are those of the version that the mining saw.
-    pools = [_pool(chosen, m.source, split, m.corpus_version) for m in current]
+    kinds = {m.corpus_version: labels_of(database, m.corpus_version) for m in current}
+    pools = [
+        _pool(chosen, m.source, split, m.corpus_version, kinds[m.corpus_version]) for m in current
+    ]
     return Subject(chosen, split, names, pools, [mining.key for mining in current])
 
 
@@ -97,9 +98,10 @@ def pooled(
         recipe = _only_known(database)
     chosen = _triplet(database, recipe, version)
     names = _suited(database, chosen, source, version)
-    pools = [_pool(chosen, name, split, version) for name in names]
+    kinds = labels_of(database, version)
+    pools = [_pool(chosen, name, split, version, kinds) for name in names]
     others = [other for other in SPLITS if every and other != split]
-    further = [_pool(chosen, name, other, version) for name in names for other in others]
+    further = [_pool(chosen, name, other, version, kinds) for name in names for other in others]
     return Subject(chosen, split, names, pools, [], further)
 
 
@@ -178,7 +180,10 @@ def _as_mined(recipe: TripletRecipe, found: list[Mining]) -> TripletRecipe:
     return cast("TripletRecipe", from_dict(to_dict(recipe) | found[0].definition))
 
 
-def _pool(recipe: TripletRecipe, source: str, split: str, version: int) -> CompiledPool:
+def _pool(
+    recipe: TripletRecipe, source: str, split: str, version: int, kinds: Kinds
+) -> CompiledPool:
     """Compile what lists anchors, positives and documents; who is a legal negative is settled."""
     plain = replace(recipe, strategy="other_record", by=None, when_short="drop")
-    return compile_pool(plain, source=source, split=split, version=version)
+    where: dict[str, Any] = {"source": source, "split": split, "version": version}
+    return compile_pool(plain, **where, labels=kinds.get(source))

@@ -144,6 +144,20 @@ def source_id_of(database: Database, name: str) -> int:
     return int(found[name])
 
 
+def labels_told(database: Database, source_id: int) -> str:
+    """Return in words how the pairs of a source were judged; nothing where they were not."""
+    row = database.run("ingest/records/labels", {"source_id": source_id})[0]
+    positive, negative, labelled, least, greatest = row
+    if not labelled:
+        return ""
+    if positive + negative == labelled:
+        return f"labels: {positive:,} positive, {negative:,} negative"
+    return (
+        f"labels: {labelled:,} grades from {least:g} to {greatest:g}; in triplets only what a "
+        f"condition over label asks for is a positive"
+    )
+
+
 def current_version(database: Database) -> int:
     """Return the number of the newest committed version; 0 for a corpus without any."""
     return int(database.run("ingest/records/version")[0][0])

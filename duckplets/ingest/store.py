@@ -28,7 +28,12 @@ from duckplets.ingest.chunks import SectionWriter, current_chunking, next_key, s
 from duckplets.ingest.counts import Counts
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.preview import flags_of
-from duckplets.ingest.records import IngestReport, commit_version, current_version
+from duckplets.ingest.records import (
+    IngestReport,
+    commit_version,
+    current_version,
+    labels_told,
+)
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
@@ -177,6 +182,7 @@ class Storing:
         said = [*self.request.notes, told(reading) if reading is not None else ""]
         if self.counts.quarantined:
             said.append(self._quarantined())
+        said.append(labels_told(self.database, self.source_id) if self.refusal is None else "")
         said += [f"look: {flag}" for flag in self._flags or ()]
         return [note for note in (*said, *self.rows.notes()) if note]
 
@@ -356,7 +362,10 @@ class Storing:
             *("date", "group_key", "taxonomy", "meta"),
             *("trust", "content_hash", "created_at", "updated_at"),
         ]
-        table = pa.table({"record_key": keys, "record_id": ids} | {c: batch[c] for c in columns})
+        labelled = "label" in batch.schema.names
+        label = batch["label"] if labelled else pa.nulls(batch.num_rows, pa.float64())
+        named = {"record_key": keys, "record_id": ids, "label": label}
+        table = pa.table(named | {c: batch[c] for c in columns})
         parameters = {
             "source_id": self.source_id,
             "version": self.version,

@@ -33,6 +33,7 @@ from duckplets.mining.report import MiningReport, PairReport
 from duckplets.mining.select import ceilings, count_above, count_below
 from duckplets.mining.store import OpenMining, Target
 from duckplets.pools.compile import compile_pool
+from duckplets.pools.labels import labels_of
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, bm25_from, settled
@@ -186,7 +187,8 @@ class _Pair:
         self._scores = scores
         self._database, self._settings = scores.database, scores.settings
         where: dict[str, Any] = {"source": source, "split": split, "version": scores.version}
-        compiled = compile_pool(scores.recipe, **where)
+        labels = labels_of(scores.database, scores.version).get(source)
+        compiled = compile_pool(scores.recipe, **where, labels=labels)
         with PoolReader(self._database, [compiled]) as reader:
             self._guards = Guards(self._database, reader, compiled)
         self._target = Target(

@@ -39,6 +39,7 @@ from duckplets.mining.shards import Prepared, prepare
 from duckplets.mining.store import OpenMining, Target
 from duckplets.mining.workers import scored
 from duckplets.pools.compile import compile_pool
+from duckplets.pools.labels import labels_of
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, bm25_from, settled
@@ -235,9 +236,9 @@ class _Job:
         if of is not None and self.settings.scope == "shard":
             # Neighbours share a document shard, so that a block reads one or two of them.
             order = index.documents(self.database, of)["section_key"].to_numpy()
-        compiled = compile_pool(
-            self.recipe, source=self.source, split=self.split, version=self.version
-        )
+        labels = labels_of(self.database, self.version).get(self.source)
+        where: dict[str, Any] = {"source": self.source, "split": self.split}
+        compiled = compile_pool(self.recipe, **where, version=self.version, labels=labels)
         with PoolReader(self.database, [compiled]) as reader:
             return Guards(self.database, reader, compiled, order)
 

@@ -29,6 +29,7 @@ from duckplets.ingest.chunks import content_of
 from duckplets.ingest.splits import checked_split
 from duckplets.mining.report import PairReport
 from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, bm25_from
 from duckplets.recipes.files import to_dict
@@ -195,7 +196,9 @@ def named_pool(database: Database, name: str, source: str | None, split: str) ->
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
     mining = key_of(database, recipe, source=source, split=checked_split(split))
-    return compile_pool(recipe, source=source, split=split, version=version, mining=mining)
+    labels = labels_of(database, version).get(source)
+    where: dict[str, Any] = {"source": source, "split": split, "version": version}
+    return compile_pool(recipe, **where, mining=mining, labels=labels)
 
 
 def definition_of(recipe: TripletRecipe) -> dict[str, Any]:

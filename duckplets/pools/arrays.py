@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Integers, Words
+from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
@@ -185,12 +185,13 @@ class Pool:
         compiled: The statement it was read with.
         anchors: Its anchors.
         positives: None for texts.
-        negatives: None for texts.
+        negatives: None for texts, and for pairs that come as they were judged.
         guarded: Of mined recipes.
         beyond: What anchors draw from at random that have too few negatives otherwise: those of
             all sources of the split, or, by ``same_record``, of other records. None where no
             anchor has too few.
         short: Which anchor chunks draw from all sources, of a pool of the split.
+        labels: Of every anchor, where pairs come with them.
     """
 
     compiled: CompiledPool
@@ -200,6 +201,7 @@ class Pool:
     guarded: Guarded | None = None
     beyond: Negatives | None = None
     short: Flags | None = None
+    labels: Floats | None = None
 
 
 def pair_hashes(owners: Integers | Words, hashes: Words) -> Words:

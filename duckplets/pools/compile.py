@@ -20,11 +20,15 @@ from typing import Any, Literal
 
 from duckplets.base.shown import shown
 from duckplets.pools.fills import (
+    Labels,
+    check_labels,
     check_nearest,
     facts_of,
+    label_flags,
     law_of,
     own_positive,
     positive_parts,
+    set_apart_by,
     text_fills,
     triplet_fills,
 )
@@ -57,10 +61,22 @@ class CompiledPool:
     Attributes:
         recipe: What it was compiled from.
         parameters: Values of the statement's parameters.
+        labels: What the labels of its records do to it; None where they have none, or do nothing.
     """
 
     recipe: Recipe
     parameters: dict[str, Any]
+    labels: Labels | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether its pairs come as they were judged, with nothing drawn beside them."""
+        return self.labels == "given"
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the pairs of its records come with their labels."""
+        return self.labels in ("given", "structural")
 
     @property
     def forbids(self) -> bool:
@@ -125,22 +141,22 @@ class CompiledPool:
 
         A staged one takes the first step, ``members``, from the table ``stage`` makes.
         """
-        return _statement(self.recipe, part, staged=staged)[0]
+        return _statement(self.recipe, part, self.labels, staged=staged)[0]
 
     def staged(self, part: Part) -> tuple[str, dict[str, Any]]:
         """Return the staged statement of a part and its parameters."""
-        sql, names = _statement(self.recipe, part, staged=True)
+        sql, names = _statement(self.recipe, part, self.labels, staged=True)
         return sql, {name: value for name, value in self.parameters.items() if name in names}
 
     def parameters_of(self, part: Part = "pool", *, staged: bool = False) -> dict[str, Any]:
         """Return the parameters of that statement."""
-        names = _statement(self.recipe, part, staged=staged)[1]
+        names = _statement(self.recipe, part, self.labels, staged=staged)[1]
         return {name: value for name, value in self.parameters.items() if name in names}
 
     @property
-    def alike(self) -> tuple[Recipe, int]:
+    def alike(self) -> tuple[Recipe, int, Labels | None]:
         """What pools have in common that are read by one statement: all but source and mining."""
-        return _meant(self.recipe), self.negatives
+        return _meant(self.recipe), self.negatives, self.labels
 
     def sql_of_many(self, part: Part) -> str:
         """Return the statement that yields a staged part for many sources at once.
@@ -148,7 +164,7 @@ class CompiledPool:
         Its parameters are those of ``parameters_of``, but ``sources`` and ``minings`` for those of
         one; its first column, ``number``, tells which of them a row is of.
         """
-        return _of_many(_meant(self.recipe), part)
+        return _of_many(_meant(self.recipe), part, self.labels)
 
     def runnable(self, part: Part = "pool") -> str:
         """Return the statement with its parameters written in, for the duckdb CLI."""
@@ -163,6 +179,7 @@ def compile_pool(
     version: int,
     negatives: int = 1,
     mining: int = 0,
+    labels: Labels | None = None,
 ) -> CompiledPool:
     """Compile a recipe for one source and split.
 
@@ -174,15 +191,21 @@ def compile_pool(
         negatives: How many a sample needs.
         mining: Number of the mining whose dropped anchors are left out, of mined recipes; 0 for
             none.
+        labels: ``binary`` or ``graded``, as the source's labels are; ``given`` for its pairs as
+            they were judged, ``structural`` for these with negatives of other records beside them.
 
     Raises:
-        RecipeError: Selectors and strategy do not go together.
+        RecipeError: Selectors and strategy do not go together; or its pairs are none that were
+            judged.
     """
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
     parameters["mining"] = mining
-    if isinstance(recipe, TripletRecipe):
-        check_nearest(recipe)
-    return CompiledPool(recipe, parameters)
+    if isinstance(recipe, TextRecipe):
+        return CompiledPool(recipe, parameters)
+    check_nearest(recipe)
+    if labels in ("given", "structural"):
+        check_labels(recipe)
+    return CompiledPool(recipe, parameters, set_apart_by(recipe, labels))
 
 
 # -- statements -------------------------------------------------------------------------------
@@ -201,16 +224,17 @@ def _meant(recipe: Recipe) -> Recipe:
     return replace(recipe, by=by, **named)  # type: ignore[arg-type]
 
 
-def stage(recipes: Iterable[Recipe]) -> str:
-    """Return the statement that makes a table of what the pools of some recipes look at."""
-    return _stage(frozenset(map(_meant, recipes)))
+def stage(pools: Iterable[CompiledPool]) -> str:
+    """Return the statement that makes a table of what some pools look at."""
+    return _stage(frozenset((_meant(pool.recipe), pool.labels) for pool in pools))
 
 
 @lru_cache(maxsize=64)
-def _stage(recipes: frozenset[Recipe]) -> str:
+def _stage(pools: frozenset[tuple[Recipe, Labels | None]]) -> str:
     needed = set(_ALWAYS)
-    for recipe in recipes:
-        needed |= {*COLUMNS}.intersection(_looked_at(recipe))
+    for recipe, labels in pools:
+        needed |= {*COLUMNS}.intersection(_looked_at(recipe, labels))
+    recipes = [recipe for recipe, _ in pools]
     guarded = any(isinstance(recipe, TripletRecipe) and recipe.mined for recipe in recipes)
     needed |= {*_GUARDING} if guarded else set()
     columns = [f"slot.{name}" for name in sorted(needed)]
@@ -222,8 +246,9 @@ def _stage(recipes: frozenset[Recipe]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _looked_at(recipe: Recipe) -> frozenset[str]:
-    return frozenset(re.findall(r"\bslot\.(\w+)", _composed(recipe, "pool", staged=True)[0]))
+def _looked_at(recipe: Recipe, labels: Labels | None = None) -> frozenset[str]:
+    text = _composed(recipe, "pool", labels, staged=True)[0]
+    return frozenset(re.findall(r"\bslot\.(\w+)", text))
 
 
 def compares_texts(recipe: Recipe) -> bool:
@@ -238,20 +263,24 @@ def facts_statement(recipe: Recipe) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _of_many(recipe: Recipe, part: Part) -> str:
-    text = _composed(recipe, part, staged=True)[0]
+def _of_many(recipe: Recipe, part: Part, labels: Labels | None) -> str:
+    text = _composed(recipe, part, labels, staged=True)[0]
     columns = {"source": "asked.source", "mining": "asked.mining"}
     return of_sources("pools/lists/of_sources", text, columns)
 
 
 @lru_cache(maxsize=16_384)
-def _statement(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozenset[str]]:
+def _statement(
+    recipe: Recipe, part: Part, labels: Labels | None, *, staged: bool
+) -> tuple[str, frozenset[str]]:
     """Return a statement and the names of its parameters."""
-    return _composed(_meant(recipe), part, staged=staged)
+    return _composed(_meant(recipe), part, labels, staged=staged)
 
 
 @lru_cache(maxsize=4096)
-def _composed(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozenset[str]]:
+def _composed(
+    recipe: Recipe, part: Part, labels: Labels | None, *, staged: bool
+) -> tuple[str, frozenset[str]]:
     chunks = _STAGED if staged else ""
     if isinstance(recipe, TextRecipe):
         ends = {"pool": "pools/texts", "counts": "pools/lists/text_counts"}
@@ -260,10 +289,12 @@ def _composed(recipe: Recipe, part: Part, *, staged: bool) -> tuple[str, frozens
     parts = ["pools/triplets", *positive_parts(recipe), *law_of(recipe).parts]
     if recipe.negatives_from == "split":
         parts.append("pools/parts/split_negatives")
-    flags = set() if recipe.allow_same_anchor_positive else {"distinct"}
+    flags = label_flags(recipe, labels)
+    if labels == "given":
+        parts.append("pools/parts/given")
     if recipe.mined:
         parts.append("pools/parts/guarded")
         flags.add("mined")
         chunks = chunks or _GUARDED
     last = "pools/triplets" if part == "pool" else f"pools/lists/{part}"
-    return assembled(parts, last, triplet_fills(recipe, staged=staged), flags, chunks)
+    return assembled(parts, last, triplet_fills(recipe, labels, staged=staged), flags, chunks)

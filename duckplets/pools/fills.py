@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from duckplets.errors import RecipeError
 from duckplets.pools.facts import Fact, told
@@ -21,6 +21,8 @@ from duckplets.recipes.selectors import Selector
 
 if TYPE_CHECKING:
     from sqlglot import exp
+
+Labels = Literal["binary", "graded", "given", "structural"]
 
 _ALLOWED = ("pools/parts/compared", "pools/parts/allowed")
 _FORBIDDEN = ("pools/parts/compared", "pools/parts/forbidden")
@@ -162,6 +164,55 @@ def _of_terms(
     )
 
 
+def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
+    """Return what labels do to a recipe: nothing where no pair of its is the one they judge.
+
+    A label judges anchor and positive of one record. Of grades only a condition over ``label``
+    can tell which are good enough; where one of the two has it, that decides.
+    """
+    if labels in ("given", "structural"):
+        return labels
+    one, other = recipe.anchor, recipe.positive
+    alike = one.kind == other.kind == "role" and one.role == other.role
+    if alike or own_positive(recipe) or other.kind == "near_date":
+        return None
+    return None if labels == "graded" and (_asks_label(one) or _asks_label(other)) else labels
+
+
+def check_labels(recipe: TripletRecipe) -> None:
+    """Refuse a recipe whose pairs are none that a label judges.
+
+    Raises:
+        RecipeError: Its positive is the anchor itself, or of another record.
+    """
+    if own_positive(recipe) or recipe.positive.kind == "near_date":
+        what = "the anchor itself" if own_positive(recipe) else "of another record"
+        raise RecipeError(
+            f"recipe {recipe.name!r}: its positive is {what}, and a label judges the anchor and "
+            f"the positive of one record; limit the recipe to sources without labels"
+        )
+
+
+def label_flags(recipe: TripletRecipe, labels: Labels | None) -> set[str]:
+    """Return of which lines the statement of a pool has those that end with ``-- if NAME``.
+
+    A pair that was judged comes as it stands, also one of equal texts.
+    """
+    if labels in ("given", "structural"):
+        return {"judged"}
+    distinct = set() if recipe.allow_same_anchor_positive else {"distinct"}
+    return distinct | ({labels} if labels else set())
+
+
+def _asks_label(selector: Selector) -> bool:
+    from sqlglot import exp
+
+    if selector.where is None or "label" not in selector.where.lower():
+        return False
+    columns = where_condition(selector.where).find_all(exp.Column)
+    return any(column.name.lower() == "label" for column in columns)
+
+
 def positive_parts(recipe: TripletRecipe) -> tuple[str, ...]:
     """Return the files whose steps say where positives come from, if not the record."""
     if recipe.positive.kind == "near_date":
@@ -182,17 +233,28 @@ def text_fills(recipe: TextRecipe, *, staged: bool = False) -> dict[str, str | S
     return {"anchor_condition": conditions[0]} | _unit(recipe)
 
 
-def triplet_fills(recipe: TripletRecipe, *, staged: bool = False) -> dict[str, str | Sequence[str]]:
+def triplet_fills(
+    recipe: TripletRecipe, labels: Labels | None = None, *, staged: bool = False
+) -> dict[str, str | Sequence[str]]:
     """Return what stands for each name in ``pools/triplets`` and its parts."""
     law = law_of(recipe, staged=staged)
     guarded = ["section_key", "normalised_hash"] if recipe.mined else []
     families = ["family"] if recipe.mined else []
+    label, classes = ["label"] if labels else [], ["class"] if law.compares else []
+    judged = labels in ("given", "structural")
+    anchor, positive = (selector_condition(s, staged=staged) for s in recipe.selectors[:2])
+    if judged:  # other sections are of no pair that the label judges
+        anchor += " AND slot.role = 'anchor'" if recipe.anchor.role != "anchor" else ""
+        positive += " AND slot.role = 'context'" if recipe.positive.role != "context" else ""
+    elif labels is not None:
+        only = "IS DISTINCT FROM 0" if labels == "binary" else "IS NULL"
+        positive += f" AND slot.label {only}"
     fills: dict[str, str | Sequence[str]] = {
-        "anchor_condition": selector_condition(recipe.anchor, staged=staged),
-        "positive_condition": selector_condition(recipe.positive, staged=staged),
+        "anchor_condition": anchor,
+        "positive_condition": positive,
         "negative_condition": selector_condition(recipe.negative, staged=staged),
-        "anchor_columns": [*guarded, *families, *law.anchor_columns],
-        "anchor_names": [*(["class"] if law.compares else []), *guarded, *families],
+        "anchor_columns": [*guarded, *families, *map("slot.{}".format, label), *law.anchor_columns],
+        "anchor_names": [*classes, *guarded, *families, *(label if judged else [])],
         "positive_columns": guarded,
         "positive_names": guarded,
         "negative_columns": [*guarded, *families, *law.negative_columns],

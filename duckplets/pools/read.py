@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class PoolReader:
         facts = self._facts(pools, where)
         found = {} if facts is None else {"section_facts": facts}
         with self._database.registered(**found):
-            self._database.rows(stage({pool.recipe for pool in pools}), where)
+            self._database.rows(stage(pools), where)
         self._portions = self._together(pools)
 
     def __enter__(self) -> PoolReader:
@@ -136,21 +137,25 @@ class PoolReader:
         classes, index = classes_of(words_if_any(rows, "class"))
         anchors = anchors_of(rows, index, recipe.per)
         listed = self._rows(compiled, "positives")
-        distinct = not recipe.allow_same_anchor_positive
+        distinct = not (recipe.allow_same_anchor_positive or compiled.is_judged)
         positives = positives_of(anchors, listed, distinct=distinct)
+        labels = rows["label"][anchors.starts[:-1]] if compiled.is_judged else None
+        made = partial(Pool, compiled, anchors, positives, labels=labels)
+        if compiled.is_given:
+            return made(None)
         if compiled.of_split:
-            pool = Pool(compiled, anchors, positives, None)
+            pool = made(None)
             return self._of_split(pool, classes, rows, listed, spare=spare)
         negatives = self._negatives(compiled, classes, rows, listed)
         if compiled.own_negatives:
             beyond = None
             if compiled.fills_up and (spare or negatives.counts().min() < compiled.negatives):
                 beyond = self._of_others(compiled, rows, listed)
-            return Pool(compiled, anchors, positives, negatives, beyond=beyond)
+            return made(negatives, beyond=beyond)
         if not recipe.mined:
-            return Pool(compiled, anchors, positives, negatives)
+            return made(negatives)
         guarded = _guarded(anchors, rows, self._rows(compiled, "negatives"))
-        return Pool(compiled, anchors, positives, negatives, guarded)
+        return made(negatives, guarded)
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
         """Return how many records (or chunks) have which reason not to be in the pool."""
@@ -269,6 +274,8 @@ class PoolReader:
         reasons = {k or "": n for k, n in self.count(compiled).items()}
         counts = ", ".join(f"{n} {reason}" for reason, n in reasons.items() if reason)
         told = f"{_what(compiled)}: {counts or 'the split has no records'}"
+        if "grade without a condition" in reasons:
+            told += " (say which are good enough: positive=role('context', where='label >= 0.5'))"
         most = compiled.parameters["negatives"]
         if "no negative" not in reasons or most == 1:
             return told

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     *("record_id", "date", "group_key", "taxonomy", "meta", "trust", "created_at", "updated_at"),
     *("source", "position", "role", "heading", "text", "token_count", "kind", "window_index"),
+    "label",
 )
 
 

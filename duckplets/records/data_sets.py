@@ -69,7 +69,7 @@ _CONTROLS = ("size", "size_mode", "weight", "seed")
 _MAPPING = (
     *("converter", "on_error", "anchor", "positive", "context", "text", "id", "date", "group"),
     *("taxonomy", "meta", "prefix", "trust", "negative", "sections", "text_of"),
-    *("created_at", "updated_at", "date_format", "on_bad_date"),
+    *("created_at", "updated_at", "date_format", "on_bad_date", "label", "labels"),
 )
 _OF_LINES = ("trust", "on_error")  # of text, whose lines have no columns
 _KEYS = (*_PLACES, *_READING, *_WRITTEN, *_CONTROLS, *_MAPPING)
@@ -127,7 +127,8 @@ def load_data_sets(
     Hub's), ``streaming``, ``size``, ``size_mode``, ``weight``, ``seed``, ``converter``,
     ``on_error``, and the columns ``anchor``, ``positive``, ``context``, ``text``, ``id``, ``date``,
     ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``, ``negative``, ``sections``,
-    ``text_of``, ``created_at``, ``updated_at``, ``date_format`` and ``on_bad_date``. Where neither
+    ``text_of``, ``created_at``, ``updated_at``, ``date_format``, ``on_bad_date``, ``label`` and
+    ``labels``. Where neither
     a converter nor columns of texts are given the rows hold ``messages``. A converter may be a
     function, ``module:function``; its module is imported, with a warning. Of files of text
     ``encoding`` is the name of another one than UTF-8; of CSV files ``delimiter`` is a character
@@ -326,7 +327,9 @@ class _Checks:
 
     def _mapping(self, values: dict[str, Any], form: str | None) -> dict[str, Any]:
         """Return the arguments of the source, each checked by itself and then all together."""
-        needs = {"positive": {"anchor": "x"}, "negative": {"anchor": "x"}}
+        needs: dict[str, Any] = {"positive": {"anchor": "x"}, "negative": {"anchor": "x"}}
+        needs["label"] = {"anchor": "x", "positive": "y"}
+        needs["labels"] = needs["label"] | {"label": "z"}
         if form == "text":
             for key in values:
                 if key not in _OF_LINES:

@@ -38,7 +38,7 @@ from duckplets.serving.texts import ROLES, Texts
 
 _PLACES = ("index", "record_key")
 _LABELS = ("record_id", "source", "split", "date")
-_DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at")
+_DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at", "label")
 _ROLES = ROLES
 _TEXTS = ("text", *_ROLES)
 _MESSAGES = ("messages", "rejected_messages")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Floats, Integers
 from duckplets.errors import EmptyPoolError
 from duckplets.mining import store as mining_store
 from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
 from duckplets.pools.arrays import Anchors, Guarded, Negatives, Pool, Positives
 from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.labels import Kinds, labels_of
 from duckplets.pools.read import NoAnchorError, PoolReader
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
@@ -92,6 +93,7 @@ class KeptPool:
     beyond: Negatives | None = None
     short: Flags | None = None
     candidates: Candidates | None = None
+    labels: Floats | None = None
 
 
 def read_streams(
@@ -106,7 +108,8 @@ def read_streams(
     What is said of empty ones that are not optional is added to ``empty``.
     """
     anchored = Anchored(database, settings)
-    wanted = [_compiled(database, settings, source, recipe) for source, recipe in named]
+    kinds = labels_of(database, settings.corpus_version)
+    wanted = [_compiled(database, settings, source, recipe, kinds) for source, recipe in named]
     keys = [_key(settings, pool, mining) for pool, mining in wanted]
     at_hand: dict[str, KeptPool] = {}
     if snapshot is not None:
@@ -139,6 +142,7 @@ def read_streams(
                 found_pool.candidates,
                 of_records=anchored.count(source) if by_anchors else None,
                 shares=choosing.shares_of(settings, source, recipe.name),
+                graded=compiled.is_judged and kinds.get(source) == "graded",
             )
         )
     return streams
@@ -153,6 +157,7 @@ def _key(settings: RunSettings, pool: CompiledPool, mining: mining_store.Mining 
         settings.index.get(pool.parameters["source"]),
         settings.no_duplicates == "negatives",
         [mining.digest, scores] if mining else None,
+        *([pool.labels] if pool.labels else []),
     )
 
 
@@ -181,7 +186,7 @@ def _read(
 
 
 def _compiled(
-    database: Database, settings: RunSettings, source: str, recipe: Recipe
+    database: Database, settings: RunSettings, source: str, recipe: Recipe, kinds: Kinds
 ) -> tuple[CompiledPool, mining_store.Mining | None]:
     mined = isinstance(recipe, TripletRecipe) and recipe.mined
     mining = minings.pinned(database, settings, source, recipe.name) if mined else None
@@ -192,6 +197,7 @@ def _compiled(
         version=settings.corpus_version,
         negatives=settings.negatives,
         mining=mining.key if mining else 0,
+        labels=choosing.labels_for(settings, kinds.get(source)),
     )
     return pool, mining
 

@@ -52,7 +52,8 @@ def apart(
     """Return the draws with negatives that differ within each batch.
 
     Args:
-        draws: Of the kind ``triplets``, or of pairs before they are spread over theirs.
+        draws: Of the kind ``triplets``, or of pairs before they are spread over theirs. Those that
+            come as they were judged are let be, too.
         asked: The draws by stream.
         batch: Positions a batch.
         per_draw: Positions a draw.
@@ -91,14 +92,14 @@ class _Batches:
         span: tuple[int, int],
     ) -> None:
         self._draws, self._asked = draws, asked
-        self._slots = slots = len(draws.chunks) - 2
+        self._slots = slots = per_draw - 1 if per_draw > 1 else len(draws.chunks) - 2
         first = draws.positions * per_draw
         of_slot = np.arange(1, 1 + slots) if per_draw > 1 else np.zeros(slots, np.int64)
         position = (first[:, None] + of_slot).reshape(-1)
         self.batch = position // batch
         self._inside = (position >= span[0]) & (position < span[1])
-        self._chunks = np.stack(draws.chunks[2:], axis=1).reshape(-1)
-        self._hashes = np.stack(draws.hashes[2:], axis=1).reshape(-1)
+        self._chunks = np.stack(draws.chunks[2 : 2 + slots], axis=1).reshape(-1)
+        self._hashes = np.stack(draws.hashes[2 : 2 + slots], axis=1).reshape(-1)
         told = draws.candidates
         self._told = None if told is None else np.stack(told, axis=1).reshape(-1)
         self._part = np.zeros(len(draws), np.int64)
@@ -109,6 +110,12 @@ class _Batches:
         # Anchors are in the batches of all their pairs, positives in that of the first.
         spread = [(first + n, draws.hashes[0]) for n in range(per_draw)]
         spread.append((first, draws.hashes[1]))
+        if draws.given is not None:
+            whole = draws.given[:, -1]
+            self._inside &= ~np.repeat(whole, slots)
+            for n in range(1, per_draw):
+                both = draws.hashes[1 + n], draws.hashes[per_draw + n]
+                spread += [(first[whole] + n, texts[whole]) for texts in both]
         self._fixed_batch = np.concatenate([positions // batch for positions, _ in spread])
         self._fixed_text = np.concatenate([texts for _, texts in spread])
         # What batches have, as hashes of both: from the start, and what was drawn again.
@@ -218,8 +225,8 @@ class _Batches:
         draws = self._draws
         return replace(
             draws,
-            chunks=[*draws.chunks[:2], *columns(self._chunks)],
-            hashes=[*draws.hashes[:2], *columns(self._hashes)],
+            chunks=[*draws.chunks[:2], *columns(self._chunks), *draws.chunks[2 + self._slots :]],
+            hashes=[*draws.hashes[:2], *columns(self._hashes), *draws.hashes[2 + self._slots :]],
             candidates=None if self._told is None else columns(self._told),
         )
 

@@ -33,7 +33,8 @@ Unused = tuple[str, str, int]  # source, recipe, anchors
 
 def rates_apart(planner: Planner) -> Iterator[str]:
     """Yield which streams of a source come to their anchors far more often than others of it."""
-    rates = planner.recipe_parts() / np.array([len(stream) for stream in planner.streams])
+    visited = [len(stream) / stream.anchors_a_draw for stream in planner.streams]
+    rates = planner.recipe_parts() / np.array(visited)
     sources = planner.sources
     for source in dict.fromkeys(sources.tolist()):
         of_source = np.flatnonzero((sources == source) & (rates > 0))
@@ -48,6 +49,17 @@ def rates_apart(planner: Planner) -> Iterator[str]:
                 f"{len(stream):,} anchors {figure(rates[number] / rates[least])} times as often as "
                 f"recipe {other.recipe.name!r} to each of its {len(other):,}; give it less weight="
             )
+
+
+def mixed_labels(planner: Planner) -> Iterator[str]:
+    """Yield that labels are of two kinds, where some sources have grades and others do not."""
+    graded = dict.fromkeys(s.source for s in planner.streams if s.graded)
+    others = dict.fromkeys(s.source for s in planner.streams if s.source not in graded)
+    if graded and others:
+        yield (
+            f"labels are floats, for there are grades in {listed(map(repr, graded), TOLD)}; 1 and "
+            f"0 of {listed(map(repr, others), TOLD)} are 1.0 and 0.0 beside them"
+        )
 
 
 def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:

@@ -18,17 +18,22 @@ from duckplets.base.shown import listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.mining import store as mining_store
+from duckplets.pools.labels import labels_of
+from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import from_dict
 from duckplets.recipes.recipes import TripletRecipe
+from duckplets.recipes.selectors import role
 
 if TYPE_CHECKING:
-    from duckplets.recipes.store import Recipe
+    from duckplets.pools.fills import Labels
+    from duckplets.recipes.store import Recipe, SourceRecipes
     from duckplets.sampling.settings import RunSettings
 
 By: TypeAlias = Literal["random", "bm25"] | dict[str, float]
 Drawn: TypeAlias = Mapping[str, Sequence["Recipe"]]  # by source, what samples are drawn by
 
 KINDS = ("bm25", "random")
+_USUAL = "anchor_context"  # the default that says nothing of negatives
 
 
 def checked_by(by: Any) -> By | None:
@@ -79,6 +84,88 @@ def is_open(recipe: Recipe) -> bool:
     if not isinstance(recipe, TripletRecipe):
         return False
     return recipe.by is None and recipe.strategy != "same_record"
+
+
+def labels_for(settings: RunSettings, kind: Literal["binary", "graded"] | None) -> Labels | None:
+    """Return what the labels of a source, of a kind, do to the pools of a run."""
+    if kind is None or settings.kind != "pairs":
+        return kind
+    return "structural" if settings.structural_negatives else "given"
+
+
+def resolved(
+    database: Database,
+    recipes: Sequence[Recipe | str] | None,
+    run: Mapping[str, Any],
+    version: int,
+    **more: Any,
+) -> list[SourceRecipes]:
+    """Return the recipes of every source for a run.
+
+    Args:
+        database: The corpus.
+        recipes: Those given, or None.
+        run: Its ``kind``, ``split``, ``negatives`` and ``structural_negatives``.
+        version: Of the corpus.
+        more: Other arguments of ``recipes.store.resolve``.
+
+    Raises:
+        RecipeError: As ``resolve`` does.
+        SamplerError: Negatives are asked for that no pair has.
+    """
+    kind, split = run["kind"], run["split"]
+    found = recipe_store.resolve(database, recipes, kind=kind, split=split, version=version, **more)
+    if kind != "pairs":
+        return found
+    labelled, structural = labels_of(database, version), run["structural_negatives"]
+    if structural and not labelled:
+        raise SamplerError("structural_negatives=True: no source has labels; leave it out")
+    drawn = [of_source.source for of_source in found if of_source.recipes]
+    if run["negatives"] != 1 and not structural and drawn and labelled.keys() >= set(drawn):
+        raise SamplerError(
+            f"negatives={run['negatives']}: the pairs of sources with labels come as they were "
+            f"judged; give structural_negatives=True to have others with them, or leave it at 1"
+        )
+    return _as_judged(found, labelled, structural=structural)
+
+
+def _as_judged(
+    resolved: Sequence[SourceRecipes], labelled: Collection[str], *, structural: bool
+) -> list[SourceRecipes]:
+    """Return the recipes of a run of pairs, of which some sources have labels.
+
+    Two windows of a section are no pair that a label judges. Where nothing is drawn beside the
+    pairs, recipes that differ in their negatives only are one, by the name of the usual default
+    or else of the first.
+    """
+    found = []
+    for of_source in resolved:
+        recipes = [r for r in of_source.recipes if r.name not in of_source.optional]
+        if of_source.source not in labelled:
+            found.append(of_source)
+        elif structural:
+            found.append(replace(of_source, recipes=tuple(recipes), optional=frozenset()))
+        else:
+            bare = tuple(_without_negatives(recipes))
+            found.append(replace(of_source, recipes=bare, optional=frozenset()))
+    return found
+
+
+def _without_negatives(recipes: Sequence[Recipe]) -> list[Recipe]:
+    """Return recipes with nothing said of negatives; equal ones as one, with their weights."""
+    found: dict[Any, TripletRecipe] = {}
+    for recipe in recipes:
+        if not isinstance(recipe, TripletRecipe) or not recipe.weight:
+            continue
+        plain: dict[str, Any] = {"negative": role("context"), "strategy": "other_record"}
+        plain |= {"negatives_from": "source", "when_short": "drop", "by": "random", "share": None}
+        bare = replace(recipe, **plain)
+        alike = replace(bare, name="pairs", weight=1.0)
+        if before := found.get(alike):
+            first = bare if bare.name == _USUAL else before  # no pair is one of ready negatives
+            bare = replace(first, weight=before.weight + bare.weight)
+        found[alike] = bare
+    return list(found.values())
 
 
 def with_mined(database: Database, settings: RunSettings, drawn: Drawn) -> Drawn:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Flags, Integers
 from duckplets.errors import SamplerError, nearest
 from duckplets.sampling.candidates import Candidates
+from duckplets.sampling.pairs import without_negative
 from duckplets.sampling.plan import SINGLE, Plan
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.wanting import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
@@ -154,8 +155,7 @@ def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
     for slot in range(len(plan.candidates or ())):
         for rows, stream, drawn in _telling(plan, streams, slot):
             counts[rows] += _is_fallback(stream, drawn)
-    if plan.labels is not None:
-        counts[plan.labels == 1] = 0
+    counts[without_negative(plan)] = 0
     return counts
 
 
@@ -201,8 +201,7 @@ def _codes(plan: Plan, streams: Sequence[Stream], slot: int) -> Integers:
             codes[rows] = method + _is_fallback(stream, drawn)
         for told, code in _TOLD.items():
             codes[rows[drawn == told]] = code
-    if plan.labels is not None:
-        codes[plan.labels == 1] = 0
+    codes[without_negative(plan)] = 0
     return codes
 
 

@@ -39,16 +39,19 @@ def tokens(
     Args:
         stream: Whose anchors.
         tokens_of: Returns how many tokens chunks have, by their keys.
-        times: How often a visit shows anchor and positive: in pairs, one of them several times.
+        times: How often a visit shows anchor and positive: in pairs, one of them several times,
+            but for those that come as they were judged.
     """
+    times = (1, 1) if stream.is_given else times
     pool = stream.pool
     anchors, positives, negatives = pool.anchors, pool.positives, pool.negatives
     own = tokens_of(anchors.chunks).astype(np.float64)
     total = own * times[0]
-    if positives is not None and negatives is not None:
+    if positives is not None:
         same = pool.compiled.own_positive
         of_positives = own if same else _of_positives(anchors, positives, own, tokens_of)
         total += times[1] * of_positives
+    if negatives is not None:
         total += stream.negatives * _of_negatives(stream, negatives, tokens_of)
     return float(_by_anchor(anchors, total).sum())
 

@@ -268,9 +268,11 @@ class Fetcher:
             "swapped": plan.swapped,
         }
         if plan.labels is not None:
-            reasons = [None, *(_reason(r) for r in recipes)]
-            basics["label"] = plan.labels
-            basics["reason"] = _named(np.where(plan.labels == 1, 0, plan.streams + 1), reasons)
+            reasons = [None, *(_reason(r) for r in recipes), "given"]
+            which = np.where(plan.labels == 1, 0, plan.streams + 1)
+            if plan.given is not None:
+                which[plan.given] = len(reasons) - 1
+            basics["label"], basics["reason"] = plan.labels, _named(which, reasons)
         return basics
 
     def proximity(self, plan: Plan) -> list[float | None]:

@@ -26,6 +26,7 @@ from duckplets.sampling.cautions import (
     Unused,
     falling_back,
     left_alone,
+    mixed_labels,
     omitted,
     rates_apart,
 )
@@ -143,7 +144,8 @@ class Outlook:
     def _table(self, dealt: _Stretches) -> pa.Table:
         streams, planner, count = self._streams, self._planner, len(dealt.steps)
         anchors = np.array([len(stream) for stream in streams])
-        visits = dealt.samples / planner.samples_per_draw / anchors
+        a_draw = np.array([stream.anchors_a_draw for stream in streams])
+        visits = dealt.samples * a_draw / planner.samples_per_draw / anchors
         phases = [planner.schedule.mixture.phase(step) for step in dealt.steps]
         own = planner.recipe_parts()
         parts = [planner.schedule.parts(*s) for s in zip(dealt.steps, dealt.stops, strict=True)]
@@ -210,6 +212,7 @@ class Outlook:
     def warnings(self) -> Iterator[str]:
         """Yield what is odd about a run, however long it is."""
         yield from rates_apart(self._planner)
+        yield from mixed_labels(self._planner)
         yield from omitted(self._planner.schedule.mixture, self._settings.sources)
         yield from left_alone(self._unused)
         yield from falling_back(self._streams)
@@ -267,6 +270,8 @@ def _negatives(stream: Stream) -> str:
     found = stream.negatives_from
     if found is None:
         return ""
+    if stream.is_given:
+        return "grades as given" if stream.graded else "labels as given"
     count = stream.fallback_anchors
     if not count:
         return f"negatives {found}"

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from duckplets.base.arrays import Floats, Integers, Words
+from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.order.apportion import MAX_SPAN, Apportionment
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
 from duckplets.order.weights import exact_weights
 from duckplets.sampling.apart import Asked, apart
 from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
+from duckplets.sampling.pairs import Judged, refuse_grades, samples_per_draw, spread
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.wanting import AT_RANDOM
 
@@ -40,9 +42,11 @@ class Plan:
             alone; of messages the keys of their records.
         hashes: Text hashes of the same.
         swapped: Whether anchor and positive have changed places.
-        labels: For pairs, 1 for anchor and positive, 0 for anchor and negative; else None.
+        labels: For pairs, 1 for anchor and positive, 0 for anchor and negative, or as was judged:
+            numbers of any kind where the run has grades. Else None.
         candidates: Where some stream tells, where each negative is from (``wanting``), a column a
             negative. For pairs one column, with ``AT_RANDOM`` for positives. Else None.
+        given: Of pairs, which come as they were judged; None where none does.
     """
 
     positions: Integers
@@ -50,8 +54,9 @@ class Plan:
     chunks: list[Integers]
     hashes: list[Words]
     swapped: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    labels: Integers | None = None
+    labels: np.ndarray[Any, np.dtype[Any]] | None = None
     candidates: list[Integers] | None = None
+    given: Flags | None = None
 
     def __len__(self) -> int:
         return len(self.streams)
@@ -73,6 +78,7 @@ class Plan:
             self.swapped[which],
             None if self.labels is None else self.labels[which],
             None if self.candidates is None else [column[which] for column in self.candidates],
+            None if self.given is None else self.given[which],
         )
 
 
@@ -117,21 +123,29 @@ class Planner:
         self._ahead = False  # whether streams draw ahead: weights have changed under way
         self.end: int | None = None
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
-        self._anchors: dict[str, int] = {}  # of each source, in all its streams
+        self._lengths: dict[str, int] = {}  # of each source
+        self._per_draw = samples_per_draw(kind, streams[0].negatives)
         self.add(streams)
-        self._per_draw = samples_per_draw(kind, self.streams[0].negatives)
         self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
 
     def add(self, streams: Sequence[Stream]) -> None:
-        """Add the streams of a source that is drawn from later on."""
+        """Add the streams of a source that is drawn from later on.
+
+        Raises:
+            SamplerError: They have grades, and the labels of this run are integers.
+        """
         first = len(self.streams)
+        if first and not self.is_graded:
+            refuse_grades(streams)
         self.streams += streams
         by_source: dict[str, list[int]] = {}
         for i, stream in enumerate(streams, start=first):
             by_source.setdefault(stream.source, []).append(i)
         for source, indexes in by_source.items():
-            self._anchors[source] = sum(len(self.streams[i]) for i in indexes)
-            weights = exact_weights([self.streams[i].share for i in indexes])
+            streams_of = [self.streams[i] for i in indexes]
+            each = (len(s) * self._per_draw // s.anchors_a_draw for s in streams_of)
+            self._lengths[source] = sum(each)
+            weights = exact_weights([stream.share for stream in streams_of])
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
             self._recipes[self.schedule.numbers[source]] = indexes, recipes
         numbers = self.schedule.numbers
@@ -139,7 +153,7 @@ class Planner:
 
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes up once."""
-        return self._anchors.get(source, 0) * self._per_draw
+        return self._lengths.get(source, 0)
 
     def dealt(self, draws: Sequence[int]) -> Integers:
         """Return how many of the first so many draws each stream gets.
@@ -173,6 +187,11 @@ class Planner:
     def samples_per_draw(self) -> int:
         """How many positions one draw fills."""
         return self._per_draw
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether labels of this run are numbers of any kind, rather than integers."""
+        return any(stream.graded for stream in self.streams)
 
     @property
     def swaps(self) -> bool:
@@ -299,7 +318,7 @@ class Planner:
         if self.kind != "pairs":
             return draws
         of_pair = np.searchsorted(numbers, positions // per_draw) * per_draw + positions % per_draw
-        return _pairs(draws, per_draw).part(of_pair)
+        return spread(draws, per_draw, graded=self.is_graded).part(of_pair)
 
     def _draws(
         self, schedule: Schedule, numbers: Integers, asked: list[Asked], offset: int
@@ -310,27 +329,39 @@ class Planner:
         """
         length = len(numbers)
         slots = 1 if self.kind in SINGLE else 2 + self.streams[0].negatives
+        judged, drawn_slots = None, slots
+        if any(stream.pool.labels is not None for stream in self.streams):
+            judged, slots = Judged(length, self._per_draw), slots + self._per_draw - 1
         streams = np.zeros(length, dtype=np.int64)
         chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
         tells = any(stream.tells for stream in self.streams)
-        candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if tells else None
+        candidates = [np.full(length, AT_RANDOM) for _ in range(drawn_slots - 2)] if tells else None
         for share in schedule.deal(numbers):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.deal(share.indexes):
                 at = share.offsets[part.offsets]
-                stream = indexes[part.leaf]
-                streams[at] = stream
-                of = self.streams[stream]
-                draw = of.drawn_ahead(part.indexes) if self._ahead else of.draw_at(part.indexes)
+                streams[at] = indexes[part.leaf]
+                of = self.streams[indexes[part.leaf]]
+                if judged is None:
+                    draw = of.drawn_ahead(part.indexes) if self._ahead else of.draw_at(part.indexes)
+                    keys, texts = draw.chunks, draw.hashes
+                else:
+                    keys, texts, draw = judged.draw(of, part.indexes, at)
                 if self._apart_batch and draw.wanting is not None:
                     asked.append(Asked(at + offset, of, draw.wanting))
                 for slot in range(slots):
-                    chunks[slot][at] = draw.chunks[slot]
-                    hashes[slot][at] = draw.hashes[slot]
+                    chunks[slot][at] = keys[slot]
+                    hashes[slot][at] = texts[slot]
                 if candidates is not None and draw.candidates is not None:
                     for column, drawn in zip(candidates, draw.candidates, strict=True):
                         column[at] = drawn
+        if judged is not None:
+            coins = np.zeros_like(judged.given)
+            if self._swap:
+                coins = judged.swap(self._swap_key, numbers, (chunks, hashes))
+            told = judged.labels, candidates, judged.given
+            return Plan(numbers, streams, chunks, hashes, coins, *told)
         swapped = np.zeros(length, dtype=bool)
         if self._swap:
             coin = hashed(self._swap_key, numbers)
@@ -343,37 +374,6 @@ class Planner:
         return Plan(numbers, streams, chunks, hashes, swapped, candidates=candidates)
 
 
-def samples_per_draw(kind: str, negatives: int) -> int:
-    """Return how many positions one draw fills: more than one for pairs only."""
-    return 1 + negatives if kind == "pairs" else 1
-
-
-def _pairs(draws: Plan, per_draw: int) -> Plan:
-    """Spread every draw over its pairs: anchor and positive, then anchor and each negative."""
-
-    def by_turns(columns: list[Integers] | list[Words]) -> np.ndarray:
-        return np.stack(columns, axis=1).reshape(-1)
-
-    def interleaved(columns: list[Integers] | list[Words]) -> list[np.ndarray]:
-        return [np.repeat(columns[0], per_draw), by_turns(columns[1:])]
-
-    candidates = None
-    if draws.candidates is not None:
-        positives = np.full(len(draws), AT_RANDOM)
-        candidates = [by_turns([positives, *draws.candidates])]
-    labels = np.zeros((len(draws), per_draw), dtype=np.int64)
-    labels[:, 0] = 1
-    return Plan(
-        (draws.positions[:, None] * per_draw + np.arange(per_draw)).reshape(-1),
-        np.repeat(draws.streams, per_draw),
-        interleaved(draws.chunks),
-        interleaved(draws.hashes),
-        np.repeat(draws.swapped, per_draw),
-        labels.reshape(-1),
-        candidates,
-    )
-
-
 def joined(parts: Sequence[Plan]) -> Plan:
     """Return the samples of several plans of one run as one."""
     if len(parts) == 1:
@@ -384,6 +384,7 @@ def joined(parts: Sequence[Plan]) -> Plan:
 
     labels = [p.labels for p in parts if p.labels is not None]
     candidates = [p.candidates for p in parts if p.candidates is not None]
+    given = [p.given for p in parts if p.given is not None]
     return Plan(
         np.concatenate([p.positions for p in parts]),
         np.concatenate([p.streams for p in parts]),
@@ -392,4 +393,5 @@ def joined(parts: Sequence[Plan]) -> Plan:
         np.concatenate([p.swapped for p in parts]),
         np.concatenate(labels) if labels else None,
         columns(candidates) if candidates else None,
+        np.concatenate(given) if given else None,
     )

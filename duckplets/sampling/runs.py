@@ -29,12 +29,13 @@ from duckplets.recipes.files import from_dict, to_dict
 from duckplets.sampling import choosing, messages, minings, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.cautions import left_alone, omitted, rates_apart, unsavable
+from duckplets.sampling.cautions import left_alone, mixed_labels, omitted, rates_apart, unsavable
 from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
 from duckplets.sampling.fingerprint import differing, refuse_mismatch
-from duckplets.sampling.plan import SINGLE, Planner, samples_per_draw
+from duckplets.sampling.pairs import samples_per_draw
+from duckplets.sampling.plan import SINGLE, Planner
 from duckplets.sampling.prefixes.prefixing import Prefixes
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import (
@@ -89,15 +90,9 @@ def open_run(
             raise SamplerError("recipes: messages have none; leave it out")
         resolved = messages.resolve(database, given or Mixture(), version)
     else:
-        resolved = recipe_store.resolve(
-            database,
-            recipes,
-            kind=kind,
-            split=split,
-            version=version,
-            max_tokens=chunking["max_tokens"],
-            long_sections=long_sections,
-        )
+        tokens = {"max_tokens": chunking["max_tokens"], "long_sections": long_sections}
+        run = arguments | {"kind": kind}
+        resolved = choosing.resolved(database, recipes, run, version, **tokens)
     if not resolved:
         raise EmptyPoolError(
             f"{database.path} has no sources; ingest some text first: duckplets ingest "
@@ -223,12 +218,11 @@ def _plain(
     if "recipes" in given:
         if settings.kind == "messages":
             raise SamplerError("recipes: messages have none; leave it out")
-        resolved = recipe_store.resolve(
+        resolved = choosing.resolved(
             database,
             given["recipes"],
-            kind=settings.kind,
-            split=settings.split,
-            version=settings.corpus_version,
+            vars(settings),
+            settings.corpus_version,
             max_tokens=settings.chunking["max_tokens"],
             also=[from_dict(d) for of_source in settings.recipes.values() for d in of_source],
         )
@@ -335,7 +329,7 @@ def _opened(
 
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.unused = minings.unused(database, settings, streams)
-    odd = [*left_alone(sampler.unused), *rates_apart(planner)]
+    odd = [*left_alone(sampler.unused), *rates_apart(planner), *mixed_labels(planner)]
     sampler.notes += [] if settings.rank else [*notes, *served.notes, *odd]
     return sampler
 

@@ -116,6 +116,11 @@ class Sampler(Views):
     # -- where it stands ----------------------------------------------------------------------
 
     @property
+    def graded(self) -> bool:
+        """Whether labels of pairs are floats, for some source has others than 0 and 1."""
+        return self._reader.planner.is_graded
+
+    @property
     def position(self) -> int:
         """First position, of all ranks, of the next batch."""
         return self._position

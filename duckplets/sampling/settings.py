@@ -40,7 +40,7 @@ _BOUNDS = {  # least and most
 _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
     *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
-    *("columns", "log", "by"),
+    *("columns", "log", "by", "structural_negatives"),
 )
 
 
@@ -88,6 +88,8 @@ class RunSettings:
         declared_prefixes: What identifies those of the pinned version: of ``sources`` the
             definitions, of ``records`` their number and lengths. Empty if there are none.
         by: Where negatives come from in recipes that leave it open; see ``choosing``.
+        structural_negatives: Of pairs, whether sources with labels have pairs with texts of other
+            records, too.
     """
 
     kind: Kind
@@ -119,6 +121,7 @@ class RunSettings:
     declared_prefixes: dict[str, Any] = field(default_factory=dict)
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
     by: By | None = None
+    structural_negatives: bool = False
 
     def fingerprint(self) -> Fingerprint:
         """Return what must agree for a position to mean the same sample.
@@ -143,6 +146,8 @@ class RunSettings:
             )
         if wants_mined(self.by):
             found["by"] = self.by
+        if self.structural_negatives:
+            found["structural_negatives"] = True
         if self.prefixed:
             found["prefixes"] = digest(self.declared_prefixes)
         if self.index:
@@ -225,6 +230,10 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
         raise SamplerError(f"negatives: {kind} have none; leave it at 1")
     if not isinstance(arguments.get("prefixes", True), bool):
         raise SamplerError(f"prefixes={arguments['prefixes']!r}: give True or False")
+    structural = arguments.get("structural_negatives", False)
+    if not isinstance(structural, bool) or (structural and kind != "pairs"):
+        what = "give True or False" if kind == "pairs" else f"{kind} have no labels; leave it out"
+        raise SamplerError(f"structural_negatives={structural!r}: {what}")
     run = arguments["run"]
     checked_name(f"run={shown(repr(run))}", run, SamplerError, slash=True)
     log = arguments["log"]

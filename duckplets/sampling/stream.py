@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers, Words
+from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.order.apportion import Apportionment
 from duckplets.order.permute import below, hashed, key, ranks_at
 from duckplets.order.weights import exact_weights
@@ -52,21 +52,24 @@ class Draw:
         candidates: Where negatives are from, a column a negative: the number of a candidate, or
             what else ``negatives`` names; None for a stream that does not tell.
         wanting: The samples as negatives were drawn for them.
+        labels: How the pairs of anchor and positive were judged, where they come with that.
     """
 
     chunks: list[Integers]
     hashes: list[Words]
     candidates: list[Integers] | None = None
     wanting: Wanting | None = None
+    labels: Floats | None = None
 
     def part(self, rows: Integers) -> Draw:
         """Return some of the samples."""
-        candidates, wanting = self.candidates, self.wanting
+        candidates, wanting, labels = self.candidates, self.wanting, self.labels
         return Draw(
             [column[rows] for column in self.chunks],
             [column[rows] for column in self.hashes],
             None if candidates is None else [column[rows] for column in candidates],
             None if wanting is None else wanting.part(rows),
+            None if labels is None else labels[rows],
         )
 
 
@@ -97,6 +100,7 @@ class Stream:
         candidates: The mined ones, of a mined recipe.
         of_records: Records of its source that anchors may be of, where its share goes by anchors.
         shares: Of the kinds of negatives, ``bm25`` and ``random``, where they are mixed.
+        graded: Whether labels of its source are neither 0 nor 1, and its pairs come with them.
     """
 
     source: str
@@ -106,11 +110,22 @@ class Stream:
     candidates: Candidates | None = None
     of_records: int | None = None
     shares: Mapping[str, float] | None = None
+    graded: bool = False
 
     @property
     def tells(self) -> bool:
         """Whether its draws tell where negatives are from."""
         return self.candidates is not None or self.pool.beyond is not None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether its pairs come as they were judged, with nothing drawn beside them."""
+        return self.pool.compiled.is_given
+
+    @property
+    def anchors_a_draw(self) -> int:
+        """How many anchors a draw takes: of pairs as they were judged one for each pair."""
+        return 1 + self.negatives if self.is_given else 1
 
     @property
     def recipe(self) -> TripletRecipe | TextRecipe:
@@ -145,11 +160,15 @@ class Stream:
         units, visits = ranks_at(self._keys["order"], len(anchors), index)
         anchor_at = self._anchor_at(units, visits)
         draw = Draw([anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]])
-        if self.pool.positives is None or self.pool.negatives is None:
+        if self.pool.labels is not None:
+            draw = replace(draw, labels=self.pool.labels[units])
+        if self.pool.positives is None:
             return draw
         taken = self._positive(self.pool.positives, units, anchor_at, visits)
         draw.chunks.append(taken.chunks[0])
         draw.hashes.append(taken.hashes[0])
+        if self.pool.negatives is None:
+            return draw
         return self._with_negatives(draw, index, _Places(units, visits, anchor_at))
 
     def drawn_ahead(self, index: Integers) -> Draw:
@@ -229,6 +248,7 @@ class Stream:
             [*draw.hashes, *(found.hashes for found in columns)],
             [found.told for found in columns] if self.tells else None,
             wanting,
+            draw.labels,
         )
 
     def _drawn(self, wanting: Wanting) -> list[Found]:
@@ -357,10 +377,10 @@ class Stream:
     def negatives_from(self) -> str | None:
         """Where negatives come from: ``random``, ``mined``, ``same_record``; None for texts.
 
-        ``given``: ``same_record``, filled up at random.
+        ``given``: ``same_record``, filled up at random; or pairs as they were judged.
         """
         if self.pool.negatives is None:
-            return None
+            return "given" if self.is_given else None
         if self.pool.compiled.own_negatives:
             return "same_record" if self.pool.beyond is None else "given"
         return "random" if self.candidates is None else "mined"

@@ -10,13 +10,16 @@ from typing import Any, Literal, Self
 from duckplets.errors import SourceError
 from duckplets.sources.converters.registry import Converter, converter_of
 from duckplets.sources.mapping_checks import (
+    LabelNames,
     OnBadDate,
     OnError,
     check_dates,
+    check_labels,
     check_name,
     check_names,
     check_on_error,
     check_trust,
+    label_rules,
 )
 
 Columns = str | Sequence[str] | None
@@ -45,6 +48,14 @@ class Mapped:
     negative: Columns = None
     """Columns with ready negatives of the anchor, or lists of them: sections of role
     ``rejected``; a row may have none."""
+    label: str | None = None
+    """Column that judges the pair of anchor and positive: true, yes, 1, ``positive``,
+    ``entailment``, ``duplicate`` or ``equivalent``; false, no, 0, ``negative``, ``contradiction``
+    and those with ``not_`` before them, whatever their case; or any other number, a grade. A row
+    without one is skipped, one with anything else fails."""
+    labels: LabelNames = None
+    """What the values of ``label`` mean, in place of that list: ``{"dup": 1, "other": 0}``, or as
+    text ``"dup:1,other:0"``."""
     text: Columns = None
     """Column with the only text of the row (or candidates, in order), instead of an anchor."""
     sections: str | None = None
@@ -93,7 +104,7 @@ class Mapped:
         check_dates(self.date_format, self.on_bad_date)
         for part in (*ROLES, "taxonomy", "meta"):
             check_names(part, getattr(self, part))
-        for part in ("sections", "id", "date", "created_at", "updated_at", "group", "prefix"):
+        for part in ("sections", "id", "label", *_NAMED):
             check_name(part, getattr(self, part))
         if self.text_of not in (None, "json", EARLIER):
             raise SourceError(f"text_of={self.text_of!r}: give 'json', or leave it out")
@@ -105,6 +116,12 @@ class Mapped:
             raise SourceError("positive= needs anchor=; for rows of one text use text=")
         if self.negative is not None and self.anchor is None and self.sections is None:
             raise SourceError("negative= needs anchor=: it is what an anchor is told apart from")
+        check_labels(self.label, self.labels)
+        if self.label is not None and not self._has_pairs():
+            raise SourceError(
+                f"label={self.label!r} judges the pair of an anchor and its positive: give anchor= "
+                f"and positive= (or context=), or sections="
+            )
 
     def _check_converter(self) -> None:
         if self.converter is None:
@@ -117,6 +134,18 @@ class Mapped:
                 raise SourceError(
                     f"converter={self.converter!r} makes the texts itself: leave out {part}="
                 )
+
+    def _has_pairs(self) -> bool:
+        """Return whether rows may have an anchor and a text that belongs to it.
+
+        Where no text is named, rows may bring sections whole.
+        """
+        whole = self.converter is not None or self.sections is not None
+        return whole or bool(self.positive or self.context) or not (self.anchor or self.text)
+
+    def label_rules(self) -> tuple[tuple[str, float], ...]:
+        """Return what the values of labels mean, folded; nothing where the list of all holds."""
+        return label_rules(self.labels)
 
     def conversion(self) -> Converter | None:
         """Return the converter, or None for rows that need none."""
@@ -141,6 +170,8 @@ class Mapped:
         found = {part.name: _plain(getattr(self, part.name)) for part in fields(Mapped)}
         several = (*ROLES, "taxonomy", "meta", "date_format")
         found |= {part: list(self.part(part)) for part in several if found[part] is not None}
+        if self.labels is not None:
+            found["labels"] = dict(self.label_rules())
         others = ("on_error", "on_bad_date", "trust")
         return {n: v for n, v in found.items() if v is not None and n not in others}
 
@@ -184,7 +215,8 @@ class Mapped:
 ROLES = ("anchor", "positive", "context", "text", "negative")
 TEXTS = (*ROLES, "sections")
 _FEATURES = ("id", "date", "group", "taxonomy", "meta", "trust", "prefix")
-PARTS = (*TEXTS, *_FEATURES, "created_at", "updated_at")
+PARTS = (*TEXTS, *_FEATURES, "created_at", "updated_at", "label")
+_NAMED = ("date", "created_at", "updated_at", "group", "prefix")  # by one column
 GIVEN = "given"
 """Part of records with keys of their own: which of their parts must not be blank, in one text."""
 

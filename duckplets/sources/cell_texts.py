@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from sqlglot import exp
 
 from duckplets.sources.expressions import as_text, call
 
+_POSITIVE = ("true", "yes", "positive", "entailment", "duplicate", "equivalent")
+_NEGATIVE = ("false", "no", "negative", "contradiction")
+_NOT = ("not_", "not ")  # before the last three that are positive
 _ZONE = r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$"
 
 
@@ -60,3 +64,36 @@ def object_of(places: list[int]) -> exp.Expr:
     is_object = call("json_type", text).eq(exp.Literal.string("OBJECT"))
     checked = exp.case().when(is_object, as_text(call("json", text.copy())))
     return exp.case().when(call("json_valid", text.copy()), checked)
+
+
+def label_of(text: exp.Expr, rules: Sequence[tuple[str, float]]) -> exp.Expr:
+    """Return the number that a label stands for, NULL where no rule knows it.
+
+    Args:
+        text: Of the label.
+        rules: What values mean, trimmed and in lower case; without any the names that everybody
+            uses, and all other numbers as they are.
+    """
+    folded = call("lower", call("trim", text.copy()))
+    number = exp.TryCast(this=folded.copy(), to=exp.DataType.build("DOUBLE"))
+    case = exp.case()
+    if rules:
+        for name, value in rules:
+            case = case.when(folded.copy().eq(exp.Literal.string(name)), exp.Literal.number(value))
+        for name, value in rules:  # 1 is 1.0, too
+            if _is_number(name):
+                same = number.copy().eq(exp.Literal.number(float(name)))
+                case = case.when(same, exp.Literal.number(value))
+        return exp.cast(case, "DOUBLE")
+    negative = (*_NEGATIVE, *(no + name for no in _NOT for name in _POSITIVE[-3:]))
+    for value, names in ((1, _POSITIVE), (0, negative)):
+        literals = [exp.Literal.string(name) for name in names]
+        case = case.when(folded.copy().isin(*literals), exp.Literal.number(value))
+    return exp.cast(case.when(call("isfinite", number), number.copy()), "DOUBLE")
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False

@@ -50,12 +50,14 @@ class Cells:
             ``k0, k1, …`` (null for a text), and the texts of lists, in ``e0, e1, …``.
         text_of: As in the mapping, or ``EARLIER``.
         forms: Of dates that are texts, besides those of ISO.
+        labels: What values of labels mean; see ``Mapped.label_rules``.
     """
 
     shapes: tuple[str, ...]
     told: frozenset[int] = frozenset()
     text_of: str | None = None
     forms: tuple[str, ...] = ()
+    labels: tuple[tuple[str, float], ...] = ()
 
     def text(self, place: int) -> exp.Expr:
         """Return the cell as text."""

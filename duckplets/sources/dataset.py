@@ -21,7 +21,7 @@ from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.labels import Labels, named, of_features
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
-from duckplets.sources.mapping_checks import OnBadDate, OnError
+from duckplets.sources.mapping_checks import LabelNames, OnBadDate, OnError
 from duckplets.sources.rows import MAX_BYTES, Mark, Rows, checked_cursor
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class DatasetSource:
         positive: Column with the text that belongs to the anchor (or candidates, in order).
         context: Columns with further texts, all required.
         negative: Columns with ready negatives of the anchor, or lists of them.
+        label: Column that judges the pair of anchor and positive; see ``Mapped``.
+        labels: What its values mean, where they are names of your own.
         text: Column with the only text of the row (or candidates), instead of an anchor.
         sections: Column with sections given whole, besides other columns or instead of them.
         text_of: ``json`` takes the JSON of what is no text; by default its row fails.
@@ -80,6 +82,8 @@ class DatasetSource:
         positive: Columns = None,
         context: Columns = None,
         negative: Columns = None,
+        label: str | None = None,
+        labels: LabelNames = None,
         text: Columns = None,
         sections: str | None = None,
         text_of: TextOf = None,
@@ -108,6 +112,8 @@ class DatasetSource:
             positive=positive,
             context=context,
             negative=negative,
+            label=label,
+            labels=labels,
             text=text,
             sections=sections,
             text_of=text_of,

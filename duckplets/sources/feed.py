@@ -10,6 +10,7 @@ costs about 5 ms a table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,7 @@ def run(
         table = followed.followed(table)
         forms = _forms(mapping, table.schema)
         cells = cells_of(table.schema, len(names), mapping.text_of, forms)
+        cells = replace(cells, labels=mapping.label_rules())
         table = judge.before(_with_dates(table, cells.shapes))
         if conversion is None:
             chunks = pa.Table.from_batches(table.to_batches(_CHUNK_ROWS), table.schema)
@@ -149,7 +151,7 @@ def _with_dates(table: pa.Table, shapes: Sequence[str]) -> pa.Table:
 
 def in_shape(rows: pa.Table) -> pa.Table:
     """Return rows with the types of ``ROW_SCHEMA``; what they hold besides stays."""
-    for name in ("prefix", "value"):  # as a rule records have none of these
+    for name in ("prefix", "value", "label"):  # as a rule records have none of these
         if name in rows.schema.names and rows[name].null_count == rows.num_rows:
             rows = rows.drop_columns([name])
     names = [name for name in EXTRA_COLUMNS if name in rows.schema.names]

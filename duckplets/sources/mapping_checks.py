@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
 from duckplets.errors import SourceError
 
 OnError = Literal["raise", "skip", "quarantine"]
 OnBadDate = Literal["null", "fail"]
+
+LabelNames = Mapping[str | bool | float, bool | float] | str | None
 
 _FORM = re.compile(r"(?:[^%]|%-?[aAbBdfHIjmMpSyY%])*(?:%[zZ])?")
 
@@ -34,6 +37,58 @@ def check_on_error(on_error: object) -> None:
     """
     if on_error is not None and on_error not in get_args(OnError):
         raise SourceError(f"on_error={on_error!r}: give one of {', '.join(get_args(OnError))}")
+
+
+def check_labels(label: object, labels: LabelNames) -> None:
+    """Refuse meanings of labels that name nothing.
+
+    Raises:
+        SourceError: There is no label, or they are no names with numbers.
+    """
+    if labels is None:
+        return
+    if label is None:
+        raise SourceError("labels= says what the values of a column mean: name it with label=")
+    label_rules(labels)
+
+
+def label_rules(labels: LabelNames) -> tuple[tuple[str, float], ...]:
+    """Return what values of labels mean: trimmed, in lower case, with their numbers.
+
+    Raises:
+        SourceError: They are no names with numbers, or none.
+    """
+    given = dict(_named_labels(labels)) if isinstance(labels, str) else labels
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping) or not given:
+        raise SourceError(f"labels={labels!r}: give what each value means, as in {_LABELS}")
+    found: dict[str, float] = {}
+    for name, value in given.items():
+        is_name = isinstance(name, (str, bool, int, float)) and str(name).strip()
+        if not is_name or not isinstance(value, (bool, int, float)) or not math.isfinite(value):
+            raise SourceError(
+                f"labels: {name!r} means {value!r}; give a number, or True and False, as in "
+                f"{_LABELS}"
+            )
+        folded = str(name).strip().lower()
+        if "\0" in folded or found.setdefault(folded, float(value)) != float(value):
+            raise SourceError(f"labels: {name!r} is named twice, with different meanings")
+    return tuple(sorted(found.items()))
+
+
+_LABELS = "labels={'duplicate': 1, 'other': 0} or labels='duplicate:1,other:0'"
+
+
+def _named_labels(text: str) -> Iterator[tuple[str, float]]:
+    for part in text.split(","):
+        name, _, value = part.rpartition(":")
+        try:
+            yield name, float(value)
+        except ValueError as error:
+            raise SourceError(
+                f"labels={text!r}: {part!r} is no name and number; {_LABELS}"
+            ) from error
 
 
 def check_dates(date_format: object, on_bad_date: object) -> None:

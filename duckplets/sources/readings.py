@@ -75,9 +75,11 @@ def told(reading: Described) -> str:
         return f"converter {reading['converter']}: a prompt is the anchor, its reply the context"
     parts = [f"{part}: {_columns(part, reading[part])}" for part in _TEXTS if part in reading]
     if not parts:
-        return "records name their parts themselves: anchor, positive, context or text"
-    if "anchor" not in reading:
+        parts = ["records name their parts themselves: anchor, positive, context or text"]
+    elif "anchor" not in reading:
         parts.append("no anchors: a sample's anchor and positive are of these texts")
+    if "label" in reading:
+        parts.append(f"label: {_columns('label', reading['label'])}")
     return "; ".join(parts)
 
 

@@ -31,7 +31,7 @@ _PLACES = ("path", "folder")
 # Settings that an unfinished ingest of an earlier version does not have, unless they are given.
 _LATER = (
     *("date_format", "on_bad_date", "encoding", "titles", "on_error"),
-    *("negative", "sections", "text_of", "created_at", "updated_at"),
+    *("negative", "sections", "text_of", "created_at", "updated_at", "label", "labels"),
 )
 
 

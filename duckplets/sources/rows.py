@@ -42,6 +42,7 @@ ROW_SCHEMA = pa.schema(
 EXTRA_COLUMNS = {
     "messages": pa.string(),  # JSON list of messages; of a preference pair the chosen ones
     "rejected_messages": pa.string(),  # JSON list of messages
+    "label": pa.float64(),  # how the pair of anchor and positive is judged
     "prefix": pa.string(),  # JSON definition of the record's own metadata prefix
     "quarantined": pa.string(),  # of a row with a skip: the row as JSON, to be set aside
     "complaint": pa.string(),  # of such a row: what is wrong, in more words than the skip has
@@ -66,6 +67,7 @@ DROPPED = "dropped by the source"
 UNREADABLE = frozenset(
     {
         *("ragged row", "bad quoting", "invalid UTF-8", "unreadable date", "binary file"),
+        "unreadable label",
         *("invalid JSON", "not an object", "empty file", "unreadable file", "unreadable folder"),
     }
 )

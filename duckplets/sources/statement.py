@@ -16,7 +16,15 @@ from functools import lru_cache
 from sqlglot import exp
 
 from duckplets.sources.base import EARLIER, GIVEN, ROLES
-from duckplets.sources.cell_texts import by_form, date_of, first_of, list_at, object_of, text_at
+from duckplets.sources.cell_texts import (
+    by_form,
+    date_of,
+    first_of,
+    label_of,
+    list_at,
+    object_of,
+    text_at,
+)
 from duckplets.sources.cells import Cells, Layout
 from duckplets.sources.expressions import (
     Parts,
@@ -86,7 +94,8 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
         select = select.select(exp.alias_(further, FURTHER), copy=False)
     select = select.from_(source.subquery("cells", copy=False), copy=False)
     tree = filled_in(statement("sources/rows"), "mapped", select)
-    extra = [*(made.extra if made else ()), *(["prefix"] if places["prefix"] else ())]
+    own = [part for part in ("prefix", "label") if places[part]]
+    extra = [*(made.extra if made else ()), *own]
     extra += [] if further is None else [FURTHER]
     tree = tree.select(*(exp.column(name) for name in extra), copy=False)
     return tree.sql(dialect="duckdb", comments=False)
@@ -139,6 +148,8 @@ def _mapped(layout: Layout, made: Made | None) -> exp.Select:
         "created_text": call("trim", first_of(parts["created_at"])),
         "updated_text": call("trim", first_of(parts["updated_at"])),
         "lack": _lack(layout, made),
+        "label_text": first_of(parts["label"]),
+        "label": label_of(first_of(parts["label"]), layout.cells.labels),
         "prefix": object_of(parts["prefix"]),
         "has_prefix": first_of(parts["prefix"]).is_(exp.null()).not_(),
         "identity": made.identity if made else exp.cast(exp.null(), "VARCHAR"),
@@ -216,9 +227,10 @@ def _lack(layout: Layout, made: Made | None) -> exp.Expr:
     case = exp.case()
     for condition, reason, _ in layout.wrongs():
         case = case.when(condition, reason)
-    for part in ("id", "anchor", "positive", "text"):
+    for part in ("id", "anchor", "positive", "text", "label"):
         if parts[part]:
-            first = first_of(parts[part]) if part == "id" else layout.first(parts[part])
+            is_cell = part in ("id", "label")
+            first = first_of(parts[part]) if is_cell else layout.first(parts[part])
             missing = first.is_(exp.null())
             case = case.when(_is_required(missing, part, parts), exp.Literal.string(f"no {part}"))
     for place in parts["context"]:

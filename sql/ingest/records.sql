@@ -137,8 +137,18 @@ INSERT INTO records
 SELECT
     record_key, record_id, $source_id, $version, $removed_version, date, group_key, taxonomy, meta,
     coalesce(trust, $trust), content_hash,
-    coalesce(created_at, now()::TIMESTAMP), coalesce(updated_at, created_at, now()::TIMESTAMP)
+    coalesce(created_at, now()::TIMESTAMP), coalesce(updated_at, created_at, now()::TIMESTAMP),
+    label
 FROM new_records
+
+-- name: labels
+-- How many records of a source were judged which way, and the least and greatest label.
+-- Parameters: $source_id.
+SELECT
+    count(*) FILTER (label = 1) AS positive, count(*) FILTER (label = 0) AS negative,
+    count(label) AS labelled, min(label) AS least, max(label) AS greatest
+FROM records
+WHERE source_id = $source_id AND removed_version IS NULL
 
 -- name: rearranged
 -- Note that records were given other splits, or sections cut anew: what was counted of pools, or

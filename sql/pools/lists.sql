@@ -17,7 +17,7 @@ FROM (
         sections.section_key, sections.position, sections.role, sections.heading, sections.text,
         sections.token_count, records.record_id, records.date, records.group_key,
         records.taxonomy, records.meta, records.trust, records.created_at, records.updated_at,
-        sources.name AS source
+        records.label, sources.name AS source
     FROM sections
     JOIN records ON records.record_key = sections.record_key
     JOIN splits ON splits.record_key = sections.record_key
@@ -195,3 +195,16 @@ FROM known_texts
 SELECT
     (SELECT count(DISTINCT class) FROM anchors) AS classes,
     (SELECT count(DISTINCT bin) FROM negatives) AS bins
+
+-- name: labels
+-- The sources that have labels at a version, and whether some are neither 0 nor 1.
+-- Parameters: $version.
+-- Rows: by source.
+SELECT sources.name AS source, bool_or(records.label NOT IN (0, 1)) AS graded
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+WHERE
+    records.label IS NOT NULL
+    AND is_live(records.added_version, records.removed_version, $version)
+GROUP BY sources.name
+ORDER BY sources.name

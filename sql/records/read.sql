@@ -38,7 +38,8 @@ SELECT
     records.taxonomy,
     records.trust,
     records.created_at,
-    records.updated_at
+    records.updated_at,
+    records.label
 FROM requests
 JOIN records ON records.record_key = requests.record_key
 

@@ -2,12 +2,13 @@
 -- `mapped` is put in its place by duckplets/sources/statement.py: row, fault, modified, id,
 -- sections, date_text, date_by_form (NULL where no form was given or none fits), group_text,
 -- taxonomy, meta, trust_text, created_text, updated_text (of no zone UTC; without them it is when the
--- file was changed), prefix (NULL where has_prefix but it is no JSON object), the reason (lack) for
--- which the row has no text or id, what it has instead (told), and the identity of what is not in
+-- file was changed), label_text and the label it stands for (NULL where no rule knows it), prefix (NULL where has_prefix but it is no JSON object), the reason (lack) for
+-- which the row has no text, id or label, what it has instead (told), and the identity of what is not in
 -- the sections, such as messages, or NULL.
 -- The content is one text: COUNT of sections, ROLE SHA256-OF-TEXT of each, dDATE, gGROUP, tTAXONOMY,
 -- mMETA, where every text inside the last three follows its length in bytes and a colon, and g-
--- stands for no group; and only where there are such, xIDENTITY and pSHA256-OF-PREFIX. So no two contents share a serialisation. Section texts go in as digests
+-- stands for no group; and only where there are such, xIDENTITY, pSHA256-OF-PREFIX
+-- and lLABEL. So no two contents share a serialisation. Section texts go in as digests
 -- because copying them costs more than hashing (1.3 s more on 700 MB).
 -- Record ids of sources without an id column depend on it: it must never change.
 -- Rows: in the order of the input.
@@ -89,7 +90,8 @@ hashed AS (
                     ''
                 ),
                 CASE WHEN "identity" IS NOT NULL THEN concat('x', "identity") END,
-                CASE WHEN prefix IS NOT NULL THEN concat('p', sha256(prefix)) END
+                CASE WHEN prefix IS NOT NULL THEN concat('p', sha256(prefix)) END,
+                CASE WHEN label IS NOT NULL THEN concat('l', label) END
             )
         ) AS digest
     FROM typed
@@ -113,6 +115,7 @@ SELECT
         WHEN has_updated AND moments[2] IS NULL THEN 'unreadable updated_at'
         WHEN has_trust AND (trust IS NULL OR NOT trust BETWEEN 0 AND 1) THEN 'trust outside 0..1'
         WHEN has_prefix AND prefix IS NULL THEN 'unreadable prefix'
+        WHEN label_text IS NOT NULL AND label IS NULL THEN 'unreadable label'
         -- The last, for a record may come in without its date.
         WHEN has_date AND date IS NULL THEN 'unreadable date'
     END AS skip,
@@ -123,6 +126,7 @@ SELECT
         WHEN has_updated AND moments[2] IS NULL THEN updated_text
         WHEN has_trust AND (trust IS NULL OR NOT trust BETWEEN 0 AND 1) THEN trust_text
         WHEN has_prefix AND prefix IS NULL THEN NULL
+        WHEN label_text IS NOT NULL AND label IS NULL THEN label_text
         WHEN has_date AND date IS NULL THEN date_text
     END AS value
 FROM hashed

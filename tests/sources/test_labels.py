@@ -1,0 +1,215 @@
+"""``label=`` of every kind of source: what is a label, what fails, and what stays as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+from commands import lines, ok
+
+import duckplets as dp
+from duckplets.records.data_sets import load_data_sets
+from duckplets.sources.hub.grammar import parse_line
+
+SPELLED = {
+    **dict.fromkeys(["true", "YES", " Positive ", "entailment", "duplicate", "1", "1.0"], 1.0),
+    **dict.fromkeys(["False", "no", "NEGATIVE", "contradiction", "not_duplicate", "0"], 0.0),
+    "not equivalent": 0.0,
+    "not_entailment": 0.0,
+    "2.5": 2.5,
+    "-1": -1.0,
+    "1e-1": 0.1,
+}
+MAPPED: dict[str, Any] = {"anchor": "a", "positive": "p", "label": "l"}
+ROWS: list[dict[str, Any]] = [
+    {"a": f"a{i}", "p": f"p{i}", "l": spelled} for i, spelled in enumerate(SPELLED)
+]
+FIXED = "t/f3057fb0faca1bdb"
+LABELS = {f"a{i}": value for i, value in enumerate(SPELLED.values())}
+
+
+def ingested(path: Path, source: Any, **options: Any) -> tuple[dict[str, float], Any]:
+    """Return the label of each record by its anchor, and the report."""
+    with dp.Corpus(path / "c.duckdb") as corpus:
+        report = corpus.ingest(source, name="s", progress=False, **options)
+        found = corpus.sql(
+            "SELECT text, label FROM records JOIN sections USING (record_key) "
+            "WHERE role = 'anchor' AND removed_version IS NULL"
+        )
+    return dict(zip(found["text"].to_pylist(), found["label"].to_pylist(), strict=True)), report
+
+
+class Own:
+    """A source whose records name their parts, some of them whole."""
+
+    name = "own"
+
+    def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+        rows = [{"anchor": r["a"], "positive": r["p"], "label": r["l"]} for r in ROWS]
+        texts = [("anchor", rows[0].pop("anchor")), ("context", rows[0].pop("positive"))]
+        rows[0]["sections"] = [{"role": role, "text": text} for role, text in texts]
+        yield rows, None
+
+
+def csv(path: Path) -> Any:
+    lines = [",".join(row.values()) for row in [{"a": "a", "p": "p", "l": "l"}, *ROWS]]
+    (path / "r.csv").write_text("\n".join(lines))
+    return dp.CsvSource(path / "r.csv", **MAPPED)
+
+
+def jsonl(path: Path) -> Any:
+    rows = [{"a": r["a"], "p": r["p"], "how": [{"l": r["l"]}]} for r in ROWS]
+    (path / "r.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return dp.JsonSource(path / "r.jsonl", **MAPPED | {"label": "how[0].l"})
+
+
+def parquet(path: Path) -> Any:
+    pq.write_table(pa.Table.from_pylist(ROWS), path / "r.parquet")
+    return dp.ParquetSource(path / "r.parquet", **MAPPED)
+
+
+def arrow(path: Path) -> Any:
+    feather.write_feather(pa.Table.from_pylist(ROWS), path / "r.arrow", "uncompressed")
+    return dp.ArrowSource(path / "r.arrow", **MAPPED)
+
+
+def sql(path: Path) -> Any:
+    pq.write_table(pa.Table.from_pylist(ROWS), path / "r.parquet")
+    return dp.SqlSource(f"SELECT * FROM '{path / 'r.parquet'}'", **MAPPED)
+
+
+def dataset(_: Path) -> Any:
+    datasets = pytest.importorskip("datasets")
+    return dp.DatasetSource(datasets.Dataset.from_list(ROWS), **MAPPED)
+
+
+def data_set(path: Path) -> Any:
+    parquet(path)
+    (found,) = load_data_sets({"s": {"file_name": str(path / "r.parquet"), **MAPPED}})
+    return found.source()
+
+
+KINDS: list[Callable[[Path], Any]] = [
+    *(csv, jsonl, parquet, arrow, sql, dataset, data_set),
+    lambda _: dp.MemorySource(ROWS, **MAPPED),
+    lambda _: dp.CustomSource(Own()),
+]
+
+
+@pytest.mark.parametrize("made", KINDS)
+def test_labels_of_every_kind_of_source(tmp_path: Path, made: Callable[[Path], Any]) -> None:
+    found, report = ingested(tmp_path, made(tmp_path))
+    assert found == LABELS
+    assert report.failed == report.skipped == 0
+    assert any("18 grades from -1 to 2.5" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("values", [[True, False], [1, 0], [1.0, 0.0]])
+def test_labels_by_their_type(tmp_path: Path, values: list[Any]) -> None:
+    table = pa.table({"a": ["x", "y", "z"], "p": ["1", "2", "3"], "l": [*values, None]})
+    found, report = ingested(tmp_path, dp.MemorySource(table, **MAPPED))
+    assert found == {"x": 1.0, "y": 0.0}
+    assert report.reasons == {"no label": 1}
+    assert report.notes[-1] == "labels: 1 positive, 1 negative"
+
+
+def test_the_classes_of_a_data_set_are_labels(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    kinds = ["not_duplicate", "duplicate"]
+    rows = {"a": ["x", "y", "z"], "p": ["1", "2", "3"], "l": [1, 0, -1]}
+    text = datasets.Value("string")
+    features = datasets.Features(a=text, p=text, l=datasets.ClassLabel(names=kinds))
+    data = datasets.Dataset.from_dict(rows, features=features)
+    found, report = ingested(tmp_path, dp.DatasetSource(data, **MAPPED))
+    assert found == {"x": 1.0, "y": 0.0}
+    assert report.reasons == {"no label": 1}
+
+
+def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path: Path) -> None:
+    labels = [None, "", "neutral", "nan", "inf", [1], True]
+    rows = [{"a": f"a{i}", "p": f"p{i}", "l": label} for i, label in enumerate(labels)]
+    found, report = ingested(tmp_path, dp.MemorySource(rows, **MAPPED))
+    assert found == {"a6": 1.0}
+    assert report.reasons == {"no label": 2, "unreadable label": 4}
+    assert (report.skipped, report.failed) == (2, 4)
+    shown = [example["value"] for example in report.examples["unreadable label"]]
+    assert shown == ["neutral", "nan", "inf", "[1]"]
+
+
+@pytest.mark.parametrize(
+    "labels", [{"dup": 1, "Other": False, 2: 0.5}, "dup:1, other:0,2:0.5", {"DUP": True, "other": 0, "2.0": 0.5}]  # noqa: E501
+)  # fmt: skip
+def test_names_of_ones_own_take_the_place_of_the_list(tmp_path: Path, labels: Any) -> None:
+    rows = [{"a": v, "p": f"p {v}", "l": v} for v in ("Dup", "other", "2", "yes", "1")]
+    found, report = ingested(tmp_path, dp.MemorySource(rows, **MAPPED, labels=labels))
+    assert found == {"Dup": 1.0, "other": 0.0, "2": 0.5}
+    assert report.reasons == {"unreadable label": 2}
+
+
+def test_labels_in_lists_of_the_hub_and_on_the_command_line(tmp_path: Path) -> None:
+    line = "hf://org/name/default/train anchor=a positive=p label=l labels=dup:1,other:0"
+    found = parse_line(line)
+    assert found is not None
+    assert (found[1]["label"], found[1]["labels"]) == ("l", "dup:1,other:0")
+    dp.HubSource("hf://org/name/default/train", **MAPPED, labels=str(found[1]["labels"]))
+    (tmp_path / "r.csv").write_text("a,p,l\nx,1,dup\ny,2,other\n")
+    options = ["--anchor", "a", "--positive", "p", "--label", "l", "--labels", "dup:1,other:0"]
+    path = str(tmp_path / "c.duckdb")
+    ok("ingest", path, tmp_path / "r.csv", *options)
+    ok("split", path, "--train", "1")
+    run = ["sample", path, "--kind", "pairs", "--batch-size", "2", "--steps", "1"]
+    assert sorted(row["label"] for row in lines(ok(*run))) == [0, 1]
+    told = ok(*run, "--structural-negatives")
+    assert {row["reason"] for row in lines(told)} == {"given", "other_record"}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no positive": ({"anchor": "a", "label": "l"}, "judges the pair"),
+    "text": ({"text": "a", "label": "l"}, "judges the pair"),
+    "labels alone": ({"anchor": "a", "positive": "p", "labels": {"x": 1}}, "name it with label="),
+    "names nothing": (MAPPED | {"labels": {}}, "give what each value means"),
+    "not a number": (MAPPED | {"labels": {"x": "good"}}, "means 'good'; give a number"),
+    "infinite": (MAPPED | {"labels": {"x": float("inf")}}, "means inf; give a number"),
+    "no name": (MAPPED | {"labels": {" ": 1}}, "give a number, or True and False"),
+    "twice": (MAPPED | {"labels": {"x": 1, "X": 0}}, "named twice, with different meanings"),
+    "text of labels": (MAPPED | {"labels": "x=1"}, "is no name and number"),
+    "several": (MAPPED | {"label": ["l", "m"]}, "give the name of a column"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_label_that_means_nothing_is_refused(name: str) -> None:
+    mapping, message = REFUSED[name]
+    with pytest.raises(dp.SourceError, match=message):
+        dp.MemorySource(ROWS, **mapping)
+
+
+def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path: Path) -> None:
+    rows = [{"a": f"a{i}", "p": f"p{i}", "l": i % 2} for i in range(4)]
+    pair: dict[str, Any] = {"anchor": "a", "positive": "p"}
+    path = tmp_path / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(dp.MemorySource(rows, **pair), name="s", progress=False)
+        before = corpus.sql("SELECT record_id FROM records ORDER BY 1")
+        labelled = dp.MemorySource(rows, **pair, label="l")
+        with pytest.raises(dp.SourceError, match="remap=True"):
+            corpus.ingest(labelled, name="s", progress=False)
+        report = corpus.ingest(labelled, name="s", remap=True, progress=False)
+        assert (report.added, report.removed) == (4, 4)
+        live = "SELECT record_id FROM records WHERE removed_version IS NULL"
+        ids = {row for (row,) in zip(corpus.sql(live)["record_id"].to_pylist())}
+        assert not ids & set(before["record_id"].to_pylist())
+        # Nobody's ids change for that there may be labels: this one is of an earlier version.
+        plain = dp.MemorySource([{"t": "one text"}], text="t")
+        corpus.ingest(plain, name="t", progress=False)
+        of_text = corpus.sql("SELECT record_id FROM records WHERE record_id LIKE 't/%'")
+        assert of_text["record_id"].to_pylist() == [FIXED]
+        assert corpus.count(source="s") == 4
+        (batch,) = corpus.read(range(4), batch_size=4, source="s", columns=["label"])
+        assert sorted(batch["label"]) == [0.0, 0.0, 1.0, 1.0]
