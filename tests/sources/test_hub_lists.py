@@ -71,9 +71,10 @@ def test_every_key_reaches_the_mapping() -> None:
     source = HubSource(
         "hf://o/n/c/s anchor=a1,a2 positive=p context=c1,c2 id=key date=day group=g "
         "meta=m1,m2 taxonomy=t1,t2 trust=0.25 source_id=name "
-        "negative=n1,n2 created_at=made text_of=json"
+        "negative=n1,n2 created_at=made text_of=json label=l labels=dup:1,other:0"
     )
     assert source.text_of == "json"
+    assert source.label_rules() == (("dup", 1.0), ("other", 0.0))
     assert dict(source.parts()) == {
         "anchor": ("a1", "a2"),
         "positive": ("p",),
@@ -90,6 +91,7 @@ def test_every_key_reaches_the_mapping() -> None:
         "sections": (),
         "created_at": ("made",),
         "updated_at": (),
+        "label": ("l",),
     }
     assert (source.trust, source.default_name(), source.kind) == (0.25, "name", "hub")
     assert HubSource("hf://o/n converter=alpaca").converter == "alpaca"

@@ -12,6 +12,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from commands import lines, ok
+from effort import some
 
 import duckplets as dp
 from duckplets.records.data_sets import load_data_sets
@@ -102,7 +103,7 @@ KINDS: list[Callable[[Path], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("made", KINDS)
+@pytest.mark.parametrize("made", some(KINDS, less=6))
 def test_labels_of_every_kind_of_source(tmp_path: Path, made: Callable[[Path], Any]) -> None:
     found, report = ingested(tmp_path, made(tmp_path))
     assert found == LABELS
