@@ -58,6 +58,7 @@ INTERFACE = {
     "Search and hard negatives": (
         *("Terms", "IndexReport", "MiningReport", "PairReport", "GivenReport", "ExportReport"),
     ),
+    "Vectors": ("AddedVectors",),
     "Mixing": ("Mixture", "Phase", "Anneal"),
     "Batches": ("Sampler", "Batch", "Forecast", "source_skew", "lexical_similarity"),
     "Records in any order": (
@@ -71,6 +72,7 @@ TYPES = {
     "base.progress": ("Progress",),
     "ingest.store": ("OnConflict",),
     "sampling.settings": ("Kind", "Remainder"),
+    "sampling.vector_columns": ("Missing",),
     "sources.base": ("Columns",),
     "sources.paths": ("Paths",),
     "recipes.selectors": ("Role",),
@@ -80,16 +82,16 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in named_pools hard_negatives compact preparing changing reopen status doctor "
-    "testing huggingface errors __init__"
+    "corpus text_in named_pools hard_negatives text_vectors compact preparing changing reopen "
+    "status doctor testing huggingface errors __init__"
 )
 ROOMS = (
-    "sources ingest text recipes pools order sampling serving search mining records export torch "
-    "cli db base"
+    "sources ingest text recipes pools order sampling serving search mining vectors records export "
+    "torch cli db base"
 )
 FOLDERS = {
     "sql": "Statements, in folders of the same names; a header says what each takes and yields.",
-    "migrations": "The schema of corpus and state files, one transaction each, append-only.",
+    "migrations": "The schema of all files of ours, one transaction each, append-only.",
     "tests": "In folders of the same names, and `golden/`: what must stay as it is.",
     "examples": "Scripts to start from, run by the tests.",
     "benchmarks": "Speed and memory beside peers'; printed as JSON.",

@@ -325,11 +325,11 @@ def _streams(
     database: Database, vectors: RunVectors | None, *of_run: Any, **how: Any
 ) -> tuple[list[Stream], list[str]]:
     """Read streams as ``open_streams`` does, and count the vectors that they lack."""
-    if vectors is None:
-        return open_streams(database, *of_run, **how)
-    texts = {} if vectors.texts is None else {"texts": vectors.texts}
-    streams, empty = open_streams(database, *of_run, **how, **texts)
-    vectors.check(database, streams)
+    if vectors is not None and vectors.texts is not None:
+        how = {**how, "texts": vectors.texts}
+    streams, empty = open_streams(database, *of_run, **how)
+    if vectors is not None:
+        vectors.check(database, streams)
     return streams, empty
 
 
