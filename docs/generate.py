@@ -348,7 +348,8 @@ def _conditions() -> list[str]:
 
 
 def _columns() -> list[str]:
-    details = _names([f"_{detail}" for detail in columns.DETAILS + columns.PREFIX_DETAILS])
+    named = [f"_{detail}" for detail in columns.DETAILS + columns.PREFIX_DETAILS]
+    details = _names([*named, columns.VECTOR])
     lines = ["| kind | by default | also, by `columns=` |", "|---|---|---|"]
     for kind in get_args(run_settings.Kind):
         default, slots = columns.default_columns(kind, 1), columns.slot_names(kind, 1)
@@ -366,7 +367,9 @@ def _columns() -> list[str]:
         "recipe's × the mean over the slots of trust × place in the section; `label` is 1 for "
         "anchor and positive and 0 for anchor and negative; `swapped` says that anchor and "
         "positive have changed places. `_prefix` is the metadata shown before a text, "
-        "`_prefix_meta` all keys and values there were to show."
+        "`_prefix_meta` all keys and values there were to show. `_vector` is that of the bare text "
+        "(`add_vectors`), a fixed-size list: of the only set there is, or of the one that is named "
+        "as in `anchor_vector:NAME`."
     )
     return ["### Columns of a batch", "\n".join(lines), rest]
 

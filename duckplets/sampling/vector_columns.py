@@ -63,9 +63,15 @@ def pinned(corpus_path: Path, columns: Sequence[str], missing: Missing) -> dict[
 
     Raises:
         VectorError: There is no such set, or a column leaves open which of several.
+        SamplerError: No column has vectors, and ``missing`` was given.
     """
     wanted = [name for name in columns if vector_slots([name])]
     if not wanted:
+        if missing != "error":
+            raise SamplerError(
+                f"vectors={missing!r}: no column has vectors; ask for some, as in "
+                f"columns=['anchor', 'anchor_vector', …], or leave it out"
+            )
         return {}
     store = VectorStore(corpus_path)
     sets = {of.name: of for of in store.sets()}
@@ -113,9 +119,9 @@ def pinned_again(
     saved = settings.vectors
     fresh = [name for name in settings.columns if name not in saved.get("columns", {})]
     how = missing or saved.get("missing", "error")
-    added = pinned(corpus_path, fresh, how)
     if not saved:
-        return added
+        return pinned(corpus_path, fresh, how)
+    added = pinned(corpus_path, fresh, how) if vector_slots(fresh) else {}
     store = VectorStore(corpus_path)
     sets = dict(added.get("sets", {}))
     for name, (number, digest) in saved["sets"].items():

@@ -176,7 +176,9 @@ def test_without_vector_columns_nothing_changes(tmp_path: Path) -> None:
         with corpus.sampler() as before:
             fingerprint, first = before.settings.fingerprint(), next(before).to_pydict()
         filled(corpus)
-        with corpus.sampler(vectors="drop") as after:
+        with pytest.raises(dp.SamplerError, match="vectors='drop': no column"):
+            corpus.sampler(vectors="drop")
+        with corpus.sampler() as after:
             assert after.settings.fingerprint() == fingerprint
             assert next(after).to_pydict() == first
         assert "vectors" not in fingerprint
