@@ -58,6 +58,7 @@ INTERFACE = {
     "Search and hard negatives": (
         *("Terms", "IndexReport", "MiningReport", "PairReport", "GivenReport", "ExportReport"),
     ),
+    "Vectors": ("AddedVectors",),
     "Mixing": ("Mixture", "Phase", "Anneal"),
     "Batches": ("Sampler", "Batch", "Forecast", "source_skew", "lexical_similarity"),
     "Records in any order": (
@@ -71,6 +72,7 @@ TYPES = {
     "base.progress": ("Progress",),
     "ingest.store": ("OnConflict",),
     "sampling.settings": ("Kind", "Remainder"),
+    "sampling.vector_columns": ("Missing",),
     "sources.base": ("Columns",),
     "sources.paths": ("Paths",),
     "recipes.selectors": ("Role",),
@@ -80,16 +82,16 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in named_pools hard_negatives compact preparing changing reopen status doctor "
-    "testing huggingface errors __init__"
+    "corpus text_in named_pools hard_negatives text_vectors compact preparing changing reopen "
+    "status doctor testing huggingface errors __init__"
 )
 ROOMS = (
-    "sources ingest text recipes pools order sampling serving search mining records export torch "
-    "cli db base"
+    "sources ingest text recipes pools order sampling serving search mining vectors records export "
+    "torch cli db base"
 )
 FOLDERS = {
     "sql": "Statements, in folders of the same names; a header says what each takes and yields.",
-    "migrations": "The schema of corpus and state files, one transaction each, append-only.",
+    "migrations": "The schema of all files of ours, one transaction each, append-only.",
     "tests": "In folders of the same names, and `golden/`: what must stay as it is.",
     "examples": "Scripts to start from, run by the tests.",
     "benchmarks": "Speed and memory beside peers'; printed as JSON.",
@@ -346,7 +348,8 @@ def _conditions() -> list[str]:
 
 
 def _columns() -> list[str]:
-    details = _names([f"_{detail}" for detail in columns.DETAILS + columns.PREFIX_DETAILS])
+    named = [f"_{detail}" for detail in columns.DETAILS + columns.PREFIX_DETAILS]
+    details = _names([*named, columns.VECTOR])
     lines = ["| kind | by default | also, by `columns=` |", "|---|---|---|"]
     for kind in get_args(run_settings.Kind):
         default, slots = columns.default_columns(kind, 1), columns.slot_names(kind, 1)
@@ -364,7 +367,9 @@ def _columns() -> list[str]:
         "recipe's × the mean over the slots of trust × place in the section; `label` is 1 for "
         "anchor and positive and 0 for anchor and negative; `swapped` says that anchor and "
         "positive have changed places. `_prefix` is the metadata shown before a text, "
-        "`_prefix_meta` all keys and values there were to show."
+        "`_prefix_meta` all keys and values there were to show. `_vector` is that of the bare text "
+        "(`add_vectors`), a fixed-size list: of the only set there is, or of the one that is named "
+        "as in `anchor_vector:NAME`."
     )
     return ["### Columns of a batch", "\n".join(lines), rest]
 

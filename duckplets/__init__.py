@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import SourceError as SourceError
     from duckplets.errors import SplitError as SplitError
     from duckplets.errors import StateMismatchError as StateMismatchError
+    from duckplets.errors import VectorError as VectorError
     from duckplets.export import ExportReport as ExportReport
     from duckplets.ingest.preview import Preview as Preview
     from duckplets.ingest.preview import preview as preview
@@ -98,6 +99,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.text.prefix import Prefix as Prefix
     from duckplets.text.preprocessors import Preprocessor as Preprocessor
     from duckplets.text.preprocessors import register_preprocessor as register_preprocessor
+    from duckplets.vectors.add import AddedVectors as AddedVectors
 
 __version__ = "0.1.0"
 
@@ -110,7 +112,7 @@ _HOMES = {
         "EmptyPoolError "
         "ExtensionError MigrationError MixtureError QueryError ReadOnlyError "
         "RecipeError SamplerError "
-        "SourceError SplitError StateMismatchError"
+        "SourceError SplitError StateMismatchError VectorError"
     ),
     "export": "ExportReport",
     "ingest.preview": "Preview preview",
@@ -155,6 +157,7 @@ _HOMES = {
     "text.denoiser": "Denoiser",
     "text.prefix": "Field Prefix",
     "text.preprocessors": "Preprocessor register_preprocessor",
+    "vectors.add": "AddedVectors",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -19,7 +19,7 @@ from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.sampling.apart import NoDuplicates
 from duckplets.sampling.choosing import By, checked_by, wants_mined
 from duckplets.sampling.columns import checked_columns, default_columns
-from duckplets.sampling.fingerprint import Fingerprint, digest
+from duckplets.sampling.fingerprint import Fingerprint, digest, of_vectors
 from duckplets.sampling.plan import SINGLE
 from duckplets.sampling.saved import Events, Run
 
@@ -40,7 +40,7 @@ _BOUNDS = {  # least and most
 _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
     *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
-    *("columns", "log", "by", "structural_negatives"),
+    *("columns", "log", "by", "structural_negatives", "vectors"),
 )
 
 
@@ -90,6 +90,8 @@ class RunSettings:
         by: Where negatives come from in recipes that leave it open; see ``choosing``.
         structural_negatives: Of pairs, whether sources with labels have pairs with texts of other
             records, too.
+        vectors: Where columns have vectors, ``columns``, the set of each; ``sets``, of each the
+            commit it is pinned to and its digest; ``missing``: what becomes of texts without one.
     """
 
     kind: Kind
@@ -122,6 +124,7 @@ class RunSettings:
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
     by: By | None = None
     structural_negatives: bool = False
+    vectors: dict[str, Any] = field(default_factory=dict)
 
     def fingerprint(self) -> Fingerprint:
         """Return what must agree for a position to mean the same sample.
@@ -152,6 +155,8 @@ class RunSettings:
             found["prefixes"] = digest(self.declared_prefixes)
         if self.index:
             found["index"] = digest(self.index)
+        if self.vectors:
+            found["vectors"] = of_vectors(self.vectors)
         return found
 
     @property
