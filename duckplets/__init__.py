@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import SourceError as SourceError
     from duckplets.errors import SplitError as SplitError
     from duckplets.errors import StateMismatchError as StateMismatchError
+    from duckplets.errors import VectorError as VectorError
     from duckplets.export import ExportReport as ExportReport
     from duckplets.ingest.preview import Preview as Preview
     from duckplets.ingest.preview import preview as preview
@@ -108,7 +109,7 @@ _HOMES = {
         "EmptyPoolError "
         "ExtensionError MigrationError MixtureError QueryError ReadOnlyError "
         "RecipeError SamplerError "
-        "SourceError SplitError StateMismatchError"
+        "SourceError SplitError StateMismatchError VectorError"
     ),
     "export": "ExportReport",
     "ingest.preview": "Preview preview",

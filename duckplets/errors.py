@@ -7,6 +7,7 @@
     ├── SplitError          split ratios, missing splits
     ├── MixtureError        weights of sources
     ├── SamplerError        an argument of a sampler
+    ├── VectorError         a set of vectors, or what is to go into one
     ├── EmptyPoolError      no anchor is left to draw from
     ├── StateMismatchError  a saved run does not fit what it is opened with
     ├── MigrationError      a file of another schema, or not ours at all
@@ -45,6 +46,7 @@ __all__ = [
     "SourceError",
     "SplitError",
     "StateMismatchError",
+    "VectorError",
     "nearest",
     "several",
 ]
@@ -85,6 +87,10 @@ class MixtureError(DuckpletsError, ValueError):
 
 class SamplerError(DuckpletsError, ValueError):
     """An argument of a sampler is wrong."""
+
+
+class VectorError(DuckpletsError, ValueError):
+    """A set of vectors is not there or of another maker, or what is to go into one is wrong."""
 
 
 class EmptyPoolError(DuckpletsError):

@@ -85,9 +85,9 @@ def pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def new_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """An empty corpus and an empty state file."""
+    """An empty file of every kind."""
     folder = tmp_path_factory.mktemp("new")
-    found = {kind: folder / f"{kind}.duckdb" for kind in ("corpus", "state")}
+    found = {kind: folder / f"{kind}.duckdb" for kind in ("corpus", "state", "vectors")}
     for kind, path in found.items():
         migrate.create(path, kind)
     return found

@@ -20,6 +20,7 @@ FLOORS = [
     "ingest pools",
     "search",
     "mining serving",
+    "vectors",
     "sampling",
     "records export",
     "corpus",

@@ -23,6 +23,8 @@ FileId = tuple[int, int]
 
 STATE = ".state.duckdb"
 """What the name of a corpus's state file ends with, in place of ``.duckdb``."""
+VECTORS = ".vectors.duckdb"
+"""The same of its vector file."""
 
 _LONGEST_NAME = 220  # bytes; file systems take 255, and what lies beside a file adds up to 30
 _ADDRESS = re.compile(
@@ -130,7 +132,8 @@ def check_room(path: Path, name: str) -> None:
     Raises:
         MigrationError: With what to do.
     """
-    if len(path.name.replace(STATE, ".duckdb").encode()) > _LONGEST_NAME:
+    name_of_corpus = path.name.replace(STATE, ".duckdb").replace(VECTORS, ".duckdb")
+    if len(name_of_corpus.encode()) > _LONGEST_NAME:
         raise MigrationError(
             f"{name}: its name is too long; give at most {_LONGEST_NAME} bytes, for files beside "
             f"it have longer ones"
@@ -151,12 +154,20 @@ def check_room(path: Path, name: str) -> None:
 def sweep(path: Path) -> None:
     """Remove what dead processes left beside a file that this one has open for writing.
 
-    Also on the way to the state file of a corpus, which is opened only to save a run.
+    Also on the way to the state and the vector file of a corpus, which are opened for moments only.
     """
     name, new = re.escape(path.name), r"\.[^/]*\.\d+-\d+\.new\.[^/]*"
     aside.sweep(path, rf"(?:(?:{name}|{new})\.(?P<process>\d+)\.tmp)")
-    if not path.name.endswith(STATE):
-        aside.sweep(path.with_name(path.name.removesuffix(".duckdb") + STATE))
+    if not path.name.endswith((STATE, VECTORS)):
+        for ending in (STATE, VECTORS):
+            aside.sweep(path.with_name(path.name.removesuffix(".duckdb") + ending))
+
+
+def beside(corpus: Path, ending: str) -> Path:
+    """Return where another file of a corpus lies: beside the file itself, where a link leads."""
+    if corpus.is_symlink():
+        corpus = Path(os.path.realpath(corpus))
+    return corpus.with_name(corpus.name.removesuffix(".duckdb") + ending)
 
 
 def wal_of(path: Path) -> Path:

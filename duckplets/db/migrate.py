@@ -21,7 +21,7 @@ from duckplets.db.database import Database
 from duckplets.db.queries import migrations
 from duckplets.errors import MigrationError, QueryError
 
-Kind = Literal["corpus", "state"]
+Kind = Literal["corpus", "state", "vectors"]
 
 
 def create(path: Path, kind: Kind) -> None:

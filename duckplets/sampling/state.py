@@ -8,7 +8,6 @@ cursor to be valid is kept as a fingerprint, field by field, so a mismatch can s
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,14 +26,8 @@ _PATIENCE = 60.0  # seconds for reading them all, which takes a tenth of one
 
 
 def state_path(corpus: Path) -> Path:
-    """Return where a corpus keeps its runs: NAME.duckdb has NAME.state.duckdb beside it.
-
-    Beside the file itself, where the path is a link to it.
-    """
-    if corpus.is_symlink():
-        corpus = Path(os.path.realpath(corpus))
-    stem = corpus.name.removesuffix(".duckdb")
-    return corpus.with_name(f"{stem}.state.duckdb")
+    """Return where a corpus keeps its runs: NAME.duckdb has NAME.state.duckdb beside it."""
+    return files.beside(corpus, files.STATE)
 
 
 def save(

@@ -25,7 +25,7 @@ from duckplets.db.database import Database
 from duckplets.db.migrate import Kind
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
-KINDS: tuple[Kind, Kind] = ("corpus", "state")
+KINDS: tuple[Kind, ...] = ("corpus", "state", "vectors")
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 Migrations = tuple[tuple[int, str, str], ...]
@@ -238,7 +238,7 @@ def test_another_text_of_a_migration_is_refused(
             attempt(path, "corpus")
 
 
-@pytest.mark.parametrize(("kind", "other"), [KINDS, KINDS[::-1]])
+@pytest.mark.parametrize(("kind", "other"), [*zip(KINDS, (*KINDS[1:], KINDS[0]), strict=True)])
 def test_the_other_kind_of_file_is_refused(
     kind: Kind, other: Kind, path: Path, there: Made
 ) -> None:
@@ -505,6 +505,11 @@ PUBLISHED: dict[Kind, dict[str, str]] = {
         "runs": "run",
         "cursors": "run tag position step saved_at",
         "weight_events": "run step weights",
+    },
+    "vectors": {
+        "vector_sets": "set_id name dimension dtype made_by",
+        "vector_commits": "set_id number digest vectors committed_at",
+        "vector_failures": "set_id text_hash reason failed_at",
     },
 }
 

@@ -1,0 +1,133 @@
+-- name: sets
+-- All sets, with where each stands: its last commit, that one's digest, and how many vectors.
+-- Rows: by name.
+SELECT
+    vector_sets.set_id, vector_sets.name, vector_sets.dimension, vector_sets.dtype,
+    vector_sets.made_by,
+    coalesce(max(vector_commits.number), 0) AS number,
+    coalesce(max_by(vector_commits.digest, vector_commits.number), '') AS digest,
+    coalesce(CAST(sum(vector_commits.vectors - vector_commits.dropped) AS BIGINT), 0) AS vectors
+FROM vector_sets
+LEFT JOIN vector_commits ON vector_commits.set_id = vector_sets.set_id
+GROUP BY ALL
+ORDER BY vector_sets.name
+
+-- name: commits
+-- The commits of a set.
+-- Parameters: $set_id.
+-- Rows: by number.
+SELECT number, digest, vectors, dropped
+FROM vector_commits
+WHERE set_id = $set_id
+ORDER BY number
+
+-- name: add_set
+-- Note a new set; returns its number.
+-- Parameters: $name, $dimension, $dtype, $made_by (JSON).
+INSERT INTO vector_sets
+SELECT coalesce(max(set_id), 0) + 1, $name, $dimension, $dtype, $made_by, now() AT TIME ZONE 'UTC'
+FROM vector_sets
+RETURNING set_id
+
+-- name: create_packed
+-- Make the table of a set; `packed_vectors_0` stands for its name.
+CREATE TABLE packed_vectors_0 (
+    text_hash UBIGINT NOT NULL, number INTEGER NOT NULL, vector BLOB NOT NULL
+);
+COMMENT ON TABLE packed_vectors_0 IS 'Vectors of a set as they are stored';
+COMMENT ON COLUMN packed_vectors_0.text_hash IS 'Lower 64 bits of the MD5 of the bare text, as in chunks.text_hash';
+COMMENT ON COLUMN packed_vectors_0.number IS 'The commit that added it';
+COMMENT ON COLUMN packed_vectors_0.vector IS 'Its numbers in the dtype of the set, least byte first'
+
+-- name: create_view
+-- Make the view of a set for people; names, the macro and the dimension stand for its own.
+CREATE VIEW vectors_0 AS
+SELECT text_hash, number, CAST(floats_of_dtype(vector) AS FLOAT[1]) AS vector
+FROM packed_vectors_0;
+COMMENT ON VIEW vectors_0 IS 'Vectors of a set as floats'
+
+-- name: add
+-- Add vectors to a set.
+-- Parameters: $number (of the commit).
+INSERT INTO packed_vectors_0
+SELECT text_hash, $number, vector
+FROM incoming
+
+-- name: add_commit
+-- Note a commit.
+-- Parameters: $set_id, $number, $digest, $vectors.
+INSERT INTO vector_commits
+VALUES ($set_id, $number, $digest, $vectors, 0, now() AT TIME ZONE 'UTC')
+
+-- name: hashes
+-- The hashes of a set that came after a commit.
+-- Parameters: $after.
+SELECT text_hash
+FROM packed_vectors_0
+WHERE number > $after
+
+-- name: read
+-- The vectors of a set from one commit to another.
+-- Parameters: $after (commit before the first), $number (of the last).
+-- Rows: as they were added.
+SELECT text_hash, number, vector
+FROM packed_vectors_0
+WHERE number > $after AND number <= $number
+
+-- name: some
+-- The vectors of some texts.
+SELECT text_hash, vector
+FROM packed_vectors_0
+WHERE text_hash IN (SELECT text_hash FROM incoming)
+
+-- name: add_failures
+-- Note texts for which no vector could be made.
+-- Parameters: $set_id.
+INSERT INTO vector_failures
+SELECT $set_id, text_hash, reason, now() AT TIME ZONE 'UTC'
+FROM incoming
+
+-- name: forget_failures
+-- Forget failures of texts that are tried again, or have a vector now.
+-- Parameters: $set_id.
+DELETE FROM vector_failures
+WHERE set_id = $set_id AND text_hash IN (SELECT text_hash FROM incoming)
+
+-- name: failures
+-- The failures of a set.
+-- Parameters: $set_id.
+-- Rows: by time, then by hash.
+SELECT text_hash, reason, failed_at
+FROM vector_failures
+WHERE set_id = $set_id
+ORDER BY failed_at, text_hash
+
+-- name: drop_view
+-- Remove the view of a set.
+DROP VIEW vectors_0
+
+-- name: drop_packed
+-- Remove the vectors of a set.
+DROP TABLE packed_vectors_0
+
+-- name: delete_set
+-- Forget a set.
+-- Parameters: $set_id.
+DELETE FROM vector_sets
+WHERE set_id = $set_id
+
+-- name: delete_commits
+-- Forget the commits of a set.
+-- Parameters: $set_id.
+DELETE FROM vector_commits
+WHERE set_id = $set_id
+
+-- name: delete_failures
+-- Forget the failures of a set.
+-- Parameters: $set_id.
+DELETE FROM vector_failures
+WHERE set_id = $set_id
+
+-- name: uncompressed
+-- Write what follows as it is: vectors do not become smaller, and trying takes most of the time.
+SET force_compression = 'uncompressed'
