@@ -57,6 +57,7 @@ INTERFACE = {
     ),
     "Search and hard negatives": (
         *("Terms", "IndexReport", "MiningReport", "PairReport", "GivenReport", "ExportReport"),
+        "EmbedReport",
     ),
     "Mixing": ("Mixture", "Phase", "Anneal"),
     "Batches": ("Sampler", "Batch", "Forecast", "source_skew", "lexical_similarity"),

@@ -97,6 +97,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.text.prefix import Prefix as Prefix
     from duckplets.text.preprocessors import Preprocessor as Preprocessor
     from duckplets.text.preprocessors import register_preprocessor as register_preprocessor
+    from duckplets.vectors.embed import EmbedReport as EmbedReport
 
 __version__ = "0.1.0"
 
@@ -153,6 +154,7 @@ _HOMES = {
     "text.denoiser": "Denoiser",
     "text.prefix": "Field Prefix",
     "text.preprocessors": "Preprocessor register_preprocessor",
+    "vectors.embed": "EmbedReport",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -146,7 +146,9 @@ def search(
         own = (rank.replace("_", " ", 1) for rank in ranks)
         output.show_table(("score", *own, "record", "split", "role", "text"), rows)
     else:
-        say("no section shares a term with it" if several == ["bm25"] else "no section has a vector")
+        say(
+            "no section shares a term with it" if several == ["bm25"] else "no section has a vector"
+        )
 
 
 def mine(

@@ -129,9 +129,7 @@ class Calls:
             raise VectorError(f"the text cannot be embedded: {reason}")
         return np.asarray(found[0])
 
-    def _tried(
-        self, texts: list[str], prompt: str | None, tries: int
-    ) -> tuple[Matrix, Flags, str]:
+    def _tried(self, texts: list[str], prompt: str | None, tries: int) -> tuple[Matrix, Flags, str]:
         """Return vectors, which of them are good, and why the others are not."""
         reason = ""
         for _ in range(tries):
@@ -183,7 +181,9 @@ def _array(returned: Any) -> Matrix:
         kind = type(returned).__name__
         raise _UnfitError(f"it returned a {kind} of vectors that differ in length") from None
     if found.dtype.kind not in _NUMBERS:
-        kind = f"{type(returned).__name__} of {found.dtype}" if found.ndim else type(returned).__name__
+        kind = (
+            f"{type(returned).__name__} of {found.dtype}" if found.ndim else type(returned).__name__
+        )
         raise _UnfitError(f"it returned a {kind}, no numbers: give an array (texts, dimension)")
     return found
 

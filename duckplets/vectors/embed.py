@@ -31,7 +31,8 @@ from duckplets.errors import VectorError
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.vectors.calls import WINDOW, Calls, Embedded
 from duckplets.vectors.encoders import Encoder, Prompts, checked_prompts, encoder_of
-from duckplets.vectors.store import VectorSet, VectorStore, contains
+from duckplets.vectors.sets import VectorSet, contains
+from duckplets.vectors.store import VectorStore
 
 Dtype = Literal["float32", "float16"]
 
@@ -114,8 +115,7 @@ def embed(
     if split is not None:
         checked_split(split)
         need_splits(database)
-    assert database.path is not None  # a corpus is a file
-    store = VectorStore(database.path)
+    store = VectorStore(Path(str(database.path)))
     with alone(_lock_file(store.path, name)) as is_alone:
         if not is_alone:
             raise VectorError(

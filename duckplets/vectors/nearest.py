@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ from duckplets.vectors.calls import Calls
 from duckplets.vectors.embed import BM25
 from duckplets.vectors.encoders import encoder_of
 from duckplets.vectors.opened import OpenedVectors, opened
-from duckplets.vectors.store import VectorSet, VectorStore
+from duckplets.vectors.sets import VectorSet
+from duckplets.vectors.store import VectorStore
 
 By = str | Sequence[str]
 
@@ -102,10 +104,10 @@ def _by_vector(
     source: str | None,
     split: str | None,
 ) -> pa.Table:
-    assert database.path is not None  # a corpus is a file
-    of = VectorStore(database.path).need(name)
+    path = Path(str(database.path))
+    of = VectorStore(path).need(name)
     query = _unit(_query(of, asked, encoder))
-    hashes, scores = _scores(opened(database.path, name), of, query)
+    hashes, scores = _scores(opened(path, name), of, query)
     scope = {"source": source, "split": split, "k": k}
     wanted = max(_FIRST_TEXTS, 4 * k)
     while True:
