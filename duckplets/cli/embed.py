@@ -91,7 +91,7 @@ def embed(
         say(str(error) or "interrupted")
         raise
     if json:
-        output.print_document(asdict(report))
+        output.print_document(asdict(report) | {"path": str(report.path)})
     else:
         _tell(report)
 

@@ -10,15 +10,17 @@ chunks. The best texts are looked up in the corpus, more of them while too few l
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duckplets.base.arrays import Floats, Words
+from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import integer
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
@@ -33,6 +35,7 @@ from duckplets.vectors.sets import VectorSet
 from duckplets.vectors.store import VectorStore
 
 By = str | Sequence[str]
+Singles = NDArray[np.float32]
 
 QUERY_ROLE = "anchor"  # what is looked for has the prompt of this role
 
@@ -40,7 +43,7 @@ _FUSION = 60  # the constant of reciprocal rank fusion
 _DEPTH = 100  # ranks of each list that are fused, at least; more for a large k
 _FIRST_TEXTS = 256  # looked up in the corpus, at least; then more
 _GROWTH = 32
-_AT_ONCE = 1 << 24  # numbers that are made single precision at once
+_AT_ONCE = 1 << 22  # numbers that are compared at once
 
 
 def search_by(
@@ -104,10 +107,10 @@ def _by_vector(
     source: str | None,
     split: str | None,
 ) -> pa.Table:
-    path = Path(str(database.path))
-    of = VectorStore(path).need(name)
+    of = VectorStore(Path(str(database.path))).need(name)
     query = _unit(_query(of, asked, encoder))
-    hashes, scores = _scores(opened(path, name), of, query)
+    compared = _opened(database, of)
+    hashes, scores = compared.vectors.hashes, compared.cosines(query)
     scope = {"source": source, "split": split, "k": k}
     wanted = max(_FIRST_TEXTS, 4 * k)
     while True:
@@ -173,36 +176,78 @@ def _is_model(model: Any) -> bool:
     return isinstance(model, str) or hasattr(model, "encode")
 
 
-def _unit(vector: Floats) -> NDArray[np.float32]:
+def _unit(vector: Floats) -> Singles:
     length = np.linalg.norm(vector)
     if not length:
         raise VectorError("the vector has no direction: all its numbers are 0")
     return np.asarray(vector / length, np.float32)
 
 
-def _scores(
-    vectors: OpenedVectors, of: VectorSet, query: NDArray[np.float32]
-) -> tuple[Words, NDArray[np.float32]]:
-    """Return the hash of every text and the cosine of its vector and the query."""
-    hashes, scores = [np.zeros(0, np.uint64)], [np.zeros(0, np.float32)]
-    rows = max(1, _AT_ONCE // of.dimension)
-    is_normalised = bool(of.made_by.get("normalised", False))
-    done = 0
-    for own, matrix in vectors.blocks():
-        found = np.empty(len(matrix), np.float32)
-        for low in range(0, len(matrix), rows):
-            part = slice(low, low + rows)
-            np.matmul(matrix[part].astype(np.float32, copy=False), query, out=found[part])
-        if not is_normalised:
-            lengths = vectors.norms[done : done + len(own)]
-            found /= np.where(lengths > 0, lengths, 1)
-        done += len(own)
-        hashes.append(own)
-        scores.append(found)
-    return np.concatenate(hashes), np.concatenate(scores)
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """An opened set with what every search needs of it.
+
+    Attributes:
+        state: Which vectors these are.
+        vectors: The set.
+        lengths: Of the vectors by row, 1 for those of zeros; None where all have length 1.
+    """
+
+    state: VectorSet
+    vectors: OpenedVectors
+    lengths: Singles | None
+
+    @classmethod
+    def of(cls, path: Path, state: VectorSet) -> _Compared:
+        vectors = opened(path, state.name)
+        if vectors.of.made_by.get("normalised", False):
+            return cls(vectors.of, vectors, None)
+        lengths = np.empty(_rows(vectors), np.float32)
+        for first, matrix in _blocks(vectors):
+            found = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+            lengths[first : first + len(matrix)] = np.where(found > 0, found, 1)
+        return cls(vectors.of, vectors, lengths)
+
+    def cosines(self, query: Singles) -> Singles:
+        """Return the cosine of a vector of length 1 and each of the set, by ``vectors.hashes``."""
+        found = np.empty(_rows(self.vectors), np.float32)
+        for first, matrix in _blocks(self.vectors):
+            np.matmul(matrix, query, out=found[first : first + len(matrix)])
+        if self.lengths is not None:
+            found /= self.lengths
+        return np.asarray(found[self.vectors.order])
 
 
-def _best(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+# Kept as long as the corpus is: opening a set takes longer than searching it.
+_OPENED: WeakKeyDictionary[Database, dict[str, _Compared]] = WeakKeyDictionary()
+
+
+def _opened(database: Database, of: VectorSet) -> _Compared:
+    kept = _OPENED.setdefault(database, {})
+    found = kept.get(of.name)
+    if found is None or found.state != of:
+        found = kept[of.name] = _Compared.of(Path(str(database.path)), of)
+    return found
+
+
+def _rows(vectors: OpenedVectors) -> int:
+    return max((each.first + each.rows for each in vectors.stretches), default=0)
+
+
+def _blocks(vectors: OpenedVectors) -> Iterator[tuple[int, Singles]]:
+    """Yield the vectors in blocks with the number of the first row, in single precision."""
+    for each in vectors.stretches:
+        ends = np.append(each.firsts[1:], each.rows)
+        step = max(1, _AT_ONCE // each.dimension)
+        for first, end, start in zip(each.firsts, ends, each.starts, strict=True):
+            run = each.flat[start : start + (end - first) * each.dimension]
+            matrix = run.reshape(-1, each.dimension)
+            for low in range(0, len(matrix), step):
+                part = matrix[low : low + step].astype(np.float32, copy=False)
+                yield int(each.first + first + low), part
+
+
+def _best(scores: Singles, count: int) -> Integers:
     """Return the places of the highest scores, with all that tie with the last of them."""
     if count >= len(scores):
         return np.arange(len(scores))
