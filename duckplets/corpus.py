@@ -25,6 +25,7 @@ from duckplets.ingest import records
 from duckplets.named_pools import Recipe
 from duckplets.sampling import state
 from duckplets.text_in import TextIn
+from duckplets.text_vectors import TextVectors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
     from duckplets.sampling.choosing import By
     from duckplets.sampling.sampler import Sampler
     from duckplets.sampling.settings import Empty, Kind, Remainder
+    from duckplets.sampling.vector_columns import Missing
     from duckplets.status import Counts
 
 
-class Corpus(TextIn, HardNegatives):
+class Corpus(TextIn, HardNegatives, TextVectors):
     """A corpus file, opened or created.
 
     Args:
@@ -111,6 +113,7 @@ class Corpus(TextIn, HardNegatives):
         prefixes: bool = True,
         prefetch: int = 2,
         columns: Sequence[str] | None = None,
+        vectors: Missing = "error",
         run: str = "default",
         state: str | Path | None = None,
         log: str | Path | None = None,
@@ -127,17 +130,15 @@ class Corpus(TextIn, HardNegatives):
             recipes: Recipes or names of stored ones; by default the stored ones, else the
                 defaults of each source.
             mixture: Weight of each source, an omitted one weighs 1 and 0 means never; or a
-                ``Mixture`` with temperature and phases, or the path of a TOML file with one. By
-                default what was declared with the sources; else, where some have index controls,
-                what these list; else all alike.
+                ``Mixture``, or the path of a TOML file with one. By default what was declared with
+                the sources; else what index controls list, where some have any; else all alike.
             batch_size: Samples a batch, of each rank.
             seed: Another seed gives another order.
             steps: Stop after so many batches.
             epochs: Stop after so many nominal epochs; with neither the run is endless.
             rank: Which of ``world_size`` ranks this is, from 0.
             world_size: Number of ranks that share each global batch, in slices by rank.
-            remainder: Serve a last batch that is not full (``keep``), leave it out (``drop``) or
-                fill it with the samples that come next (``pad``).
+            remainder: ``keep`` a last batch that is not full, ``drop`` it, or ``pad`` it with more.
             no_duplicates: Let no text come twice in a batch of all ranks. Samples change places
                 within 64 batches for that, so leave about as many between two phases. With
                 ``negatives`` only these differ among themselves and from the batch's anchors and
@@ -149,7 +150,10 @@ class Corpus(TextIn, HardNegatives):
             swap: Let anchor and positive change places half of the time.
             prefixes: Show metadata before texts, where records or sources have prefixes.
             prefetch: Blocks to prepare ahead in the background.
-            columns: Columns of a batch; see ``docs/interface.md``.
+            columns: Columns of a batch; see ``docs/interface.md``. ``anchor_vector`` and the like
+                of every text column, with ``:NAME`` where there are several sets of vectors.
+            vectors: Whether texts without a vector are an ``error``, left out in whatever part of a
+                sample (``drop``), or have ``null`` for it; where columns have vectors.
             run: Name to save under.
             state: The state file; by default beside the corpus.
             log: A folder in which every save adds the ids of what was served, as Parquet.
@@ -163,6 +167,7 @@ class Corpus(TextIn, HardNegatives):
             EmptyPoolError: Recipes find no anchor; it names all of them, or nothing is left.
             StateMismatchError: Negatives that a recipe draws were not mined yet, or are stale.
             SamplerError, RecipeError, MixtureError, SplitError: An argument is wrong.
+            VectorError: There are no such vectors, or texts lack one.
         """
         arguments = {
             "split": split,
@@ -179,6 +184,7 @@ class Corpus(TextIn, HardNegatives):
             "swap": bool(swap),
             "prefixes": bool(prefixes),
             "prefetch": prefetch,
+            "vectors": vectors,
             "log": log,
             "run": run,
         }
@@ -269,12 +275,6 @@ class Corpus(TextIn, HardNegatives):
         )
         self._readers.add(batches)
         return batches
-
-    def count(self, *, split: str | None = None, source: str | None = None) -> int:
-        """Return how many records there are to read."""
-        from duckplets.records import read as reading
-
-        return reading.count(self._database, split=split, source=source, version=self.version)
 
     def _state_path(self, given: str | Path | None) -> Path:
         if given is None:

@@ -341,3 +341,14 @@ class TextIn:
         discarded = unfinished.discard(self._database, found)
         live = {row[1] for row in self._database.run("ingest/records/live_sources")}
         return discarded + (records.remove(self._database, name) if name in live else 0)
+
+    def count(self, *, split: str | None = None, source: str | None = None) -> int:
+        """Return how many records there are to read."""
+        from duckplets.records import read as reading
+
+        return reading.count(
+            self._database,
+            split=split,
+            source=source,
+            version=records.current_version(self._database),
+        )

@@ -1,8 +1,9 @@
-"""Make Arrow arrays of NumPy's and of texts without pandas, which ``pa.array`` loads to ask it."""
+"""Make Arrow arrays of NumPy's and of texts without pandas, take them apart, and send tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,3 +26,35 @@ def text_column(values: Sequence[str | None]) -> pa.Array:
     there = np.packbits([value is not None for value in values], bitorder="little")
     buffers = [pa.py_buffer(part) for part in (there, ends, b"".join(data))]
     return pa.Array.from_buffers(pa.string(), len(data), buffers)
+
+
+def numbers_of(vectors: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the numbers of a column of fixed-size lists, one after the other, of nulls too."""
+    if isinstance(vectors, pa.ChunkedArray):
+        one = vectors.num_chunks == 1
+        vectors = vectors.chunk(0) if one else vectors.combine_chunks()
+    width = vectors.type.list_size
+    return vectors.values.slice(vectors.offset * width, len(vectors) * width)
+
+
+def matrix_of(vectors: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """Return a column of fixed-size lists as an array (samples, dimension), without a copy."""
+    numbers = numbers_of(vectors).to_numpy(zero_copy_only=False)
+    return np.asarray(numbers.reshape(len(vectors), vectors.type.list_size))
+
+
+def packed(table: pa.Table) -> tuple[bytes, list[bytes]]:
+    """Return the schema of a table, and its rows alone, as Arrow IPC has them."""
+    rows = [part.serialize().to_pybytes() for part in table.to_batches()]
+    return table.schema.serialize().to_pybytes(), rows
+
+
+def unpacked(schema: bytes, rows: list[bytes]) -> pa.Table:
+    """Return the table that was packed, without a copy of its texts."""
+    known = _schema(schema)
+    return pa.Table.from_batches([pa.ipc.read_record_batch(part, known) for part in rows], known)
+
+
+@lru_cache(16)  # all batches of a run have one
+def _schema(schema: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(schema))

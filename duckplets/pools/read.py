@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
+from duckplets.base.columns import column
 from duckplets.db.database import Database
 from duckplets.errors import DeadlineError, EmptyPoolError, RecipeError
 from duckplets.pools.arrays import (
@@ -65,9 +66,12 @@ class PoolReader:
         database: The corpus.
         pools: All that will be read: what they look at is joined once, for all of them, and lists
             of small sources are read together.
+        texts: Hashes of the texts that pools are of; None for all.
     """
 
-    def __init__(self, database: Database, pools: Sequence[CompiledPool]) -> None:
+    def __init__(
+        self, database: Database, pools: Sequence[CompiledPool], texts: Words | None = None
+    ) -> None:
         self._database = database.cursor()
         self._lists: dict[_ListKey, Rows] = {}
         self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
@@ -76,6 +80,9 @@ class PoolReader:
         found = {} if facts is None else {"section_facts": facts}
         with self._database.registered(**found):
             self._database.rows(stage({pool.recipe for pool in pools}), where)
+        if texts is not None:
+            with self._database.registered(kept_texts=pa.table({"text_hash": column(texts)})):
+                self._database.run("pools/lists/keep_texts")
         self._portions = self._together(pools)
 
     def __enter__(self) -> PoolReader:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.errors import EmptyPoolError
 from duckplets.mining import store as mining_store
 from duckplets.order.copies import listing
@@ -100,10 +100,12 @@ def read_streams(
     named: Sequence[tuple[str, Recipe]],
     empty: list[str],
     snapshot: Snapshot | None = None,
+    texts: Words | None = None,
 ) -> list[Stream]:
     """Read the pools of recipes of sources, those that a snapshot keeps from there.
 
-    What is said of empty ones that are not optional is added to ``empty``.
+    What is said of empty ones that are not optional is added to ``empty``. With ``texts`` they are
+    of chunks with these hashes only.
     """
     anchored = Anchored(database, settings)
     wanted = [_compiled(database, settings, source, recipe) for source, recipe in named]
@@ -115,7 +117,8 @@ def read_streams(
     missing = [i for i, key in enumerate(keys) if key not in at_hand]
     if missing:
         pools = [wanted[i] for i in missing]
-        read = dict(zip([keys[i] for i in missing], _read(database, settings, pools), strict=True))
+        found_pools = _read(database, settings, pools, texts)
+        read = dict(zip([keys[i] for i in missing], found_pools, strict=True))
         if snapshot is not None and (why := snapshot.keep(settings.corpus_version, read)):
             log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
         elif snapshot is not None:  # from now on they are shared with other processes
@@ -147,12 +150,14 @@ def read_streams(
 def _key(settings: RunSettings, pool: CompiledPool, mining: mining_store.Mining | None) -> str:
     """Return what a pool is kept by: all that it follows from, beside the corpus's own state."""
     scores = needs_scores(settings.columns) if mining else False
+    dropping = settings.vectors.get("missing") == "drop"
     return key_of(
         to_dict(pool.recipe),
         pool.parameters,
         settings.index.get(pool.parameters["source"]),
         settings.no_duplicates == "negatives",
         [mining.digest, scores] if mining else None,
+        *([settings.vectors["sets"]] if dropping else []),
     )
 
 
@@ -160,11 +165,12 @@ def _read(
     database: Database,
     settings: RunSettings,
     pools: Sequence[tuple[CompiledPool, mining_store.Mining | None]],
+    texts: Words | None,
 ) -> list[KeptPool]:
     """Read pools from the corpus."""
     anchored, spare = Anchored(database, settings), settings.no_duplicates == "negatives"
     scores, found = needs_scores(settings.columns), []
-    with PoolReader(database, [pool for pool, _ in pools]) as reader:
+    with PoolReader(database, [pool for pool, _ in pools], texts) as reader:
         for compiled, mining in pools:
             keys = anchored.keys(compiled.parameters["source"])
             try:

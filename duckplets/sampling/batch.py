@@ -6,16 +6,17 @@ Block ─some thousand samples→ Tranche ─a column gathered, a list made, whe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any, Protocol, SupportsIndex, overload
 
+import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
+from duckplets.base.columns import matrix_of, packed, unpacked
 from duckplets.base.shown import counted, html_table, shown
 from duckplets.errors import DamagedFileError, DuckpletsError, ExtensionError
 
@@ -26,6 +27,19 @@ _TRANCHE = (
 )
 _TRANCHE_BYTES = 32 << 20  # of their texts
 _TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
+
+
+class Rows(Protocol):
+    """What the vectors of a column of a block are gathered from."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one sample's."""
+        ...
+
+    def take(self, low: int, high: int) -> pa.Array:
+        """Return those of some samples."""
+        ...
 
 
 class Texts(Protocol):
@@ -48,10 +62,11 @@ class Block:
     Attributes:
         start: Position where the first batch begins.
         stop: Position after the last batch.
-        columns: The columns in order; None stands for one of ``texts``.
+        columns: The columns in order; None stands for one of ``texts`` or ``vectors``.
         texts: What has all texts.
         places: For every column of texts, where in them each sample's is.
         tally: The source and the tokens of every sample of these batches, of all ranks.
+        vectors: What columns of vectors are gathered from.
     """
 
     start: int
@@ -60,6 +75,7 @@ class Block:
     texts: Texts
     places: dict[str, Integers]
     tally: Tally
+    vectors: Mapping[str, Rows] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.places.values())))
@@ -71,7 +87,8 @@ class Block:
 
     def tranche(self, row: int, batch_size: int) -> Tranche:
         """Return the tranche that has a sample; none cuts a batch in two."""
-        most = _TRANCHE_BYTES // max(1, self.nbytes // max(1, len(self)))
+        each = sum(rows.row_bytes for rows in self.vectors.values())
+        most = _TRANCHE_BYTES // max(1, self.nbytes // max(1, len(self)) + each)
         rows = max(1, min(_TRANCHE, most) // batch_size) * batch_size
         low = row // rows * rows
         return Tranche(self, low, min(low + rows, len(self)))
@@ -128,11 +145,13 @@ class Tranche:
         block = self._block  # read before the columns, for it goes when the last of them is there
         if name not in self._columns and block is not None:
             made = block.columns[name]
-            self._columns[name] = (
-                block.texts.take(block.places[name][self.low : self.high])
-                if made is None
-                else pa.concat_arrays([made[self.low : self.high]])
-            )
+            if name in block.vectors:
+                found = block.vectors[name].take(self.low, self.high)
+            elif made is None:
+                found = block.texts.take(block.places[name][self.low : self.high])
+            else:
+                found = pa.concat_arrays([made[self.low : self.high]])
+            self._columns[name] = found
         return self._columns[name]
 
     def values(self, name: str) -> list[Any] | None:
@@ -282,6 +301,31 @@ class Batch:
         low, high = self._span
         return self._tranche.column(name)[low:high]
 
+    @overload
+    def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]: ...
+
+    @overload
+    def to_numpy(self, name: str) -> np.ndarray[Any, Any]: ...
+
+    def to_numpy(
+        self, name: str | None = None
+    ) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]:
+        """Return a column as an array, or all of them by name.
+
+        Vectors are of shape (samples, dimension), without a copy and not to be written to; NaN
+        where a text has none. Numbers are of shape (samples,), NaN where one is missing; texts and
+        all else are objects.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        if name is None:
+            return {each: self.to_numpy(each) for each in self._names}
+        found = self.column(name)
+        if pa.types.is_fixed_size_list(found.type):
+            return matrix_of(found)
+        return np.asarray(found.to_numpy(zero_copy_only=False))
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Give another process the samples of this batch alone."""
         return _received, (*packed(self.table), self.step, self.position, self.sources)
@@ -325,23 +369,6 @@ def _received(
     schema: bytes, rows: list[bytes], step: int, position: int, sources: tuple[str, ...]
 ) -> Batch:
     return Batch(unpacked(schema, rows), step, position, sources)
-
-
-def packed(table: pa.Table) -> tuple[bytes, list[bytes]]:
-    """Return the schema of a table, and its rows alone, as Arrow IPC has them."""
-    rows = [part.serialize().to_pybytes() for part in table.to_batches()]
-    return table.schema.serialize().to_pybytes(), rows
-
-
-def unpacked(schema: bytes, rows: list[bytes]) -> pa.Table:
-    """Return the table that was packed, without a copy of its texts."""
-    known = _schema(schema)
-    return pa.Table.from_batches([pa.ipc.read_record_batch(part, known) for part in rows], known)
-
-
-@lru_cache(16)  # all batches of a run have one
-def _schema(schema: bytes) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(schema))
 
 
 def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:

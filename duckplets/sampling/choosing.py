@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from duckplets.base.shown import listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.ingest import splits
 from duckplets.mining import store as mining_store
-from duckplets.recipes.files import from_dict
+from duckplets.order.mixture import mixture_of
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import TripletRecipe
 
 if TYPE_CHECKING:
@@ -178,3 +181,34 @@ def _nothing_mined(
         f"{what} {settings.split!r}; mine them: corpus.mine({names[0]!r}), or run: "
         f"{mining_store.mine_command(database, names[0])}"
     )
+
+
+def given_anew(
+    database: Database, settings: RunSettings, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what is given anew with recipes and mixture as settings hold them."""
+    anew = ("recipes", "mixture")
+    given = {n: v for n, v in overrides.items() if not (n in anew and v is None)}
+    if "split" in given:
+        given["split"] = splits.checked_split(given["split"])
+    if "mixture" in given:
+        mixture = mixture_of(given["mixture"])
+        mixture.check(settings.sources)
+        given["mixture"] = mixture.to_dict()
+    if "recipes" in given:
+        if settings.kind == "messages":
+            raise SamplerError("recipes: messages have none; leave it out")
+        resolved = recipe_store.resolve(
+            database,
+            given["recipes"],
+            kind=settings.kind,
+            split=settings.split,
+            version=settings.corpus_version,
+            max_tokens=settings.chunking["max_tokens"],
+            also=[from_dict(d) for of_source in settings.recipes.values() for d in of_source],
+        )
+        given["recipes"] = {
+            s.source: [as_saved(to_dict(r), settings, s.source) for r in s.recipes]
+            for s in resolved
+        }
+    return given

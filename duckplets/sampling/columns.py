@@ -32,6 +32,7 @@ OF_MESSAGES = (
     *("messages", "rejected_messages", "messages_json", "rejected_messages_json"),
     *("record_id", "trust", "date", "meta"),
 )
+VECTOR = "_vector"
 _BASICS = ("weight", "instruction", "recipe", "source")
 _WHATS = ("by", "score", "rank")
 _METHODS = ("bm25", "given")
@@ -92,7 +93,9 @@ def checked_columns(
         known += [name for name in OF_MESSAGES if name not in known]
     else:
         details = DETAILS + PREFIX_DETAILS
-        known += [f"{slot}_{d}" for slot in slot_names(kind, negatives) for d in details]
+        slots = slot_names(kind, negatives)
+        known += [f"{slot}_{d}" for slot in slots for d in details]
+        known += [f"{slot}{VECTOR}" for slot in slots]
     known += ["position", "padded"]
     if kind not in SINGLE:
         known += ["swapped", *negative_columns(kind, negatives)]
@@ -101,12 +104,20 @@ def checked_columns(
     if isinstance(columns, str):
         columns = [columns]
     for column in columns:
-        if column not in known:
+        base, _, name = column.partition(":")
+        is_of_set = bool(name) and base.endswith(VECTOR)  # ``anchor_vector:NAME``
+        if (base if is_of_set else column) not in known:
             raise SamplerError(
                 f"columns: {kind} have no {column!r}{nearest(column, known)}; there are "
                 f"{', '.join(known)}"
             )
     return list(dict.fromkeys(columns))
+
+
+def vector_slots(columns: Sequence[str]) -> list[str]:
+    """Return the slots whose vectors columns have, such as ``anchor`` of ``anchor_vector:NAME``."""
+    bases = (name.partition(":")[0] for name in columns)
+    return [base.removesuffix(VECTOR) for base in bases if base.endswith(VECTOR)]
 
 
 def negative_columns(kind: str, negatives: int) -> list[str]:

@@ -30,6 +30,7 @@ from duckplets.sampling.columns import DETAILS, fallbacks, negative_values, slot
 from duckplets.sampling.plan import Plan
 from duckplets.sampling.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.sampling.stream import Stream
+from duckplets.sampling.vector_columns import RunVectors
 from duckplets.serving.facts import Facts, Part
 from duckplets.serving.manifest import MANIFEST
 from duckplets.serving.mapped import damaged
@@ -62,6 +63,7 @@ class Fetcher:
         texts: Of the corpus, mapped or in memory; None to read them block by block.
         folder: Of the snapshot that texts and pools are of, if they are of one.
         prefixes: What stands before texts; None where the version has no prefixes.
+        vectors: Of the run; None where no column has any.
 
     Attributes:
         slots: The text columns of this kind of sample, in order.
@@ -80,6 +82,7 @@ class Fetcher:
         texts: Texts | None = None,
         folder: Path | None = None,
         prefixes: Prefixes | None = None,
+        vectors: RunVectors | None = None,
     ) -> None:
         self._database = database.cursor()
         self._lock = HomeLock("what reads for this run", "open a run in each process")
@@ -92,6 +95,7 @@ class Fetcher:
         self._needed = ("weight", "section_key", "window_index", *where)
         self._folder = folder
         self._prefixes = prefixes
+        self._vectors = vectors
         self.padded_from: int | None = None
 
     def close(self) -> None:
@@ -130,9 +134,11 @@ class Fetcher:
         found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)
         found |= negative_values(plan, self._streams, self._columns)
         found |= self._prefix_columns(prefixed, len(keys))
-        columns = {c: None if c in self.slots else as_array(found[c]) for c in self._columns}
+        vectors = {} if self._vectors is None else self._vectors.rows_of(plan, self.slots)
+        lazy = {*self.slots, *vectors}
+        columns = {c: None if c in lazy else as_array(found[c]) for c in self._columns}
         parts = {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)}
-        return Block(start, stop, columns, texts, parts, tally)
+        return Block(start, stop, columns, texts, parts, tally, vectors)
 
     def tally(self, plan: Plan, sources: Integers) -> Tally:
         """Return what the samples of a plan count for; ``sources`` of every stream."""

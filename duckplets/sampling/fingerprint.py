@@ -26,6 +26,14 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def of_vectors(vectors: Mapping[str, Any]) -> Fingerprint:
+    """Return what of a run's vectors, as settings have them, must agree for its samples."""
+    found: Fingerprint = {"sets": vectors["sets"]}
+    if vectors["missing"] == "drop":  # then they say which samples there are
+        found["missing"] = "drop"
+    return found
+
+
 def plain_state(
     given: Mapping[str, Any],
 ) -> tuple[Any, Fingerprint, dict[int, Mapping[str, float]], dict[str, list[int]]]:

@@ -12,9 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from duckplets.base.arrays import Words
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
@@ -25,7 +27,7 @@ from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.files import to_dict
 from duckplets.sampling import choosing, messages, minings, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
@@ -50,6 +52,7 @@ from duckplets.sampling.settings import (
 )
 from duckplets.sampling.shares import shares
 from duckplets.sampling.stream import Stream
+from duckplets.sampling.vector_columns import RunVectors, checked_missing, pinned, pinned_again
 from duckplets.sampling.weight_events import written
 from duckplets.serving.facts import Facts
 from duckplets.serving.snapshot import Served, Snapshot, fingerprint, serve
@@ -78,6 +81,7 @@ def open_run(
     ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
     """
     arguments, skip = checked_arguments(kind, arguments), skips(empty)
+    missing = checked_missing(arguments.pop("vectors", "error"))
     notes = unsavable(state_path, asked=not beside)
     split = splits.checked_split(arguments["split"])
     split_settings = splits.need_splits(database)
@@ -114,6 +118,7 @@ def open_run(
     notes += [*drawn_by.notes, *omitted(mixed, sources)]
     negatives, padded = arguments["negatives"], arguments["remainder"] == "pad"
     rejected = kind == "messages" and messages.has_pairs(database, sources, version)
+    served = checked_columns(columns, kind, negatives, padded=padded, rejected=rejected)
     settings = RunSettings(
         **arguments,
         kind=kind,
@@ -121,7 +126,8 @@ def open_run(
         optional={s.source: sorted(s.optional) for s in resolved if s.optional},
         sources=sources,
         mixture=mixed.to_dict(),
-        columns=checked_columns(columns, kind, negatives, padded=padded, rejected=rejected),
+        columns=served,
+        vectors=pinned(Path(str(database.path)), served, missing),
         corpus_version=version,
         records=fingerprint(database, version),
         splits=split_settings.to_dict(),
@@ -155,6 +161,8 @@ def resume_run(
 ) -> Sampler:
     """Open a saved run where it was saved; see ``duckplets.resume``."""
     check_overrides(overrides)
+    given = dict(overrides)
+    missing = checked_missing(given.pop("vectors")) if "vectors" in given else None
     written(state_path)
     saved, cursor = state.load(state_path, run, tag)
     if saved.order_version != ORDER_VERSION:
@@ -164,7 +172,7 @@ def resume_run(
             f"version it was started with"
         )
     before = saved_settings(saved)
-    settings = overridden(before, _plain(database, before, overrides))
+    settings = overridden(before, choosing.given_anew(database, before, given))
     if settings.corpus_version > records.current_version(database):
         raise StateMismatchError(
             f"run {run!r} is pinned to corpus version {settings.corpus_version}, but "
@@ -177,6 +185,7 @@ def resume_run(
         splits=current.to_dict() if current else {},
         chunking=chunking_of(database),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
+        vectors=pinned_again(Path(str(database.path)), settings, missing),
     )
     was, edited = None, {}
     if now.mixture != before.mixture and "mixture" not in allow_drift:
@@ -206,37 +215,6 @@ def resume_run(
         sampler.close()
         raise
     return sampler
-
-
-def _plain(
-    database: Database, settings: RunSettings, overrides: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return what is given anew with recipes and mixture as settings hold them."""
-    anew = ("recipes", "mixture")
-    given = {n: v for n, v in overrides.items() if not (n in anew and v is None)}
-    if "split" in given:
-        given["split"] = splits.checked_split(given["split"])
-    if "mixture" in given:
-        mixture = mixture_of(given["mixture"])
-        mixture.check(settings.sources)
-        given["mixture"] = mixture.to_dict()
-    if "recipes" in given:
-        if settings.kind == "messages":
-            raise SamplerError("recipes: messages have none; leave it out")
-        resolved = recipe_store.resolve(
-            database,
-            given["recipes"],
-            kind=settings.kind,
-            split=settings.split,
-            version=settings.corpus_version,
-            max_tokens=settings.chunking["max_tokens"],
-            also=[from_dict(d) for of_source in settings.recipes.values() for d in of_source],
-        )
-        given["recipes"] = {
-            s.source: [choosing.as_saved(to_dict(r), settings, s.source) for r in s.recipes]
-            for s in resolved
-        }
-    return given
 
 
 def _accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
@@ -288,14 +266,15 @@ def _opened(
         snapshot: Whether it may be served from a snapshot.
     """
     is_messages, version = settings.kind == "messages", settings.corpus_version
-    served = Served()
+    served, vectors = Served(), RunVectors.of(database, settings, mapped=snapshot)
     if not is_messages:
         served = serve(database, version, settings.chunking, snapshot=snapshot)
+    kept = served.snapshot
+    read = partial(_streams, database, settings, drawn, snapshot=kept, vectors=vectors)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         reads = beside.submit(_texts, reading, settings, served)
         needed = sorted(schedule.drawn | {*also})
-        kept = served.snapshot
-        streams, empty = open_streams(database, settings, drawn, needed, skip=skip, snapshot=kept)
+        streams, empty = read(needed, skip=skip)
     facts, texts = reads.result()
     if skip and empty:
         settings, notes = without_empty(settings, streams, needed, notes, empty)
@@ -325,19 +304,32 @@ def _opened(
         texts=texts,
         folder=kept.folder if kept else None,
         prefixes=prefixes,
+        vectors=vectors,
     )
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
     end, prefetch = settings.end(planner.epoch_length), settings.prefetch
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
 
     def open_source(name: str) -> list[Stream]:
-        return open_streams(database, settings, drawn, [name], snapshot=kept)[0]
+        return read([name])[0]
 
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.unused = minings.unused(database, settings, streams)
     odd = [*left_alone(sampler.unused), *rates_apart(planner)]
+    odd += [] if vectors is None else vectors.notes
     sampler.notes += [] if settings.rank else [*notes, *served.notes, *odd]
     return sampler
+
+
+def _streams(
+    *of_run: Any, vectors: RunVectors | None, **how: Any
+) -> tuple[list[Stream], list[str]]:
+    """Read streams as ``open_streams`` does, and count the vectors that they lack."""
+    texts = None if vectors is None else vectors.texts
+    streams, empty = open_streams(*of_run, **how, **({} if texts is None else {"texts": texts}))
+    if vectors is not None:
+        vectors.check(of_run[0], streams)
+    return streams, empty
 
 
 def _texts(database: Database, settings: RunSettings, served: Served) -> tuple[Facts, Texts | None]:
@@ -356,6 +348,7 @@ def open_streams(
     *,
     skip: bool = False,
     snapshot: Snapshot | None = None,
+    texts: Words | None = None,
 ) -> tuple[list[Stream], list[str]]:
     """Read the pools of all recipes that can be drawn of some sources.
 
@@ -366,6 +359,7 @@ def open_streams(
         sources: Names of the sources.
         skip: Whether to leave out what is empty.
         snapshot: Keeps pools.
+        texts: Hashes of those that samples may be of, ascending; None for all.
 
     Returns:
         The streams, and which recipes and sources were left out that somebody asked for, and why.
@@ -379,7 +373,7 @@ def open_streams(
     else:
         empty = [f"source {s!r} has no recipe to draw by" for s in sources if not drawn[s]]
         named = [(source, recipe) for source in sources for recipe in drawn[source]]
-        streams = read_streams(database, settings, named, empty, snapshot) if named else []
+        streams = read_streams(database, settings, named, empty, snapshot, texts) if named else []
     there = {stream.source for stream in streams}
     if not skip and (empty or there != {*sources}):
         none = [

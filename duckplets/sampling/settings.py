@@ -19,7 +19,7 @@ from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.sampling.apart import NoDuplicates
 from duckplets.sampling.choosing import By, checked_by, wants_mined
 from duckplets.sampling.columns import checked_columns, default_columns
-from duckplets.sampling.fingerprint import Fingerprint, digest
+from duckplets.sampling.fingerprint import Fingerprint, digest, of_vectors
 from duckplets.sampling.plan import SINGLE
 from duckplets.sampling.saved import Events, Run
 
@@ -40,7 +40,7 @@ _BOUNDS = {  # least and most
 _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
     *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
-    *("columns", "log", "by"),
+    *("columns", "log", "by", "vectors"),
 )
 
 
@@ -88,6 +88,8 @@ class RunSettings:
         declared_prefixes: What identifies those of the pinned version: of ``sources`` the
             definitions, of ``records`` their number and lengths. Empty if there are none.
         by: Where negatives come from in recipes that leave it open; see ``choosing``.
+        vectors: Where columns have vectors, ``columns``, the set of each; ``sets``, of each the
+            commit it is pinned to and its digest; ``missing``: what becomes of texts without one.
     """
 
     kind: Kind
@@ -119,6 +121,7 @@ class RunSettings:
     declared_prefixes: dict[str, Any] = field(default_factory=dict)
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
     by: By | None = None
+    vectors: dict[str, Any] = field(default_factory=dict)
 
     def fingerprint(self) -> Fingerprint:
         """Return what must agree for a position to mean the same sample.
@@ -147,6 +150,8 @@ class RunSettings:
             found["prefixes"] = digest(self.declared_prefixes)
         if self.index:
             found["index"] = digest(self.index)
+        if self.vectors:
+            found["vectors"] = of_vectors(self.vectors)
         return found
 
     @property

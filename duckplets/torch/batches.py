@@ -16,8 +16,9 @@ import pyarrow as pa
 import torch
 from torch.utils.data._utils.collate import default_collate_fn_map
 
+from duckplets.base.columns import numbers_of, packed, unpacked
 from duckplets.errors import SamplerError
-from duckplets.sampling.batch import Batch, packed, unpacked
+from duckplets.sampling.batch import Batch
 
 _LATER = object()  # stands for a column that nobody has asked for
 
@@ -183,6 +184,9 @@ def _arrived(schema: bytes, rows: list[bytes], step: int, position: int) -> Whol
 def _values(batch: Batch, name: str) -> Any:
     """Return a column as a tensor if it is of numbers, else as a list."""
     column = batch.column(name)
+    if pa.types.is_fixed_size_list(column.type) and len(column):
+        # Arrow hands its memory over as it is: these are vectors, and a batch has its own.
+        return torch.from_dlpack(numbers_of(column)).view(len(column), -1)
     if pa.types.is_integer(column.type):
         column = column.fill_null(-1)
     elif not (pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -38,15 +39,14 @@ class Commit:
             found |= contains(known, hashes)
         return found
 
-    def stored(self, hashes: Words) -> tuple[Words, Matrix]:
-        """Return the vectors that some texts have, in any order, with the hash of each."""
-        incoming = pa.table({"text_hash": column(words(hashes))})
-        with self._database.registered(incoming=incoming):
-            found = self._database.arrow(of_set("vectors/store/some", self._set))
-        found = found.combine_chunks()
-        packed = pa.concat_arrays(found.column("vector").chunks or [pa.array([], pa.binary())])
+    def read(self) -> Iterator[tuple[Words, Matrix]]:
+        """Yield all vectors of the set in blocks, with those of this commit."""
+        sql, of = of_set("vectors/store/read", self._set), self._set
+        bounds = {"after": 0, "number": of.number + 1}
         path = Path(str(self._database.path))
-        return found.column("text_hash").to_numpy(), matrix_of(packed, self._set, path)
+        for batch in self._database.stream(sql, bounds, rows=of.rows_at_once):
+            hashes = batch.column("text_hash").to_numpy()
+            yield hashes, matrix_of(batch.column("vector"), of, path)
 
     def add(self, hashes: Words, matrix: Matrix) -> int:
         """Add vectors of texts that have none; return how many.

@@ -96,6 +96,11 @@ SELECT source, count(*) AS chunks
 FROM staged_chunks
 GROUP BY source
 
+-- name: keep_texts
+-- Leave out of the table of pools/stage the chunks of other texts than those given.
+DELETE FROM staged_chunks
+WHERE NOT EXISTS (SELECT 1 FROM kept_texts WHERE kept_texts.text_hash = staged_chunks.text_hash)
+
 -- name: unstage
 -- Drop the table of pools/stage.
 DROP TABLE staged_chunks

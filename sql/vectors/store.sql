@@ -74,12 +74,6 @@ SELECT text_hash, number, vector
 FROM packed_vectors_0
 WHERE number > $after AND number <= $number
 
--- name: some
--- The vectors of some texts.
-SELECT text_hash, vector
-FROM packed_vectors_0
-WHERE text_hash IN (SELECT text_hash FROM incoming)
-
 -- name: add_failures
 -- Note texts for which no vector could be made.
 -- Parameters: $set_id.
