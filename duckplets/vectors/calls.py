@@ -101,7 +101,7 @@ class Calls:
         while left and not self.is_enough:
             some = left.pop()
             tries = 1 + self._retries if len(some) in (1, len(texts)) else 1
-            found, fits, reason = self._tried([texts[row] for row in some], prompt, tries)
+            found, fits, reason = self._tried([texts[row] for row in some.tolist()], prompt, tries)
             rows.append(some[fits])
             vectors.append(found[fits])
             self._last.extend([False] * int(fits.sum()))
@@ -139,7 +139,7 @@ class Calls:
                 said = str(error) if isinstance(error, _UnfitError) else _told(error)
                 reason = shown(said, _REASON)
                 continue
-            fits = np.isfinite(found).all(axis=1)
+            fits: Flags = np.isfinite(found).all(axis=1)
             if fits.any():
                 self.dimension = found.shape[1]
                 return found, fits, self._not_finite()

@@ -16,8 +16,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from duckplets.base.shown import shown
 from duckplets.errors import ExtensionError, VectorError
 from duckplets.sources.converters.registry import imported
@@ -191,5 +189,5 @@ def _digest(model: Any, parts: list[str]) -> str:
     digest.update(json.dumps(sorted(vocabulary.items())).encode())
     for parameter in model.parameters():
         flat = parameter.detach().cpu().contiguous().reshape(-1)
-        digest.update(np.ascontiguousarray(flat.view(sys.modules["torch"].uint8).numpy()))
+        digest.update(flat.view(sys.modules["torch"].uint8).numpy().data)
     return digest.hexdigest()

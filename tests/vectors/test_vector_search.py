@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from commands import error, lines, ok
+from commands import error, ok
 from corpora import odd_corpus
 from effort import often
 from hashed import DIMENSION, Embedder, hashed
@@ -167,9 +168,9 @@ def test_a_vector_file_that_was_moved_away(corpus: dp.Corpus) -> None:
 
 def test_the_command(path: Path) -> None:
     asked = ("search", path, "alpha beta", "--k", "2", "--json", "--encoder", "hashed:hashed")
-    found = lines(ok(*asked, "--by", "default").replace("\n", " "))[0]
+    found = json.loads(ok(*asked, "--by", "default"))
     assert [*found[0]] == COLUMNS
-    found = lines(ok(*asked, "--by", "bm25,default").replace("\n", " "))[0]
+    found = json.loads(ok(*asked, "--by", "bm25,default"))
     assert [*found[0]] == [*COLUMNS, "rank_bm25", "rank_default"]
     table = ok("search", path, "alpha", "--by", "default,bm25", "--encoder", "hashed:hashed")
     assert table.split()[:5] == ["score", "rank", "default", "rank", "bm25"]
