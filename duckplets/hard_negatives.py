@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duckplets.mining.report import MiningReport
     from duckplets.search.index import IndexReport
     from duckplets.search.terms import Terms
-    from duckplets.vectors.nearest import By
+    from duckplets.vectors.nearest import SearchBy
 
 
 class HardNegatives(NamedPools):
@@ -94,7 +94,7 @@ class HardNegatives(NamedPools):
         source: str | None = None,
         split: str | None = None,
         *,
-        by: By = "bm25",
+        by: SearchBy = "bm25",
         encoder: Any = None,
     ) -> pa.Table:
         """Return the sections that fit a text best, by BM25 or by vectors, or by both.

@@ -34,7 +34,7 @@ from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.sets import VectorSet
 from duckplets.vectors.store import VectorStore
 
-By = str | Sequence[str]
+SearchBy = str | Sequence[str]
 Singles = NDArray[np.float32]
 
 QUERY_ROLE = "anchor"  # what is looked for has the prompt of this role
@@ -51,7 +51,7 @@ def search_by(
     asked: Any,
     k: int = 10,
     *,
-    by: By,
+    by: SearchBy,
     source: str | None = None,
     split: str | None = None,
     encoder: Any = None,
