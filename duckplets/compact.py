@@ -28,6 +28,7 @@ from duckplets.ingest.chunks import next_key
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.sampling import state
 from duckplets.sampling.saved import Run
+from duckplets.vectors import upkeep as vectors
 
 _BYTES = 32_000_000  # of rows that are handed over at once
 _ROWS = 8192
@@ -58,9 +59,9 @@ class CompactReport(Reported):
     """What ``compact`` freed.
 
     Attributes:
-        freed: Rows that are gone, by table; tables that lost none are left out.
-        before: Bytes of the file before.
-        after: Bytes of the file now.
+        freed: Rows that are gone, by table, and vectors by set; those that lost none are left out.
+        before: Bytes of the corpus file before.
+        after: Bytes of it now.
         runs: Names of the saved runs whose records and minings were kept.
         seconds: Wall time.
     """
@@ -103,6 +104,9 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
             reader.close()
 
         migrate.rewrite(database, "corpus", fill)
+    texts = database.table("compact/texts").column(0).to_numpy()
+    gone = vectors.keep_only(path, texts)
+    freed |= {f"vectors of {name}": count for name, count in gone.items()}
     return CompactReport(
         freed=freed,
         before=before,

@@ -110,6 +110,7 @@ def corpus(path: Path) -> Iterator[Check]:
     finally:
         database.close()
     yield from _snapshot(path)
+    yield from _vectors(path)
     yield from _state(state.state_path(path), version_of)
 
 
@@ -131,6 +132,34 @@ def _snapshot(path: Path) -> Iterator[Check]:
             False,
             f"{problem}; nothing is lost: delete {folder}, and the next run makes it anew",
         )
+
+
+def _vectors(path: Path) -> Iterator[Check]:
+    """Compare vectors with the digests of their commits, and say what runs cannot find."""
+    from duckplets.sampling import state
+    from duckplets.vectors import upkeep
+    from duckplets.vectors.store import VectorStore
+
+    store = VectorStore(path)
+    try:
+        sets = {of.name: of for of in store.sets()}
+        for problem in upkeep.verify(path):
+            yield Check(
+                False, f"{store.path}: {problem}; put a copy in its place, or make them anew"
+            )
+        for of in sets.values():
+            what = f"vectors {of.name!r}: {of.vectors:,} of {of.dimension} dimensions"
+            yield Check(True, f"{store.path}: {what}, last commit {of.number}")
+        for run in state.runs(state.state_path(path)):
+            lacking = sorted({*run.settings.get("vectors", {}).get("sets", {})} - sets.keys())
+            if lacking:
+                yield Check(
+                    False,
+                    f"run {run.name!r} is pinned to vectors {', '.join(lacking)}, which are not in "
+                    f"{store.path}; put the file back",
+                )
+    except DuckpletsError as error:
+        yield Check(False, str(error))
 
 
 def _promises(database: Database) -> Iterator[Check]:

@@ -14,6 +14,8 @@ from duckplets.ingest import splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.sampling import state
 from duckplets.serving import snapshot
+from duckplets.vectors import mapped_sets
+from duckplets.vectors.store import VectorStore
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
@@ -71,6 +73,7 @@ def prepare(
         pinned = {run.corpus_version for path in states for run in state.runs(path)}
         if clean:
             snapshot.clean(folder, pinned)
+            mapped_sets.clean(corpus.path, VectorStore(corpus.path).sets())
         made = snapshot.prepare(database, version, chunking, progress=False)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -93,7 +96,7 @@ def prepare(
 
 def _sizes(folder: Path) -> dict[Path, int]:
     """Return the files of a folder with their bytes."""
-    return {path: path.stat().st_size for path in folder.iterdir()} if folder.is_dir() else {}
+    return {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
 
 
 def _pools(corpus: Corpus, database: Database) -> tuple[list[str], dict[str, str]]:

@@ -22,6 +22,7 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sampling import state
 from duckplets.serving.snapshot import overview
+from duckplets.vectors import upkeep as vectors
 
 Counts = dict[str | None, int]  # anchors by why they are left out; None for those that are drawn
 
@@ -55,6 +56,7 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
         "pools": _pools(database, kept, new) if current else [],
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": overview(database, records.current_version(database)),
+        "vectors": vectors.overview(Path(str(database.path))),
         "state": str(state_path),
         "runs": state.cursors(state_path),
     }

@@ -170,3 +170,10 @@ VALUES ('keys', $value)
 -- Parameters: $numbers.
 SELECT max(nextval('text_index_keys'))
 FROM range($numbers)
+
+-- name: texts
+-- The texts of the chunks that are left.
+-- Rows: ascending.
+SELECT DISTINCT text_hash
+FROM chunks
+ORDER BY text_hash

@@ -317,3 +317,12 @@ def snapshot(found: Mapping[str, Any]) -> str:
         return f"damaged: {found['damaged']}"
     how = "" if found["current"] else ", behind the corpus: the next run of a large one adds to it"
     return f"{found['folder']}, version {found['version']}, {found['bytes']:,} bytes{how}"
+
+
+def vectors(found: Mapping[str, Any]) -> str:
+    """Return in words what is known of a set of vectors."""
+    if "damaged" in found:
+        return str(found["damaged"])
+    failed = f", {found['failures']:,} texts failed" if found["failures"] else ""
+    what = f"{found['vectors']:,} of {found['dimension']} dimensions, {found['dtype']}"
+    return f"{found['name']}: {what}, commit {found['commit']}{failed}"

@@ -269,6 +269,8 @@ def _show_status(found: dict[str, Any]) -> None:
         tell(f"cleaned   {output.counts(found['cleaned'])}")
     if kept := found["snapshot"]:
         tell(f"snapshot  {output.snapshot(kept)}")
+    for of in found["vectors"]:
+        tell(f"vectors   {output.vectors(of)}")
     tell(f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}")
     weighed = any(source["weight"] is not None for source in found["sources"])
     counts = ("name", "kind", "trust", *(["weight"] if weighed else []))

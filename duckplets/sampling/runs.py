@@ -270,7 +270,7 @@ def _opened(
     if not is_messages:
         served = serve(database, version, settings.chunking, snapshot=snapshot)
     kept = served.snapshot
-    read = partial(_streams, database, settings, drawn, snapshot=kept, vectors=vectors)
+    read = partial(_streams, database, vectors, settings, drawn, snapshot=kept)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         reads = beside.submit(_texts, reading, settings, served)
         needed = sorted(schedule.drawn | {*also})
@@ -322,13 +322,14 @@ def _opened(
 
 
 def _streams(
-    *of_run: Any, vectors: RunVectors | None, **how: Any
+    database: Database, vectors: RunVectors | None, *of_run: Any, **how: Any
 ) -> tuple[list[Stream], list[str]]:
     """Read streams as ``open_streams`` does, and count the vectors that they lack."""
-    texts = None if vectors is None else vectors.texts
-    streams, empty = open_streams(*of_run, **how, **({} if texts is None else {"texts": texts}))
-    if vectors is not None:
-        vectors.check(of_run[0], streams)
+    if vectors is None:
+        return open_streams(database, *of_run, **how)
+    texts = {} if vectors.texts is None else {"texts": vectors.texts}
+    streams, empty = open_streams(database, *of_run, **how, **texts)
+    vectors.check(database, streams)
     return streams, empty
 
 

@@ -271,7 +271,7 @@ def _write(folder: Path, store: VectorStore, of: VectorSet) -> _Manifest:
         rows = np.concatenate([known.order[old], rows])
         numbers = np.concatenate([known.numbers[old], numbers])
     ascending = np.argsort(fresh, kind="stable")
-    arrays = [fresh[ascending], rows[ascending], numbers[ascending]]
+    arrays: list[np.ndarray[Any, Any]] = [fresh[ascending], rows[ascending], numbers[ascending]]
     with ArrayWriter(folder, "index") as writer:
         which = [writer.add(array) for array in arrays]
         index, begins = writer.finish()

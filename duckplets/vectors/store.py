@@ -76,6 +76,11 @@ class VectorStore:
         with self._reading() as database:
             return _sets(database)
 
+    @staticmethod
+    def sets_of(database: Database) -> list[VectorSet]:
+        """Return all sets of a vector file that is open, by name."""
+        return _sets(database)
+
     def find(self, name: str) -> VectorSet | None:
         """Return the set of a name as it is now, or None."""
         return next((found for found in self.sets() if found.name == name), None)
@@ -202,6 +207,13 @@ class VectorStore:
         with self._reading() as database:
             return database.table("vectors/store/failures", {"set_id": of.set_id})
 
+    def failed(self) -> dict[int, int]:
+        """Return how many failures each set has, by its number; those without are left out."""
+        if not self.path.exists():
+            return {}
+        with self._reading() as database:
+            return {int(of): int(count) for of, count in database.run("vectors/store/failed")}
+
     def commits(self, of: VectorSet) -> list[tuple[int, str, int, int]]:
         """Return number, digest, vectors, and those dropped since, of every commit."""
         with self._reading() as database:
@@ -288,7 +300,10 @@ class VectorStore:
 
 def _sets(database: Database) -> list[VectorSet]:
     rows = database.run("vectors/store/sets")
-    return [VectorSet(*row[:4], json.loads(row[4]), *row[5:]) for row in rows]
+    return [
+        VectorSet(of, name, dimension, dtype, json.loads(made_by), number, digest, vectors)
+        for of, name, dimension, dtype, made_by, number, digest, vectors in rows
+    ]
 
 
 def _find(database: Database, name: str) -> VectorSet | None:
@@ -305,8 +320,13 @@ def _create(database: Database, wanted: VectorSet) -> VectorSet:
     made_by = json.dumps(wanted.made_by, ensure_ascii=False)
     rows = database.run("vectors/store/add_set", {**given, "made_by": made_by})
     made = VectorSet(int(rows[0][0]), wanted.name, wanted.dimension, wanted.dtype, wanted.made_by)
+    create_tables(database, made)
+    return made
+
+
+def create_tables(database: Database, made: VectorSet) -> None:
+    """Make the table and the view of a set."""
     database.rows(of_set("vectors/store/create_packed", made))
     view = of_set("vectors/store/create_view", made)
     view = view.replace("floats_of_dtype", f"floats_of_{made.dtype}")
     database.rows(view.replace("FLOAT[1]", f"FLOAT[{made.dimension}]"))
-    return made

@@ -125,3 +125,41 @@ WHERE set_id = $set_id
 -- name: uncompressed
 -- Write what follows as it is: vectors do not become smaller, and trying takes most of the time.
 SET force_compression = 'uncompressed'
+
+-- name: rows_of
+-- All rows of one of the small tables.
+-- Parameters: $table.
+SELECT *
+FROM query_table($table)
+
+-- name: add_set_again
+-- Take a set over into a new file.
+INSERT INTO vector_sets
+SELECT *
+FROM incoming
+
+-- name: add_commits_again
+-- Take commits over into a new file.
+INSERT INTO vector_commits
+SELECT *
+FROM incoming
+
+-- name: add_failures_again
+-- Take failures over into a new file.
+INSERT INTO vector_failures
+SELECT *
+FROM incoming
+
+-- name: drop_from_commit
+-- Note how many vectors of a commit were taken away.
+-- Parameters: $set_id, $number, $gone.
+UPDATE vector_commits
+SET dropped = dropped + $gone
+WHERE set_id = $set_id AND number = $number
+
+-- name: failed
+-- How many texts of each set have no vector because it could not be made.
+-- Rows: in any order.
+SELECT set_id, count(*) AS failures
+FROM vector_failures
+GROUP BY set_id

@@ -1,0 +1,235 @@
+"""Vectors in batches: each is that of the text in its slot, whatever way the text came there."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from prebuilt import prebuilt, toy_corpus
+from text_vectors import (
+    DIMENSION,
+    SHARED,
+    Oracle,
+    filled,
+    hashed,
+    texts_of,
+    vector,
+    vectors,
+    windowed,
+)
+
+import duckplets as dp
+from duckplets.vectors import opened
+from duckplets.vectors.store import VectorStore
+
+# Many runs of the same few corpora.
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+made = prebuilt(windowed)
+ALL = [f"{slot}{what}" for slot in ("anchor", "positive", "negative") for what in ("", "_vector")]
+LONG = dp.TripletRecipe("long", dp.role("context"), dp.role("context"), dp.role("context"))
+
+RUNS: list[dict[str, Any]] = [
+    {},
+    {"negatives": 3},
+    {"no_duplicates": "negatives", "batch_size": 4},
+    {"recipes": [LONG], "swap": True},
+    {"kind": "pairs", "negatives": 2},
+    {"kind": "texts"},
+]
+
+
+def slots_of(run: dict[str, Any]) -> list[str]:
+    if run.get("kind") == "texts":
+        return ["text"]
+    if run.get("kind") == "pairs":
+        return ["anchor", "other"]
+    several = [f"negative_{i + 1}" for i in range(run.get("negatives", 1))]
+    return ["anchor", "positive", *(several if len(several) > 1 else ["negative"])]
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("mapped", [False, True])
+def test_every_vector_is_that_of_its_text(
+    tmp_path: Path, run: dict[str, Any], mapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows, prefixes, equal texts and replaced records; from memory and from mapped files."""
+    if mapped:
+        monkeypatch.setattr(opened, "_HELD", 0)
+    with made(tmp_path / "c.duckdb") as corpus:
+        filled(corpus, commits=3)
+        oracle, slots = Oracle(corpus), slots_of(run)
+        columns = [*slots, *(f"{s}_vector" for s in slots), *oracle.columns(slots)]
+        arguments = {"batch_size": 8, "columns": columns, **run}
+        with corpus.sampler(**arguments) as sampler:
+            for _ in range(12):
+                batch = next(sampler)
+                for slot in slots:
+                    found = batch.to_numpy(f"{slot}_vector")
+                    assert np.array_equal(found, oracle.expected(batch, slot)), slot
+    assert (tmp_path / "c.snapshot" / "vectors").exists() == mapped
+
+
+def test_windows_of_a_section_have_vectors_of_their_own(tmp_path: Path) -> None:
+    """In the crate each window of a section had the section's vector, 320 of 320 times."""
+    with made(tmp_path / "c.duckdb") as corpus:
+        filled(corpus)
+        columns = ["text_record_id", "text_section", "text_start", "text_vector"]
+        sampler = corpus.sampler("texts", columns=columns, epochs=1)
+        rows = [row for batch in sampler for row in batch]
+        of_section: dict[Any, set[Any]] = {}
+        for row in rows:
+            place = row["text_record_id"], row["text_section"]
+            of_section.setdefault(place, set()).add(tuple(row["text_vector"]))
+        assert max(len(found) for found in of_section.values()) > 3
+        assert len(rows) == sum(len(found) for found in of_section.values())
+
+
+def test_ranks_share_a_batch_and_its_vectors(tmp_path: Path) -> None:
+    with made(tmp_path / "c.duckdb") as corpus:
+        filled(corpus)
+        columns = ["anchor", "anchor_vector", "negative_vector"]
+        whole = corpus.sampler(columns=columns, batch_size=8, steps=5)
+        expected = [batch.to_pylist() for batch in whole]
+        for size in (2, 4):
+            ranks = [
+                corpus.sampler(
+                    columns=columns, batch_size=8 // size, steps=5, rank=rank, world_size=size
+                )
+                for rank in range(size)
+            ]
+            for step in zip(expected, *ranks, strict=True):
+                assert [row for batch in step[1:] for row in batch.to_pylist()] == step[0]
+
+
+def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
+    with made(tmp_path / "c.duckdb") as corpus:
+        filled(corpus)
+        batch = next(corpus.sampler(columns=ALL, batch_size=8))
+        field = batch.table.schema.field("anchor_vector")
+        assert field.type == pa.list_(pa.float32(), DIMENSION)
+        found = batch.to_numpy("anchor_vector")
+        assert found.shape == (8, DIMENSION)
+        buffer = batch.table.column("anchor_vector").chunk(0).buffers()[-1]
+        assert buffer.address <= found.ctypes.data < buffer.address + buffer.size
+        arrays = batch.to_numpy()
+        assert list(arrays) == ALL
+        assert arrays["anchor"].tolist() == batch["anchor"]
+        arrived = pickle.loads(pickle.dumps(batch))
+        assert arrived.to_pydict() == batch.to_pydict()
+        assert np.array_equal(arrived.to_numpy("anchor_vector"), found)
+        assert batch["anchor_vector"] == found.tolist()
+
+
+# ---- what a run is pinned to
+
+
+@pytest.mark.parametrize("missing", ["drop", "null"])
+def test_a_run_goes_on_while_texts_are_embedded(tmp_path: Path, missing: Any) -> None:
+    """Resumed, it draws what the unbroken run drew, and serves the vectors there were."""
+    path = tmp_path / "c.duckdb"
+    columns = ["anchor", "anchor_vector", "negative", "negative_vector"]
+    with toy_corpus(path) as corpus:
+        texts = sorted(set(texts_of(corpus).values()))
+        store = VectorStore(path)
+        of = store.begin("default", DIMENSION, "float32", {})
+        half, rest = texts[::2], texts[1::2]
+        store.append(of, np.array([hashed(t) for t in half], np.uint64), vectors(half))
+        arguments: dict[str, Any] = {"columns": columns, "vectors": missing, "batch_size": 16}
+        unbroken = corpus.sampler(**arguments)
+        expected = [next(unbroken).to_pydict() for _ in range(6)]
+        with corpus.sampler(**arguments) as sampler:
+            next(sampler)
+            sampler.save()
+        store.append(of, np.array([hashed(t) for t in rest], np.uint64), vectors(rest))
+        resumed = corpus.resume()
+        assert [next(resumed).to_pydict() for _ in range(5)] == expected[1:]
+        newer = corpus.sampler(columns=columns)
+        assert newer.settings.fingerprint()["vectors"]["sets"]["default"][0] == 2
+
+
+@pytest.mark.parametrize("harm", ["removed", "made anew", "moved away"])
+def test_a_run_refuses_other_vectors(tmp_path: Path, harm: str) -> None:
+    path = tmp_path / "c.duckdb"
+    with made(path) as corpus:
+        store = filled(corpus)
+        with corpus.sampler(columns=ALL) as sampler:
+            sampler.save()
+        if harm == "moved away":
+            shutil.move(store.path, tmp_path / "elsewhere")
+        else:
+            assert corpus.remove_vectors("default") > 0
+        if harm == "made anew":
+            of = store.begin("default", DIMENSION, "float32", {})
+            store.append(of, np.array([hashed(SHARED)], np.uint64), vectors([SHARED]))
+        with pytest.raises((dp.VectorError, dp.StateMismatchError), match="default"):
+            corpus.resume()
+
+
+def test_without_vector_columns_nothing_changes(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb") as corpus:
+        with corpus.sampler() as before:
+            fingerprint, first = before.settings.fingerprint(), next(before).to_pydict()
+        filled(corpus)
+        with corpus.sampler(vectors="drop") as after:
+            assert after.settings.fingerprint() == fingerprint
+            assert next(after).to_pydict() == first
+        assert "vectors" not in fingerprint
+
+
+# ---- what is missing
+
+
+def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with toy_corpus(path) as corpus:
+        texts = sorted(set(texts_of(corpus).values()))
+        lacking = set(texts[::4])
+        there = [t for t in texts if t not in lacking]
+        store = VectorStore(path)
+        of = store.begin("default", DIMENSION, "float32", {})
+        store.append(of, np.array([hashed(t) for t in there], np.uint64), vectors(there))
+        with pytest.raises(dp.VectorError, match=r"\d+ texts of anchors .* duckplets embed"):
+            corpus.sampler(columns=ALL)
+        with corpus.sampler(columns=ALL, vectors="null", batch_size=32, epochs=1) as sampler:
+            assert "their vectors are null" in "".join(sampler.notes)
+            for batch in sampler:
+                for slot in ("anchor", "positive", "negative"):
+                    nulls = [text in lacking for text in batch[slot]]
+                    assert [found is None for found in batch[f"{slot}_vector"]] == nulls
+                    rows = batch.to_numpy(f"{slot}_vector")
+                    assert np.isnan(rows).all(axis=1).tolist() == nulls
+                    known = [vector(t) for t in batch[slot] if t not in lacking]
+                    assert np.array_equal(rows[~np.array(nulls)], np.stack(known))
+        with corpus.sampler(columns=ALL, vectors="drop", batch_size=32, epochs=1) as sampler:
+            assert "those are left out" in "".join(sampler.notes)
+            batches = list(sampler)
+        served = {
+            text for b in batches for s in ("anchor", "positive", "negative") for text in b[s]
+        }
+        assert served <= set(there)
+        anchors = {text for batch in batches for text in batch["anchor"]}
+        assert len(anchors) > 50
+
+
+def test_a_column_says_which_vectors(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb") as corpus:
+        with pytest.raises(dp.VectorError, match="no vectors are named"):
+            corpus.sampler(columns=["anchor_vector"])
+        filled(corpus, "one")
+        filled(corpus, "two")
+        with pytest.raises(dp.VectorError, match=r"leaves open .* one, two"):
+            corpus.sampler(columns=["anchor_vector"])
+        batch = next(corpus.sampler(columns=["anchor", "anchor_vector:one", "anchor_vector:two"]))
+        for name in ("one", "two"):
+            assert np.array_equal(batch.to_numpy(f"anchor_vector:{name}"), vectors(batch["anchor"]))
+        for wrong in ("anchor_vector:", "anchor:one", "text_vector", "meta_vector"):
+            with pytest.raises(dp.SamplerError, match="columns"):
+                corpus.sampler(columns=[wrong])
+        with pytest.raises(dp.SamplerError, match="did you mean 'null'"):
+            corpus.sampler(vectors="nul")  # type: ignore[arg-type]

@@ -1,0 +1,246 @@
+"""Vectors in: what tables may hold, what is refused with its row, and what upkeep does."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from prebuilt import prebuilt, toy_corpus
+from text_vectors import DIMENSION, filled, texts_of, vectors, windowed
+
+import duckplets as dp
+from duckplets import doctor
+from duckplets.db.database import Database
+from duckplets.vectors import mapped_sets, opened
+from duckplets.vectors.lookup import Lookup
+from duckplets.vectors.store import VectorStore
+
+made = prebuilt(windowed)
+
+
+def rows_of(corpus: dp.Corpus) -> pa.Table:
+    texts = texts_of(corpus)
+    flat = pa.array(vectors(list(texts.values())).reshape(-1))
+    return pa.table(
+        {
+            "chunk_key": list(texts),
+            "text": list(texts.values()),
+            "vector": pa.FixedSizeListArray.from_arrays(flat, DIMENSION),
+        }
+    )
+
+
+def test_every_form_of_a_table_gives_the_same(tmp_path: Path) -> None:
+    with made(tmp_path / "c.duckdb") as corpus:
+        rows = rows_of(corpus)
+        distinct = len(set(texts_of(corpus).values()))
+        by_chunk, by_text = rows.drop_columns(["text"]), rows.drop_columns(["chunk_key"])
+        pq.write_table(by_text, tmp_path / "v.parquet")
+        lists = rows["vector"].cast(pa.list_(pa.float64()))
+        forms: dict[str, Any] = {
+            "table": by_chunk,
+            "reader": by_text.to_reader(7),
+            "path": tmp_path / "v.parquet",
+            "lists": by_chunk.set_column(1, "vector", lists),
+            "arrays": {
+                "chunk_key": rows["chunk_key"].to_numpy(),
+                "vector": vectors(rows["text"].to_pylist()),
+            },
+        }
+        found = {}
+        for name, form in forms.items():
+            report = corpus.add_vectors(name, form, progress=False)
+            assert (report.read, report.added) == (len(rows), distinct)
+            assert report.repeated == len(rows) - distinct
+            assert "distinct" not in report._repr_html_()
+            again = corpus.add_vectors(name, by_chunk, progress=False)
+            assert (again.added, again.commit) == (0, 1)
+            found[name] = corpus.vectors(name)
+        first = found["table"]
+        assert all(table.equals(first) for table in found.values())
+        keys = dict(zip(first["chunk_key"].to_pylist(), first["vector"].to_pylist(), strict=True))
+        texts = texts_of(corpus)
+        assert all(vectors([texts[key]])[0].tolist() == row for key, row in keys.items())
+        assert len(keys) > 90
+
+
+def test_a_section_is_named_by_record_and_role_only_where_it_is_one_chunk(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb") as corpus:
+        rows = corpus.sql(
+            "SELECT record_id, role, position, text FROM sections JOIN records USING (record_key)"
+        ).to_pylist()
+        table: dict[str, Any] = {
+            name: [row[name] for row in rows] for name in ("record_id", "role", "position")
+        }
+        table["vector"] = vectors([row["text"] for row in rows])
+        assert corpus.add_vectors("default", table, progress=False).added == len(rows)
+        batch = next(corpus.sampler(columns=["anchor", "anchor_vector"]))
+        assert np.array_equal(batch.to_numpy("anchor_vector"), vectors(batch["anchor"]))
+    with made(tmp_path / "windows.duckdb") as corpus:
+        one = {"record_id": ["s/r4", "s/r9"], "role": ["context"] * 2, "vector": np.zeros((2, 3))}
+        with pytest.raises(dp.VectorError, match=r"row 1 .*'s/r9'.* chunks .*chunk_key"):
+            corpus.add_vectors("default", one, progress=False)
+
+
+V = np.zeros((2, 3), np.float32)
+NAN = np.array([[0, 0, 0], [0, np.nan, 0]], np.float32)
+BAD: list[tuple[Any, str]] = [
+    ({"chunk_key": [1, 10**9], "vector": V}, "row 1 names chunk_key 1000000000"),
+    ({"text": ["a title"] * 2, "vector": V}, "row 0 is of the text 'a title'"),
+    ({"record_id": ["no", "no"], "role": ["anchor"] * 2, "vector": V}, "row 0 is of record 'no'"),
+    ({"chunk_key": [1, None], "vector": V}, "row 1 has no chunk_key"),
+    ({"chunk_key": ["a", "b"], "vector": V}, "chunk_key is of type string"),
+    ({"chunk_key": [1, 2], "vector": NAN}, "row 1 has nan as its number 1"),
+    ({"chunk_key": [1, 2], "vector": [[1.0], None]}, "row 1 has no vector"),
+    ({"chunk_key": [1, 2], "vector": [[1.0], [1.0, 2.0]]}, "1 dimensions, and row 1 has 2"),
+    ({"chunk_key": [1, 2], "vector": [[1.0], [None]]}, "row 1 has a null"),
+    ({"chunk_key": [1, 2], "vector": ["a", "b"]}, "lists of numbers"),
+    ({"chunk_key": [1, 2]}, "give 'vector', and one of"),
+    ({"vector": V}, "one of 'chunk_key'"),
+    ({"chunk_key": [1], "text": ["a"], "vector": V[:1]}, "one of 'chunk_key'"),
+    ({"chunk_key": [], "vector": np.zeros((0, 3))}, "no rows"),
+    ("no/such.parquet", "cannot be read"),
+    (5, "a int was given"),
+]
+
+
+def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb") as corpus:
+        for table, message in BAD:
+            with pytest.raises(dp.VectorError, match=message):
+                corpus.add_vectors("default", table, progress=False)
+        assert VectorStore(corpus.path).sets() == []
+        corpus.add_vectors("default", {"chunk_key": [1, 2], "vector": V}, progress=False)
+        other = {"chunk_key": [3, 2], "vector": V + 1}
+        with pytest.raises(dp.VectorError, match="row 1 has another vector"):
+            corpus.add_vectors("default", other, progress=False)
+        assert corpus.vectors().num_rows == 2
+        assert corpus.add_vectors("default", other, on_conflict="skip", progress=False).added == 1
+        wide = {"chunk_key": [4], "vector": np.zeros((1, 4))}
+        with pytest.raises(dp.VectorError, match=r"dimension \(there: 3, given: 4\)"):
+            corpus.add_vectors("default", wide, progress=False)
+        with pytest.raises(dp.VectorError, match="dtype"):
+            corpus.add_vectors("default", other, dtype="float16", progress=False)
+        with pytest.raises(dp.VectorError, match="beyond the range of float16"):
+            corpus.add_vectors(
+                "half", {"chunk_key": [4], "vector": V[:1] + 1e6}, dtype="float16", progress=False
+            )
+
+
+def test_a_set_is_of_one_maker(tmp_path: Path) -> None:
+    store = VectorStore(tmp_path / "c.duckdb")
+    store.begin("default", 3, "float32", {"model": "a", "prompt": ""})
+    with pytest.raises(dp.VectorError, match=r"model \(there: 'a', given: 'b'\)"):
+        store.begin("default", 3, "float32", {"model": "b", "prompt": ""})
+
+
+# ---- the file
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_file_has_floats_for_people(tmp_path: Path, dtype: str) -> None:
+    store = VectorStore(tmp_path / "c.duckdb")
+    of = store.begin("default", 5, dtype, {})
+    rows = np.array([[0, -0.0, 1.5, -65504, 6e-8], [1e-4, 3, -2.25, 0.1, 1 / 3]], of.numpy_type)
+    store.append(of, np.arange(2, dtype=np.uint64), rows)
+    with closing(Database.open(store.path, read_only=True)) as database:
+        found = database.arrow(f"FROM vectors_{of.set_id}")
+    assert found.schema.field("vector").type == pa.list_(pa.float32(), 5)
+    assert found["vector"].to_pylist() == rows.astype(np.float32).tolist()
+
+
+@pytest.mark.parametrize("held", [0, 1 << 30])
+def test_a_set_is_read_as_of_any_of_its_commits(
+    tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opened, "_HELD", held)
+    store, draw = VectorStore(tmp_path / "c.duckdb"), np.random.default_rng(1)
+    of = store.begin("default", 4, "float32", {})
+    hashes = draw.integers(0, 1 << 64, 3000, np.uint64)
+    matrix = draw.random((3000, 4), np.float32)
+    ends = [100, 2000, 2100, 2900]
+    for number, (low, high) in enumerate(zip([0, *ends], ends, strict=False), start=1):
+        assert store.append(of, hashes[:high], matrix[:high]) == high - low
+        found = opened.opened(tmp_path / "c.duckdb", "default")
+        assert found.of.number == number
+    for number, high in enumerate(ends, start=1):
+        found = opened.opened(tmp_path / "c.duckdb", "default", number)
+        rows = found.rows(hashes)
+        assert ((rows >= 0) == (np.arange(3000) < high)).all()
+        shuffled = draw.permutation(high)
+        assert np.array_equal(found.take(rows[shuffled]), matrix[shuffled])
+        parts = list(found.blocks())
+        assert np.array_equal(
+            np.sort(np.concatenate([h for h, _ in parts])), np.sort(hashes[:high])
+        )
+        place = {int(value): at for at, value in enumerate(hashes)}
+        for some, block in parts:
+            assert np.array_equal(block, matrix[[place[int(value)] for value in some]])
+        assert np.allclose(
+            found.norms, np.concatenate([np.linalg.norm(block, axis=1) for _, block in parts])
+        )
+    assert list(mapped_sets.verify(tmp_path / "c.duckdb")) == []
+
+
+def test_hashes_are_found_wherever_they_crowd() -> None:
+    draw = np.random.default_rng(2)
+    for size in (0, 1, 2, 17, 1000):
+        spread = np.unique(draw.integers(0, 1 << 64, size, np.uint64))
+        for ascending in (spread, np.arange(size, dtype=np.uint64), spread | np.uint64(1 << 63)):
+            known = np.unique(ascending)
+            asked = np.concatenate([known, known + np.uint64(1), draw.integers(0, 9, 5, np.uint64)])
+            at = Lookup(known).places(asked)
+            for value, place in zip(asked.tolist(), at.tolist(), strict=True):
+                assert (value in set(known.tolist())) == (place >= 0)
+                assert place < 0 or known[place] == value
+
+
+# ---- upkeep
+
+
+def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    columns = ["anchor", "anchor_vector", "positive_vector", "negative_vector"]
+    with toy_corpus(path, 60, sources=("toy", "pinned", "gone")) as corpus:
+        store = filled(corpus, commits=3)
+        before = store.need("default")
+        corpus.remove("gone")
+        unbroken = corpus.sampler(columns=columns)
+        expected = [next(unbroken).to_pydict() for _ in range(3)]
+        unbroken.close()
+        with corpus.sampler(columns=columns) as sampler:
+            sampler.save()
+        corpus.remove("pinned")
+        report = corpus.compact()
+        assert report.freed["vectors of default"] == 120
+        now = store.need("default")
+        assert (now.number, now.digest) == (before.number, before.digest)
+        assert now.vectors == before.vectors - 120
+        resumed = corpus.resume()
+        assert [next(resumed).to_pydict() for _ in range(3)] == expected
+        resumed.close()
+        assert corpus.status()["vectors"][0]["vectors"] == now.vectors
+        assert "vectors of default" not in corpus.compact().freed
+    checks = [check for check in doctor.corpus(path) if "vectors" in check.what]
+    assert checks
+    assert all(check.ok for check in checks)
+
+
+def test_doctor_finds_other_vectors_and_lost_files(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with toy_corpus(path) as corpus:
+        store = filled(corpus)
+        with corpus.sampler(columns=["anchor_vector"]) as sampler:
+            sampler.save()
+    with closing(Database.open(store.path)) as database:
+        database.rows(
+            "UPDATE packed_vectors_1 SET vector = vector[3:] || vector[:2] WHERE rowid = 7"
+        )
+    assert any("not as they were written" in c.what for c in doctor.corpus(path) if not c.ok)
+    store.path.unlink()
+    assert any("pinned to vectors default" in c.what for c in doctor.corpus(path) if not c.ok)
