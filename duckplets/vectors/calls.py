@@ -139,7 +139,7 @@ class Calls:
                 said = str(error) if isinstance(error, _UnfitError) else _told(error)
                 reason = shown(said, _REASON)
                 continue
-            fits: Flags = np.isfinite(found).all(axis=1)
+            fits: Flags = np.asarray(np.isfinite(found).all(axis=1))
             if fits.any():
                 self.dimension = found.shape[1]
                 return found, fits, self._not_finite()

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -143,14 +144,14 @@ def _name_of(function: Any) -> str:
 def _loaded(name: str) -> Any:
     """Return the sentence-transformers model of a name or in a folder."""
     try:
-        from sentence_transformers import SentenceTransformer
+        library = import_module("sentence_transformers")
     except ImportError:
         raise ExtensionError(
             f"model={name!r} is loaded by sentence-transformers, which is not installed: "
             f"pip install 'duckplets[hf]'"
         ) from None
     try:
-        return SentenceTransformer(name)
+        return library.SentenceTransformer(name)
     except Exception as error:
         raise VectorError(
             f"model={name!r} cannot be loaded: {type(error).__name__}: {shown(error, 500)}"
@@ -185,7 +186,7 @@ def _model_name(model: Any) -> str:
 def _digest(model: Any, parts: list[str]) -> str:
     """Return a digest of what was loaded: 32 hexadecimal digits."""
     digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=16)
-    vocabulary = getattr(model.tokenizer, "get_vocab", dict)()
+    vocabulary: dict[str, int] = getattr(model.tokenizer, "get_vocab", dict)()
     digest.update(json.dumps(sorted(vocabulary.items())).encode())
     for parameter in model.parameters():
         flat = parameter.detach().cpu().contiguous().reshape(-1)

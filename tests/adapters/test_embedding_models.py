@@ -59,7 +59,9 @@ def test_a_set_is_tied_to_the_state_of_its_model(corpus: dp.Corpus) -> None:
 
     prompts = {"anchor": "query: "}
     corpus.embed(model, "prompted", prompts=prompts, progress=False)
-    role = dict(zip(*corpus.sql("SELECT text, role FROM chunk_texts").to_pydict().values(), strict=True))
+    role = dict(
+        zip(*corpus.sql("SELECT text, role FROM chunk_texts").to_pydict().values(), strict=True)
+    )
     for each, vector in kept(corpus.path, "prompted").items():
         prompt = prompts.get(role[texts[each]], "")
         assert np.allclose(model.encode([prompt + texts[each]])[0], vector, atol=1e-4)
