@@ -57,6 +57,7 @@ INTERFACE = {
     ),
     "Search and hard negatives": (
         *("Terms", "IndexReport", "MiningReport", "PairReport", "GivenReport", "ExportReport"),
+        "EmbedReport",
     ),
     "Vectors": ("AddedVectors",),
     "Mixing": ("Mixture", "Phase", "Anneal"),

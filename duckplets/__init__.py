@@ -100,6 +100,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.text.preprocessors import Preprocessor as Preprocessor
     from duckplets.text.preprocessors import register_preprocessor as register_preprocessor
     from duckplets.vectors.add import AddedVectors as AddedVectors
+    from duckplets.vectors.embed import EmbedReport as EmbedReport
 
 __version__ = "0.1.0"
 
@@ -158,6 +159,7 @@ _HOMES = {
     "text.prefix": "Field Prefix",
     "text.preprocessors": "Preprocessor register_preprocessor",
     "vectors.add": "AddedVectors",
+    "vectors.embed": "EmbedReport",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

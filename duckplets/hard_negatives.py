@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from duckplets.mining.report import MiningReport
     from duckplets.search.index import IndexReport
     from duckplets.search.terms import Terms
+    from duckplets.vectors.nearest import SearchBy
 
 
 class HardNegatives(NamedPools):
@@ -87,15 +88,29 @@ class HardNegatives(NamedPools):
         return Terms.from_dict(index.terms_of(self._database, source).to_dict() | changes)
 
     def search(
-        self, text: str, k: int = 10, source: str | None = None, split: str | None = None
+        self,
+        text: Any,
+        k: int = 10,
+        source: str | None = None,
+        split: str | None = None,
+        *,
+        by: SearchBy = "bm25",
+        encoder: Any = None,
     ) -> pa.Table:
-        """Return the sections that fit a text best, by BM25.
+        """Return the sections that fit a text best, by BM25 or by vectors, or by both.
 
         Args:
-            text: What to look for: any text, its distinct terms count.
+            text: What to look for: any text, its distinct terms count. By vectors also a vector
+                of the set, (dimension,).
             k: At most so many.
             source: In this source only; by default in the whole corpus.
             split: In this split only.
+            by: ``bm25``, or the name of a set of vectors: all of them are compared, by cosine,
+                and a section is as near as the nearest of its chunks. Or a list of these: the
+                score is then the sum of 1 / (60 + rank) over those among whose first 100 (k, if
+                that is more) it is, and columns ``rank_NAME`` have its ranks.
+            encoder: What makes a vector of the text, as ``embed`` takes it; by default the
+                model that the set was made by. The text gets the set's prompt for anchors.
 
         Returns:
             Columns ``record_id``, ``score``, ``text``, ``source``, ``split``, ``section`` (its
@@ -103,10 +118,17 @@ class HardNegatives(NamedPools):
 
         Raises:
             QueryError: An index is missing or stale and the corpus is open read-only.
+            VectorError: There is no such set, or text, vector or encoder do not fit it.
         """
-        from duckplets.search import search
+        if by == "bm25" and encoder is None:
+            from duckplets.search import search
 
-        return search.search(self._database, text, k, source=source, split=split)
+            return search.search(self._database, text, k, source=source, split=split)
+        from duckplets.vectors import nearest
+
+        return nearest.search_by(
+            self._database, text, k, by=by, source=source, split=split, encoder=encoder
+        )
 
     @changes("mine negatives in")
     def mine(

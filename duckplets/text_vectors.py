@@ -1,10 +1,13 @@
-"""Take vectors of texts in, hand them out, and remove them: the verbs of a corpus about vectors."""
+"""Make vectors of texts, take them in, hand them out, remove them: verbs of a corpus."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from duckplets.base.progress import bar
 from duckplets.db.database import Database
 
 if TYPE_CHECKING:
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
 
     from duckplets.base.progress import Progress
     from duckplets.vectors.add import AddedVectors
+    from duckplets.vectors.embed import Dtype, EmbedReport
 
 
 class TextVectors:
@@ -19,6 +23,72 @@ class TextVectors:
 
     _database: Database
     path: Path
+
+    def embed(
+        self,
+        model: Any,
+        name: str = "default",
+        *,
+        split: str | None = None,
+        batch_size: int = 256,
+        retries: int = 2,
+        max_failures: float = 0.05,
+        dtype: Dtype = "float32",
+        prompts: Mapping[str, str] | None = None,
+        normalise: bool = False,
+        made_by: str | Mapping[str, Any] | None = None,
+        progress: Progress | bool | None = None,
+    ) -> EmbedReport:
+        """Give a vector to every chunk's text that has none yet, in the file beside the corpus.
+
+        Stopped, interrupted or killed, it goes on where it was when it is called again: what is
+        committed stays, and no text is embedded twice. Texts come so that each split has its
+        share of what is done. The corpus itself is only read.
+
+        Args:
+            model: A function of a list of texts that returns their vectors, (texts, dimension),
+                as an array, a tensor or lists; an object with such an ``encode``; or the name or
+                folder of a sentence-transformers model, or ``module:function``.
+            name: Of the set. A corpus may have several, side by side.
+            split: Texts that this split has; by default all.
+            batch_size: Texts of a call, at most. They are of about one length.
+            retries: How often a call that fails is made again. Then it is halved, until the
+                texts that fail are alone; they are kept with the reason in ``vector_failures``,
+                and tried again when this is called again.
+            max_failures: When more than this share of the last 200 texts fail, it stops.
+            dtype: Of the numbers that are kept: ``float32`` or ``float16``.
+            prompts: What stands before texts of a role (``anchor``, ``context``, ``rejected``).
+                A text in several roles has the prompt of the first in this order.
+            normalise: Whether to divide every vector by its length.
+            made_by: What the set is tied to in the place of the function's qualified name. Of a
+                sentence-transformers model that is its name, a digest of its weights and its
+                longest text. Prompts and whether vectors are normalised belong to it.
+            progress: Called with texts done and their number; True or False for a bar on stderr
+                or none, by default a bar if stderr is a terminal.
+
+        Raises:
+            VectorError: An argument is wrong, the set is there and was made by something else,
+                another process embeds it, or too many texts fail; what was done is kept.
+            SplitError: There is no such split, or there are no splits yet.
+            ExtensionError: A model is named, and sentence-transformers is missing.
+        """
+        from duckplets.vectors import embed
+
+        with bar(progress, sys.stderr, "texts", rate=True) as advance:
+            return embed.embed(
+                self._database,
+                model,
+                name,
+                split=split,
+                batch_size=batch_size,
+                retries=retries,
+                max_failures=max_failures,
+                dtype=dtype,
+                prompts=prompts,
+                normalise=normalise,
+                made_by=made_by,
+                progress=advance,
+            )
 
     def add_vectors(
         self,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import BinaryIO
 
 
@@ -23,3 +27,31 @@ def lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Hold a lock file for a while, and remove it then; yields whether nobody else holds it.
+
+    What a killed process leaves behind holds nobody up, and goes with the next one.
+    """
+    while True:
+        with path.open("ab") as file:
+            if not lock(file, wait=False):
+                yield False
+                return
+            if not _is_at(file, path):  # who held it has removed it since it was opened
+                continue
+            try:
+                yield True
+            finally:
+                with suppress(OSError):  # Windows deletes no file that is open
+                    path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
@@ -11,7 +12,11 @@ Progress = Callable[[int, int | None], None]
 
 @contextmanager
 def bar(
-    progress: Progress | bool | None, stream: TextIO | None, what: str = "rows"
+    progress: Progress | bool | None,
+    stream: TextIO | None,
+    what: str = "rows",
+    *,
+    rate: bool = False,
 ) -> Iterator[Progress | None]:
     """Yield what to call with rows done and rows in all, or None for silence.
 
@@ -20,6 +25,7 @@ def bar(
             the stream is a terminal.
         stream: Where the bar goes; None for nowhere, as stderr is where it is closed.
         what: What is counted.
+        rate: Whether the bar tells how many a second, and the time that is left.
     """
     if callable(progress):
         yield progress
@@ -32,10 +38,20 @@ def bar(
             MofNCompleteColumn,
             TextColumn,
             TimeElapsedColumn,
+            TimeRemainingColumn,
         )
         from rich.progress import Progress as Display
 
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = [TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+        if rate:
+            columns += [TextColumn("{task.fields[rate]}"), TimeRemainingColumn()]
+        begun = time.monotonic()
+
+        def told(done: int) -> str:
+            return f"{done / max(time.monotonic() - begun, 1e-3):,.0f}/s, left"
+
         with Display(*columns, console=Console(file=stream), transient=True) as shown:
-            task = shown.add_task(what, total=None)
-            yield lambda done, total: shown.update(task, completed=done, total=total)
+            task = shown.add_task(what, total=None, rate="")
+            yield lambda done, total: shown.update(
+                task, completed=done, total=total, rate=told(done)
+            )

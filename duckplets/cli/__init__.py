@@ -30,6 +30,7 @@ _COMMANDS = {
     "index": "hard_negatives",
     "mine": "hard_negatives",
     "search": "hard_negatives",
+    "embed": "embed",
     "export": "hard_negatives",
     "sql": "recipes",
     "pool": "recipes",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +13,7 @@ import typer
 from duckplets.base.shown import counted, listed
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say
+from duckplets.cli.inputs import names
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ SPLIT = Annotated[
     ),
 ]
 Split = Literal["train", "validation", "test"]
+
+_FOUND = ("record_id", "split", "role", "snippet")
 
 
 def index(
@@ -84,21 +89,43 @@ def search(
     k: Annotated[int, typer.Option("--k", help="At most so many sections.")] = 10,
     source: SOURCE = None,
     split: SPLIT = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="bm25|NAME,…",
+            help="By bm25, by the vectors of that name, or by several, whose ranks are fused; "
+            "bm25.",
+        ),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL|module:function",
+            help="What makes a vector of the text; by default the model that made the set.",
+        ),
+    ] = None,
     json: JSON = False,
 ) -> None:
-    """Show the sections that fit a text best, by BM25.
+    """Show the sections that fit a text best, by BM25, by vectors, or by both.
 
-    Indexes that are missing or stale are built first.
+    Indexes that are missing or stale are built first. Vectors are made by `duckplets embed`.
 
     Example:
         duckplets search faq.duckdb "how do I change my password" --k 5
+        duckplets search faq.duckdb "forgot my login" --by bm25,default
     """
     from duckplets.corpus import Corpus
     from duckplets.search.search import UnfitIndexError
+    from duckplets.sources.converters.registry import search_first
 
+    if encoder is not None:
+        with suppress(OSError):  # the folder was deleted
+            search_first(os.getcwd())
+    several = names(by) or ["bm25"]
+    how: dict[str, Any] = {"by": several if len(several) > 1 else several[0], "encoder": encoder}
     try:
         with Corpus(corpus, read_only=True) as opened:
-            found = opened.search(text, k, source, split)
+            found = opened.search(text, k, source, split, **how)
     except UnfitIndexError:
         try:
             with Corpus(corpus) as opened:
@@ -106,18 +133,22 @@ def search(
         except (CorpusLockedError, MigrationError, QueryError) as error:
             raise type(error)(f"the index has to be built before searching, but {error}") from None
         with Corpus(corpus, read_only=True) as opened:
-            found = opened.search(text, k, source, split)
+            found = opened.search(text, k, source, split, **how)
     if json:
         output.print_document(found.to_pylist())
         return
+    ranks = [name for name in found.column_names if name.startswith("rank_")]
     rows = (
-        (f"{row['score']:.4f}", row["record_id"], row["split"], row["role"], row["snippet"])
+        (f"{row['score']:.4f}", *(row[rank] for rank in ranks), *(row[name] for name in _FOUND))
         for row in found.to_pylist()
     )
     if found.num_rows:
-        output.show_table(("score", "record", "split", "role", "text"), rows)
+        own = (rank.replace("_", " ", 1) for rank in ranks)
+        output.show_table(("score", *own, "record", "split", "role", "text"), rows)
     else:
-        say("no section shares a term with it")
+        say(
+            "no section shares a term with it" if several == ["bm25"] else "no section has a vector"
+        )
 
 
 def mine(

@@ -28,7 +28,7 @@ _BEFORE = 60  # of those, at most, before what was found
 _FIRST_LOOK = 256  # words of each text to look for it among; then more
 _GROWTH = 8
 
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     {
         "record_id": pa.string(),
         "score": pa.float64(),
@@ -92,14 +92,14 @@ def search(
         }
         terms = [_terms(asked[each.terms]) for each in indexes]
         if not any(map(len, terms)):
-            return _SCHEMA.empty_table()
+            return SCHEMA.empty_table()
         keys = pa.array([each.index_key for each in indexes], pa.int32())
         wanted = pa.table({"index_key": keys, "terms": pa.array(terms, pa.list_(pa.string()))})
         with database.registered(wanted=wanted):
             hits = database.table("search/ranked", {"k": k})
         terms_of = {each.index_key: each.terms for each in indexes}
         snippets = _snippets(hits, {key: asked[terms] for key, terms in terms_of.items()})
-    return hits.drop_columns("index_key").append_column("snippet", snippets).cast(_SCHEMA)
+    return hits.drop_columns("index_key").append_column("snippet", snippets).cast(SCHEMA)
 
 
 def _indexes(database: Database, source: str | None, split: str | None) -> list[Index]:
@@ -195,6 +195,11 @@ def _around(text: _Text, place: int) -> str:
     shown = " ".join(_cut(word) for word in words[low:high])
     more = high < len(words) or text.rest
     return f"{'… ' if low else ''}{shown}{' …' if more else ''}"
+
+
+def beginning(text: str) -> str:
+    """Return the first words of a text, as many as a snippet has."""
+    return _around(_Text(text), 0)
 
 
 def _fitting(words: Iterable[str], room: int) -> int:

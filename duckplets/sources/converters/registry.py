@@ -16,7 +16,7 @@ from functools import reduce
 from typing import Any, Literal
 
 from duckplets.base.shown import listed, shown
-from duckplets.errors import SourceError, nearest
+from duckplets.errors import DuckpletsError, SourceError, nearest
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 Kind = Literal["text", "list", "either"]
@@ -171,7 +171,7 @@ def converter_of(name: str) -> Converter:
     if found is not None:
         return found
     if ":" in name:
-        return _by_function(name, _imported(name))
+        return _by_function(name, imported(name))
     names = converter_names()
     raise SourceError(
         f"no converter {name!r}{nearest(name, names)}; there are: {listed(names)}; name one of "
@@ -191,38 +191,50 @@ def search_first(folder: str) -> None:
         _FOLDERS.append(folder)
 
 
-def _imported(name: str) -> Function:
-    """Return the function of ``module:function``, after a warning that its code runs."""
+def imported(
+    name: str,
+    what: str = "converter",
+    each: str = "row",
+    error: type[DuckpletsError] = SourceError,
+) -> Function:
+    """Return the function of ``module:function``, after a warning that its code runs.
+
+    Args:
+        name: Its place.
+        what: What it is here; also the argument that names it.
+        each: What it is called for.
+        error: What to raise.
+    """
     module, _, path = name.partition(":")
     parts = path.split(".")
     if not all(part.isidentifier() for part in (*module.split("."), *parts)):
-        raise SourceError(f"converter={name!r}: write module:function, as in 'mypkg.convert:rows'")
+        raise error(f"{what}={name!r}: write module:function, as in 'mypkg.convert:rows'")
     if name not in _WARNED:
         _WARNED.add(name)
         log.warning(
             "%s",
-            f"converter {shown(name)}: the code of module {shown(module)} runs here: it is "
-            f"imported, and its {shown(path)} is called for every row",
+            f"{what} {shown(name)}: the code of module {shown(module)} runs here: it is "
+            f"imported, and its {shown(path)} is called for every {each}",
         )
     try:
         with _folders_first():
             found = importlib.import_module(module)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as failed:
         searched = f" (in {listed(_FOLDERS)} too)" if _FOLDERS else ""
-        raise SourceError(
-            f"converter={name!r}: cannot import {module}{searched}: {type(error).__name__}: {error}"
-        ) from error
+        raise error(
+            f"{what}={name!r}: cannot import {module}{searched}: {type(failed).__name__}: {failed}"
+        ) from failed
     try:
         function: Any = reduce(getattr, parts, found)
-    except AttributeError as error:
+    except AttributeError as failed:
         where = getattr(found, "__file__", None) or "no file"
         names = [each for each in vars(found) if callable(vars(found)[each])]
-        raise SourceError(
-            f"converter={name!r}: {module} ({where}) has no {path!r}{nearest(path, names)}"
-        ) from error
+        raise error(
+            f"{what}={name!r}: {module} ({where}) has no {path!r}{nearest(path, names)}"
+        ) from failed
     if not callable(function):
-        raise SourceError(
-            f"converter={name!r}: {path} of {module} is {shown(repr(function), 80)}, no function"
+        raise error(
+            f"{what}={name!r}: {path} of {module} is {shown(repr(function), 80)}, no function"
         )
     return function  # type: ignore[no-any-return]
 

@@ -1,0 +1,395 @@
+"""Embed the texts of a corpus that have no vector yet, so that nothing is lost and none done twice.
+
+    distinct texts − known ones ─work_order→ blocks ─by length→ batches ─Calls→ vectors ─commit→ set
+
+What is done is what is committed, so going on needs no state. Texts come by the quantile of their
+hash within their split: whatever is committed, each split has its share of it. A block is as long
+as some seconds of work, for that is what a kill may cost; what a block has when it is interrupted
+is committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from duckplets.base.arrays import Integers, Words
+from duckplets.base.checks import checked_name, integer
+from duckplets.base.locks import alone
+from duckplets.base.progress import Progress
+from duckplets.base.shown import Reported, counted, shown
+from duckplets.db.database import Database
+from duckplets.errors import VectorError
+from duckplets.ingest.splits import SPLITS, checked_split, need_splits
+from duckplets.vectors.calls import WINDOW, Calls, Embedded
+from duckplets.vectors.encoders import Encoder, Prompts, checked_prompts, encoder_of
+from duckplets.vectors.sets import VectorSet, contains
+from duckplets.vectors.store import VectorStore
+
+Dtype = Literal["float32", "float16"]
+
+BM25 = "bm25"  # what searches mean by that name is no set
+
+_SECONDS = 10.0  # of work in a block
+_MOST_TEXTS = 16_384  # in a block of smaller batches
+_MOST_CHARACTERS = 1 << 26
+_MOST_NUMBERS = 1 << 24
+_GROWTH = 4
+_MOST_BATCH = 1 << 20
+_MOST_RETRIES = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedReport(Reported):
+    """What ``embed`` did.
+
+    Attributes:
+        name: Of the set.
+        path: The file that it lies in.
+        dimension: Of its vectors; None while it has none.
+        dtype: Of their numbers.
+        made_by: What the set is tied to.
+        texts: Distinct texts of the chunks of live records, of the split if one was named.
+        there: Those that had a vector before.
+        embedded: Those that have got one.
+        failed: Those that the function fails on; why is in the table ``vector_failures``.
+        reasons: How many of them by reason.
+        prompted: Texts with a prompt that occur in other roles too, and have it for all.
+        seconds: Wall time, with that of loading a model.
+        rate: Texts embedded a second, while embedding.
+    """
+
+    name: str
+    path: Path
+    dimension: int | None
+    dtype: str
+    made_by: dict[str, Any]
+    texts: int
+    there: int
+    embedded: int
+    failed: int
+    reasons: dict[str, int] = field(default_factory=dict)
+    prompted: int
+    seconds: float
+    rate: float
+
+
+def embed(
+    database: Database,
+    model: Any,
+    name: str = "default",
+    *,
+    split: str | None = None,
+    batch_size: int = 256,
+    retries: int = 2,
+    max_failures: float = 0.05,
+    dtype: Dtype = "float32",
+    prompts: Prompts | None = None,
+    normalise: bool = False,
+    made_by: str | Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> EmbedReport:
+    """Give a vector to every text that has none in a set; see ``Corpus.embed``.
+
+    Raises:
+        VectorError: An argument is wrong, the set was made by something else, another process
+            embeds it, or too many texts fail.
+        SplitError: There is no such split, or there are no splits yet.
+    """
+    begun = time.monotonic()
+    name = _checked_set_name(name)
+    batch_size = integer("batch_size", batch_size, 1, _MOST_BATCH)
+    retries = integer("retries", retries, 0, _MOST_RETRIES)
+    share = _checked_share(max_failures)
+    if dtype not in get_args(Dtype):
+        raise VectorError(f"dtype={dtype!r}: give {' or '.join(map(repr, get_args(Dtype)))}")
+    prompts = checked_prompts(prompts)
+    if split is not None:
+        checked_split(split)
+        need_splits(database)
+    store = VectorStore(Path(str(database.path)))
+    with alone(_lock_file(store.path, name)) as is_alone:
+        if not is_alone:
+            raise VectorError(
+                f"another one embeds into the set {name!r} of {store.path} at this moment; wait "
+                f"for its end, or embed into a set of another name="
+            )
+        encoder = encoder_of(model, prompts=prompts, normalise=bool(normalise), made_by=made_by)
+        known = _joined(store, name, dtype, encoder)
+        calls = Calls(
+            encoder,
+            dtype=dtype,
+            dimension=known.dimension if known else encoder.dimension,
+            retries=retries,
+            max_failures=share,
+            normalise=bool(normalise),
+        )
+        work = _work(database, split, prompts, store.known(known) if known else None)
+        job = _Embedding(database, store, name, known, calls, encoder, dtype)
+        started = time.monotonic()
+        job.run(work, batch_size, progress)
+    ended = time.monotonic()
+    return EmbedReport(
+        name=name,
+        path=store.path,
+        dimension=calls.dimension,
+        dtype=dtype,
+        made_by=encoder.made_by,
+        texts=work.texts,
+        there=work.texts - len(work.hashes),
+        embedded=job.embedded,
+        failed=job.failed,
+        reasons=dict(calls.reasons.most_common()),
+        prompted=work.prompted,
+        seconds=round(ended - begun, 3),
+        rate=round(job.embedded / max(ended - started, 1e-9), 1) if job.embedded else 0.0,
+    )
+
+
+def _checked_set_name(name: Any) -> str:
+    if name == BM25:
+        raise VectorError(f"name={name!r} means the text search in search(by=…); give another one")
+    return checked_name(f"name={shown(repr(name))}", name, VectorError)
+
+
+def _checked_share(share: Any) -> float:
+    is_number = isinstance(share, int | float) and not isinstance(share, bool)
+    if not is_number or not 0 <= share <= 1:
+        raise VectorError(f"max_failures={share!r}: give a share of texts, from 0 to 1")
+    return float(share)
+
+
+def _lock_file(path: Path, name: str) -> Path:
+    mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+    return path.with_name(f".{path.stem}.{mark}.lock")
+
+
+def _joined(store: VectorStore, name: str, dtype: str, encoder: Encoder) -> VectorSet | None:
+    """Return the set of that name, if it is there and was made by the same."""
+    found = store.find(name)
+    if found is None:
+        return None
+    told = encoder.made_by
+    if "digest" in told and found.made_by.get("digest") == told["digest"]:
+        told["model"] = found.made_by.get("model", told["model"])  # the same one, elsewhere
+    return store.begin(name, found.dimension, dtype, told)
+
+
+# -- what is to be done, and in which order -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Texts that have no vector, in the order in which they are to get one.
+
+    Attributes:
+        hashes: Of the texts, uint64.
+        keys: A chunk that has the text, of each.
+        characters: How long each is.
+        prompts: The prompt of each, by its number in ``told``.
+        told: Prompts; the last for all other roles, None where nobody has given any.
+        texts: How many there are with those that have a vector.
+        prompted: How many of these have a prompt and occur in other roles too.
+    """
+
+    hashes: Words
+    keys: Integers
+    characters: Integers
+    prompts: Integers
+    told: tuple[str | None, ...]
+    texts: int
+    prompted: int
+
+    def blocks(self, sizes: Pace) -> Iterator[slice]:
+        """Yield one block after the other, each as long as is right by then."""
+        start = 0
+        while start < len(self.hashes):
+            ends = np.cumsum(self.characters[start : start + sizes.texts])
+            stop = start + max(1, int(np.searchsorted(ends, _MOST_CHARACTERS, "right")))
+            yield slice(start, stop)
+            start = stop
+
+    def batches(self, block: slice, size: int) -> Iterator[Integers]:
+        """Yield the places in a block that are embedded together, the longest first."""
+        characters, prompts = self.characters[block], self.prompts[block]
+        order = np.lexsort((-characters, prompts))
+        for prompt in np.unique(prompts).tolist():
+            of = order[prompts[order] == prompt]
+            yield from (of[at : at + size] for at in range(0, len(of), size))
+
+
+@dataclass(slots=True)
+class Pace:
+    """Sizes blocks so that each takes some seconds and is no larger than memory should hold.
+
+    Attributes:
+        batch_size: The least.
+        texts: Of the next block.
+    """
+
+    batch_size: int
+    texts: int = 0
+
+    def __post_init__(self) -> None:
+        self.texts = self.batch_size
+
+    def learn(self, texts: int, seconds: float, dimension: int) -> None:
+        """Size the next block by the last one."""
+        fitting = min(_MOST_TEXTS, _MOST_NUMBERS // max(1, dimension), self.texts * _GROWTH)
+        wanted = min(fitting, int(texts / max(seconds, 1e-3) * _SECONDS))
+        self.texts = max(1, wanted // self.batch_size) * self.batch_size
+
+
+def work_order(splits: NDArray[Any]) -> Integers:
+    """Return the order of texts that come by hash, given the number of each one's split.
+
+    Of the first m of n texts a split that has s has m · s / n, up to the number of splits.
+    """
+    quantiles = np.empty(len(splits))
+    for split in np.unique(splits):
+        of = np.flatnonzero(splits == split)
+        quantiles[of] = (np.arange(len(of)) + 0.5) / len(of)
+    return np.argsort(quantiles, kind="stable")
+
+
+def _work(database: Database, split: str | None, prompts: Prompts, known: Words | None) -> Work:
+    """Return the texts that have no vector, in order."""
+    parameters = {"split": split, "splits": [*SPLITS], "roles": [*prompts]}
+    found = database.table("vectors/embed/distinct_texts", parameters)
+    columns = {name: found[name].to_numpy() for name in found.column_names}
+    hashes, roles = columns["text_hash"], columns["role"]
+    new = np.arange(len(hashes)) if known is None else np.flatnonzero(~contains(known, hashes))
+    new = new[work_order(columns["split"][new])]
+    return Work(
+        hashes=hashes[new],
+        keys=columns["chunk_key"][new],
+        characters=columns["characters"][new].astype(np.int64),
+        prompts=roles[new].astype(np.int64) - 1,
+        told=(*prompts.values(), "" if prompts else None),
+        texts=len(hashes),
+        prompted=int((columns["last_role"] != roles).sum()),
+    )
+
+
+# -- doing it -------------------------------------------------------------------------------------
+
+
+class _Embedding:
+    """One call of ``embed`` under way.
+
+    Attributes:
+        embedded: Texts that have got a vector and are committed.
+        failed: Texts that failed.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        store: VectorStore,
+        name: str,
+        known: VectorSet | None,
+        calls: Calls,
+        encoder: Encoder,
+        dtype: Dtype,
+    ) -> None:
+        self.embedded = 0
+        self.failed = 0
+        self._database = database
+        self._store = store
+        self._name = name
+        self._set = known
+        self._calls = calls
+        self._made_by = encoder.made_by
+        self._dtype = dtype
+        self._found: list[tuple[Words, NDArray[Any]]] = []  # that is not committed yet
+        self._failed: dict[int, str] = {}
+
+    def run(self, work: Work, batch_size: int, progress: Progress | None) -> None:
+        """Embed all of it, block by block.
+
+        Raises:
+            VectorError: Too many texts fail.
+            KeyboardInterrupt: By the user; it says how to go on.
+        """
+        pace, done = Pace(batch_size), 0
+        try:
+            for block in work.blocks(pace):
+                started = time.monotonic()
+                try:
+                    for batch in self._texts(work, block, batch_size):
+                        done += self._embed(batch)
+                        if progress is not None:
+                            progress(done, len(work.hashes))
+                finally:
+                    self._commit()
+                seconds = time.monotonic() - started
+                pace.learn(block.stop - block.start, seconds, self._calls.dimension or 1)
+        except KeyboardInterrupt:
+            self._commit()  # it may have come while that was done
+            left = len(work.hashes) - self.embedded
+            raise KeyboardInterrupt(
+                f"interrupted: {counted(self.embedded, 'text')} embedded and kept in "
+                f"{self._store.path}; embed again to go on with the {left:,} that are left"
+            ) from None
+
+    def _texts(
+        self, work: Work, block: slice, batch_size: int
+    ) -> Iterator[tuple[Words, list[str], str | None]]:
+        """Yield the batches of a block: hashes, texts, and the prompt of all of them."""
+        hashes = work.hashes[block]
+        places = np.arange(len(hashes))
+        wanted = pa.table({"place": places, "chunk_key": work.keys[block], "text_hash": hashes})
+        with self._database.registered(wanted=wanted):
+            found = self._database.table("vectors/embed/texts")
+        texts = np.full(len(hashes), None, dtype=object)
+        texts[found["place"].to_numpy()] = found["text"].to_numpy(zero_copy_only=False)
+        for batch in work.batches(block, batch_size):
+            there = batch[texts[batch] != None]  # noqa: E711 - each of them; removed meanwhile
+            if len(there):
+                prompt = work.told[int(work.prompts[block][there[0]])]
+                yield hashes[there], texts[there].tolist(), prompt
+
+    def _embed(self, batch: tuple[Words, list[str], str | None]) -> int:
+        """Embed a batch; returns how many texts that were."""
+        hashes, texts, prompt = batch
+        done: Embedded = self._calls.embed(texts, prompt)
+        if len(done.rows):
+            self._found.append((hashes[done.rows], done.vectors))
+        self._failed |= {int(hashes[row]): reason for row, reason in done.failed.items()}
+        self.failed += len(done.failed)
+        if self._calls.is_enough:
+            self._commit()
+            self._stop()
+        return len(texts)
+
+    def _commit(self) -> None:
+        """Put what has been found into the set, and failures beside it."""
+        if self._found:
+            hashes, vectors = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
+            if self._set is None:
+                self._set = self._store.begin(
+                    self._name, vectors.shape[1], self._dtype, self._made_by
+                )
+            self.embedded += self._store.append(self._set, hashes, vectors)
+            self._found = []
+        if self._failed and self._set is not None:
+            failed = np.fromiter(self._failed, np.uint64, len(self._failed))
+            self._store.fail(self._set, failed, list(self._failed.values()))
+            self._failed = {}
+
+    def _stop(self) -> None:
+        reason, count = self._calls.reasons.most_common(1)[0]
+        raise VectorError(
+            f"stopped, for {self._calls.failures:,} of the last {WINDOW} texts failed, more than "
+            f"max_failures={self._calls.max_failures:g}; {count:,} of all so: "
+            f"{reason}. {counted(self.embedded, 'text')} embedded and kept in "
+            f"{self._store.path}; mend what embeds and call embed again to go on"
+        )

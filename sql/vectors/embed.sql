@@ -1,0 +1,39 @@
+-- name: distinct_texts
+-- The distinct texts of the chunks of live records, each with one chunk that has it, its
+-- characters, the first of its splits (from 1; 0 for none yet), and the first and the last of the
+-- roles that it occurs in (from 1; one more than there are for any other).
+-- Parameters: $split (NULL for all), $splits and $roles (lists of names).
+-- Rows: by text_hash.
+WITH of_chunks AS (
+    SELECT
+        chunks.text_hash, chunks.chunk_key, chunks.length,
+        coalesce(list_position($splits::VARCHAR[], records.split), 0) AS split,
+        coalesce(list_position($roles::VARCHAR[], sections.role), len($roles::VARCHAR[]) + 1)
+            AS role
+    FROM chunks
+    JOIN live_records AS records ON records.record_key = chunks.record_key
+    JOIN sections ON sections.section_key = chunks.section_key
+    WHERE $split IS NULL OR records.split = $split
+)
+
+SELECT
+    text_hash,
+    min(chunk_key) AS chunk_key,
+    min(length) AS characters,
+    min(split)::TINYINT AS split,
+    min(role)::TINYINT AS role,
+    max(role)::TINYINT AS last_role
+FROM of_chunks
+GROUP BY text_hash
+ORDER BY text_hash
+
+-- name: texts
+-- The texts of some chunks (Arrow wanted: place, chunk_key, text_hash), of those that still are
+-- what they were.
+-- Rows: in any order; place says which is which.
+SELECT
+    wanted.place,
+    substring(sections.text, chunks.start + 1, chunks.length) AS text
+FROM wanted
+JOIN chunks ON chunks.chunk_key = wanted.chunk_key AND chunks.text_hash = wanted.text_hash
+JOIN sections ON sections.section_key = chunks.section_key

@@ -1,0 +1,520 @@
+"""Embedding: every text once, each its own vector, and nothing lost to what fails or is killed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import test_kills
+from commands import error, ok, usage
+from corpora import ODD_MAPPING, odd_corpus, odd_records
+from effort import often, some
+from hashed import DIMENSION, Embedder, check_whole, hashed, kept, reasons, texts_of
+from prebuilt import toy_corpus
+from programs import python
+from test_kills import Child, tell
+
+import duckplets as dp
+from duckplets.vectors import embed as embedding
+from duckplets.vectors.calls import Calls
+from duckplets.vectors.encoders import Encoder
+from duckplets.vectors.store import VectorStore
+
+KILLS = often(50, less=3)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with odd_corpus(tmp_path / "c.duckdb", 40, 3) as opened:
+        yield opened
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with toy_corpus(tmp_path / "toy.duckdb", 60) as opened:
+        yield opened
+
+
+# ---- every text once
+
+
+def test_every_text_has_its_own_vector_and_is_embedded_once(corpus: dp.Corpus) -> None:
+    first, texts = Embedder(), texts_of(corpus)
+    report = corpus.embed(first, batch_size=7, progress=False)
+    assert Counter(first.texts) == Counter(texts.values())  # summaries, windows, equal texts
+    assert (report.texts, report.there, report.embedded) == (len(texts), 0, len(texts))
+    assert (report.failed, report.dimension, report.dtype) == (0, DIMENSION, "float32")
+    assert max(map(len, first.calls)) == 7
+    check_whole(corpus)
+
+    rows = odd_records(50, 3)[10:]  # ten go, ten come, some others are replaced
+    for row in rows[:5]:
+        row["body"] = f"now {row['body']}"
+    corpus.remove("odd0")
+    corpus.ingest(dp.MemorySource(rows, **ODD_MAPPING), name="odd0", progress=False)
+    fresh = texts_of(corpus).keys() - texts.keys()
+    second = Embedder()
+    report = corpus.embed(second, progress=False)
+    assert fresh
+    assert Counter(second.texts) == Counter(texts_of(corpus)[each] for each in fresh)
+    assert report.there == report.texts - len(fresh)
+    vectors = kept(corpus.path)
+    assert vectors.keys() == texts.keys() | fresh
+    assert corpus.embed(third := Embedder(), progress=False).embedded == 0
+    assert not third.calls
+
+
+def test_a_batch_has_texts_of_about_one_length_the_longest_first(corpus: dp.Corpus) -> None:
+    embedder = Embedder()
+    corpus.embed(embedder, batch_size=32, progress=False)
+    blocks = [[len(text) for text in call] for call in embedder.calls[1:3]]
+    assert all(lengths == sorted(lengths, reverse=True) for lengths in blocks)
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_the_texts_of_one_split(corpus: dp.Corpus, split: str) -> None:
+    rows = corpus.sql(f"SELECT DISTINCT text FROM chunk_texts WHERE split = '{split}'")
+    embedder = Embedder()
+    corpus.embed(embedder, split=split, progress=False)
+    assert sorted(embedder.texts) == sorted(rows["text"].to_pylist())
+
+
+def test_any_prefix_of_the_order_has_its_share_of_each_split() -> None:
+    for seed in range(often(200, less=20)):
+        draw = np.random.default_rng(seed)
+        count = int(draw.integers(0, 400))
+        splits = draw.choice(4, count, p=draw.dirichlet([0.5] * 4))
+        order = embedding.work_order(splits)
+        assert sorted(order) == list(range(count))
+        for split in range(4):
+            of = splits[order] == split
+            share = np.arange(1, count + 1) * of.sum() / max(count, 1)
+            assert (np.abs(np.cumsum(of) - share) <= 4).all(), seed
+
+
+def test_what_is_kept_after_any_block_has_its_share_of_each_split(
+    toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "_MOST_TEXTS", 16)
+    found = toy.sql("SELECT split, text_hash FROM chunks JOIN splits USING (record_key)")
+    split_of = dict(zip(found["text_hash"].to_pylist(), found["split"].to_pylist(), strict=True))
+    sizes = Counter(split_of.values())
+
+    def stops(texts: list[str]) -> Any:
+        stops.calls -= 1  # type: ignore[attr-defined]
+        if stops.calls < 0:  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+        return hashed(texts)
+
+    seen: set[int] = set()
+    while len(seen) < len(split_of):
+        stops.calls = 2  # type: ignore[attr-defined]
+        before = len(seen)
+        with pytest.raises(KeyboardInterrupt) if before < 90 else nullcontext() as interrupted:
+            toy.embed(stops, batch_size=16, progress=False)
+        seen = {*kept(toy.path)}
+        if interrupted is not None:
+            said = f"interrupted: {len(seen) - before} texts embedded and kept in .* embed again"
+            assert re.match(said, str(interrupted.value))
+        there = Counter(split_of[each] for each in seen)
+        for split, size in sizes.items():
+            assert abs(there[split] - len(seen) * size / len(split_of)) <= 3
+
+
+# ---- what fails
+
+
+def raising(texts: list[str]) -> Any:
+    raise RuntimeError("out of \x1b memory")
+
+
+def too_few(texts: list[str]) -> Any:
+    return hashed(texts)[1:]
+
+
+def other_dimension(texts: list[str]) -> Any:
+    return np.zeros((len(texts), 3))
+
+
+def not_finite(texts: list[str]) -> Any:
+    found = hashed(texts)
+    found[[text.endswith(("0", "not_finite")) for text in texts], 2] = np.nan
+    return found
+
+
+def words(texts: list[str]) -> Any:
+    return [["a"] * DIMENSION for _ in texts]
+
+
+def nothing(texts: list[str]) -> Any:
+    return None
+
+
+def ragged(texts: list[str]) -> Any:
+    return [[0.0] * (1 + n) for n in range(len(texts) + 1)]
+
+
+def flat(texts: list[str]) -> Any:
+    return hashed(texts).ravel()
+
+
+FAILING: dict[Callable[[list[str]], Any], str] = {
+    raising: "RuntimeError: out of \\x1b memory",
+    too_few: "it returned 0 vectors for 1 texts",
+    other_dimension: f"it returned vectors of 3 numbers, not of {DIMENSION}",
+    not_finite: "its vector has numbers that are not finite in float32",
+    words: "it returned a list of <U1, no numbers: give an array (texts, dimension)",
+    nothing: "it returned a NoneType, no numbers: give an array (texts, dimension)",
+    ragged: "it returned a list of vectors that differ in length",
+    flat: f"it returned an array of shape ({DIMENSION},), not (1, d)",
+}
+BY_NAME = {function.__name__: function for function in FAILING}
+
+
+def failing(texts: list[str]) -> Any:
+    """Fail as the name of a function says that is among the texts."""
+    functions = [BY_NAME[text] for text in texts if text in BY_NAME]
+    functions.sort(key=lambda function: function is not_finite)  # which gives the others vectors
+    return functions[0](texts) if functions else hashed(texts)
+
+
+def test_texts_that_fail_cost_no_other(toy: dp.Corpus) -> None:
+    there = toy.embed(hashed, split="test", made_by="teacher", progress=False).embedded
+    rows = [{"id": name, "text": name} for name in BY_NAME]
+    toy.ingest(dp.MemorySource(rows, id="id", text="text"), name="failing", progress=False)
+    texts = texts_of(toy)
+    report = toy.embed(failing, batch_size=64, made_by="teacher", progress=False)
+    assert (report.embedded, report.failed) == (len(texts) - there - len(BY_NAME), len(BY_NAME))
+    told = {texts[each]: reason for each, reason in reasons(toy.path).items()}
+    assert told == {function.__name__: reason for function, reason in FAILING.items()}
+    assert report.reasons == dict.fromkeys(FAILING.values(), 1)
+    assert {texts[each] for each in kept(toy.path)} == {*texts.values()} - {*BY_NAME}
+
+    # They are tried again, and no others are.
+    mended = Embedder()
+    report = toy.embed(mended.encode, made_by="teacher", progress=False)
+    assert sorted(mended.texts) == sorted(BY_NAME)
+    assert (report.embedded, report.failed) == (len(BY_NAME), 0)
+    assert not reasons(toy.path)
+    check_whole(toy)
+
+
+@pytest.mark.parametrize("function", FAILING)
+def test_the_texts_that_fail_are_found_whatever_the_batch(
+    function: Callable[[list[str]], Any],
+) -> None:
+    draw = random.Random(3)
+    for size in (1, 2, 3, 17, 256):
+        texts = [f"text {n}" for n in range(size)]
+        for at in draw.sample(range(size), min(size, 3)):
+            texts[at] = function.__name__
+        calls: list[int] = []
+
+        def counted(texts: list[str], _: str | None, calls: list[int] = calls) -> Any:
+            calls.append(len(texts))
+            return failing(texts)
+
+        encoder = Encoder(call=counted, made_by={})
+        found = Calls(encoder, dtype="float32", dimension=DIMENSION, retries=1).embed(texts, None)
+        bad = {row for row, text in enumerate(texts) if text == function.__name__}
+        bad |= {
+            r for r in range(size) if function is not_finite and texts[r].endswith("0") and calls
+        }
+        good = sorted({*range(size)} - found.failed.keys())
+        assert bad >= found.failed.keys() >= {r for r in bad if texts[r] in BY_NAME}
+        assert found.rows.tolist() == good
+        assert np.array_equal(found.vectors, hashed(texts[row] for row in good))
+        assert {*found.failed.values()} <= {FAILING[function]}
+        assert len(calls) <= 4 + 20 * len(bad)
+
+
+def test_a_call_that_fails_is_made_again(toy: dp.Corpus) -> None:
+    calls = []
+
+    def stumbling(texts: list[str]) -> Any:
+        calls.append(len(texts))
+        if len(calls) % 3:
+            raise ConnectionError
+        return hashed(texts)
+
+    report = toy.embed(stumbling, retries=2, batch_size=30, progress=False)
+    assert (report.failed, report.embedded) == (0, 120)
+    assert all(calls[i] == calls[i + 1] == calls[i + 2] for i in range(0, len(calls), 3))
+    check_whole(toy)
+
+
+def test_it_stops_when_too_many_of_the_last_texts_fail(toy: dp.Corpus) -> None:
+    never = {text for text in texts_of(toy).values() if int(text.split()[-1], 36) % 4 == 0}
+
+    def function(texts: list[str]) -> Any:
+        if never & {*texts}:
+            raise ValueError("never")
+        return hashed(texts)
+
+    assert len(never) > 11
+    for share, most in {0.0: 0, 0.05: 10}.items():
+        with pytest.raises(dp.VectorError, match=f"stopped, for {most + 1} of the last 200.*never"):
+            toy.embed(function, str(share), batch_size=8, max_failures=share, progress=False)
+        failed, vectors = reasons(toy.path, str(share)), kept(toy.path, str(share))
+        assert len(failed) == most + 1
+        assert never >= {texts_of(toy)[each] for each in failed}
+        assert vectors
+    again = Embedder()
+    name = f"{function.__module__}.{function.__qualname__}"
+    toy.embed(again.encode, "0.05", made_by={"function": name}, progress=False)
+    assert len(again.texts) == 120 - len(vectors)
+    check_whole(toy, "0.05")
+    report = toy.embed(function, "all", max_failures=1, progress=False)
+    assert (report.failed, report.embedded) == (len(never), 120 - len(never))
+
+
+def test_a_function_that_always_fails_leaves_no_set(toy: dp.Corpus) -> None:
+    def broken(texts: list[str]) -> Any:
+        raise ValueError("no network")
+
+    with pytest.raises(dp.VectorError, match=r"ValueError: no network.*0 texts embedded"):
+        toy.embed(broken, progress=False)
+    assert not VectorStore(toy.path).path.exists()
+    assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
+
+
+# ---- what a set is made by
+
+
+def test_prompts_by_role(tmp_path: Path) -> None:
+    rows = [
+        {"id": "1", "q": "twin", "a": "first"},
+        {"id": "2", "q": "second", "a": "twin"},
+        {"id": "3", "q": "third", "a": "fourth"},
+    ]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+        corpus.ingest(source, name="s", progress=False)
+        cases = {
+            "both": {"anchor": "q: ", "context": "p: "},
+            "other way round": {"context": "p: ", "anchor": "q: "},
+            "one": {"anchor": "q: "},
+        }
+        for name, prompts in cases.items():
+            embedder = Embedder()
+            report = corpus.embed(embedder, name, prompts=prompts, progress=False)
+            before = {role: prompts.get(role, "") for role in ("anchor", "context")}
+            twin = before["context" if name == "other way round" else "anchor"]
+            wanted = {f"{before['anchor']}second", f"{before['anchor']}third", f"{twin}twin"}
+            wanted |= {f"{before['context']}first", f"{before['context']}fourth"}
+            assert sorted(embedder.texts) == sorted(wanted)
+            assert report.prompted == 1
+            assert kept(corpus.path, name).keys() == texts_of(corpus).keys()  # of the bare texts
+            assert report.made_by["prompts"] == prompts
+            # A set keeps to its prompts, here and in every later call.
+            with pytest.raises(dp.VectorError, match="prompts"):
+                corpus.embed(embedder, name, progress=False)
+        assert {each.name for each in VectorStore(corpus.path).sets()} == cases.keys()
+
+
+def of_lists(texts: list[str]) -> Any:
+    return hashed(texts).tolist()
+
+
+def test_other_makers_are_refused_and_nothing_is_called(toy: dp.Corpus) -> None:
+    toy.embed(of_lists, split="test", progress=False)
+    other = Embedder()
+    check: dict[str, tuple[Any, dict[str, Any]]] = {
+        "function": (other, {}),
+        "normalised": (of_lists, {"normalise": True}),
+        "dtype": (of_lists, {"dtype": "float16"}),
+        "prompts": (of_lists, {"prompts": {"context": "p: "}}),
+    }
+    for told, (function, options) in check.items():
+        with pytest.raises(dp.VectorError, match=told):
+            toy.embed(function, progress=False, **options)
+    assert not other.calls
+    toy.embed(of_lists, progress=False)
+    check_whole(toy)
+
+
+def test_normalised_vectors_of_half_precision(toy: dp.Corpus) -> None:
+    toy.embed(lambda texts: hashed(texts) * 1e4, normalise=True, dtype="float16", progress=False)
+    for each, vector in kept(toy.path).items():
+        wanted = hashed([texts_of(toy)[each]])[0]
+        assert vector.dtype == np.float16
+        assert np.allclose(vector, wanted / np.linalg.norm(wanted), atol=1e-3)
+        break
+    report = toy.embed(
+        lambda texts: hashed(texts) * 1e6, "half", dtype="float16", max_failures=1, progress=False
+    )
+    assert (report.embedded, report.failed) == (0, 120)
+    assert list(report.reasons) == ["its vector has numbers that are not finite in float16"]
+
+
+WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "no function": (7, {}, "model=7: give a function"),
+    "partial": (functools.partial(hashed), {}, "partial function has no name.*made_by="),
+    "no module": ("nowhere.at_all:f", {}, "model='nowhere.at_all:f': cannot import nowhere"),
+    "no such function": ("hashed:hashes", {}, r"has no 'hashes' \(did you mean 'hashed'\?\)"),
+    "batch_size": (hashed, {"batch_size": 0}, "batch_size=0"),
+    "retries": (hashed, {"retries": -1}, "retries=-1"),
+    "max_failures": (hashed, {"max_failures": 5}, "max_failures=5: give a share"),
+    "dtype": (hashed, {"dtype": "int8"}, "dtype='int8': give 'float32' or 'float16'"),
+    "name": (hashed, {"name": "bm25"}, "name='bm25' means the text search"),
+    "blank": (hashed, {"name": " "}, "name=' ': give up to"),
+    "split": (hashed, {"split": "tset"}, "split='tset'"),
+    "role": (hashed, {"prompts": {"query": "q: "}}, "prompts={'query': 'q: '}: give texts for"),
+    "prompt": (hashed, {"prompts": "q: "}, "prompts='q: ': give a mapping"),
+    "made_by": (hashed, {"made_by": {"at": object()}}, "made_by=.*give a name, or a mapping"),
+}  # fmt: skip
+
+
+def test_wrong_arguments_are_named(toy: dp.Corpus) -> None:
+    for model, options, message in WRONG.values():
+        with pytest.raises(dp.DuckpletsError, match=message):
+            toy.embed(model, progress=False, **options)
+    assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
+
+
+def test_a_model_that_cannot_be_loaded(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[hf\]'"):
+        toy.embed("all-minilm", progress=False)
+
+
+# ---- two at once, and kills
+
+
+def test_two_embedders_of_one_set(toy: dp.Corpus) -> None:
+    refused: list[Any] = []
+
+    def meanwhile(texts: list[str]) -> Any:
+        if not refused:
+            with pytest.raises(
+                dp.VectorError, match="another one embeds into the set 'default'"
+            ) as e:
+                toy.embed(meanwhile, progress=False)
+            refused.append(e)
+            assert toy.embed(of_lists, "beside", progress=False).embedded == 120
+        return hashed(texts)
+
+    assert toy.embed(meanwhile, progress=False).embedded == 120
+    assert refused
+    check_whole(toy)
+    check_whole(toy, "beside")
+
+
+def logged(texts: list[str]) -> Any:
+    with open(os.environ["EMBEDDED"], "a", encoding="utf-8") as log:
+        log.write("".join(f"{text}\n" for text in texts))
+    return hashed(texts)
+
+
+def embedder(path: Path, log: str) -> None:
+    """Embed until the end, or a kill."""
+    os.environ["EMBEDDED"] = log
+    embedding._MOST_TEXTS = 16
+    with dp.Corpus(path, read_only=True) as corpus:
+        corpus.embed(logged, made_by="logged", batch_size=8, progress=lambda n, _: tell("done", n))
+
+
+test_kills.JOBS["embedder"] = embedder
+
+
+def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path: Path) -> None:
+    draw = random.Random(5)
+    path, log = tmp_path / "c.duckdb", tmp_path / "log"
+    number = 0
+    with python(__file__, stdin=subprocess.PIPE, stderr=None) as nursery:
+        for killed in range(KILLS):
+            if killed % 5 == 0:  # another corpus: few kills are enough for all texts of one
+                number += 1
+                path = tmp_path / str(number) / "c.duckdb"
+                path.parent.mkdir()
+                toy_corpus(path, 100).close()
+                before: dict[int, Any] = {}
+            log.write_text("")
+            child = Child(nursery, "embedder", path, log)
+            for _ in range(draw.randint(1, 6)):
+                child.first()
+            time.sleep(draw.uniform(0, 0.03))
+            child.kill()
+            assert child.code in (-signal.SIGKILL, 0), child.told
+            with dp.Corpus(path, read_only=True) as corpus:
+                texts = texts_of(corpus)
+            after = kept(path)
+            done = log.read_text().splitlines()
+            assert before.keys() <= after.keys()
+            assert after.keys() - before.keys() <= {
+                h for h, text in texts.items() if text in {*done}
+            }
+            assert not {*done} & {texts[each] for each in before}, "embedded twice"
+            assert len(done) == len({*done})
+            left = {file.name for file in path.parent.iterdir() if not file.name.endswith(".wal")}
+            assert {name for name in left if not name.endswith((".lock", ".duckdb"))} == set()
+            before = after
+        assert before
+    with dp.Corpus(path) as corpus:
+        report = corpus.embed(logged_nowhere := Embedder(), made_by="logged", progress=False)
+        assert len(logged_nowhere.texts) == report.embedded == 200 - len(before)
+        check_whole(corpus)
+    assert {file.name for file in path.parent.iterdir()} == {"c.duckdb", "c.vectors.duckdb"}
+
+
+# ---- the command
+
+
+def test_the_command(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = toy.path
+    toy.close()
+    said = error("embed", path, "hashed:hashes")
+    assert "MODEL" not in said
+    assert "hashed.py) has no 'hashes'" in said
+    assert "give ROLE=TEXT" in usage("embed", path, "hashed:hashed", "--prompt", "anchor")
+    assert "--max-failures" in error("embed", path, "hashed:hashed", "--max-failures", "7")
+    options = ("--prompt", "anchor=q, ", "--name", "teacher", "--json")
+    report = ok("embed", path, "hashed:hashed", *options)
+    assert '"embedded": 120' in report
+    assert '"anchor": "q, "' in report
+    assert ok("embed", path, "hashed:hashed", "--batch-size", "50") == ""
+    with dp.Corpus(path, read_only=True) as corpus:
+        check_whole(corpus)
+
+
+def test_order_and_blocks_hold_for_many_sizes() -> None:
+    """Whatever the lengths and sizes, every text is in one batch of one prompt."""
+    for seed in some(range(40), less=8):
+        draw = np.random.default_rng(seed)
+        count, size = int(draw.integers(1, 300)), int(draw.integers(1, 40))
+        work = embedding.Work(
+            hashes=np.arange(count, dtype=np.uint64),
+            keys=np.arange(count),
+            characters=draw.integers(0, 1 << 24, count),
+            prompts=draw.integers(0, 3, count),
+            told=("a", "b", ""),
+            texts=count,
+            prompted=0,
+        )
+        pace, seen = embedding.Pace(size), []
+        for block in work.blocks(pace):
+            characters = work.characters[block]
+            assert characters[:-1].sum() <= 1 << 26
+            pace.learn(len(characters), draw.uniform(0, 5), 384)
+            for batch in work.batches(block, size):
+                assert 0 < len(batch) <= size
+                assert len({*work.prompts[block][batch].tolist()}) == 1
+                seen += (block.start + batch).tolist()
+        assert sorted(seen) == list(range(count)), seed
+
+
+if __name__ == "__main__":
+    test_kills.nursery()
