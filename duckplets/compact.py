@@ -24,7 +24,7 @@ from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import StateMismatchError
 from duckplets.ingest import records
-from duckplets.ingest.chunks import next_key
+from duckplets.ingest.chunks import next_keys
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.sampling import state
 from duckplets.sampling.saved import Run
@@ -169,6 +169,6 @@ def _keep_keys(reader: Database, new: Database) -> None:
     """Keep the keys of what is gone from being given out again."""
     source, mining, index = reader.run("compact/last_keys")[0]
     keys = {"source": int(source), "mining": int(mining)}
-    keys |= {n: next_key(reader, n) - 1 for n in ("record", "section", "chunk")}
+    keys |= {name: key - 1 for name, key in next_keys(reader).items()}
     new.run("compact/set_keys", {"value": json.dumps(keys)})
     new.run("compact/use_up", {"numbers": int(index)})

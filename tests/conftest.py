@@ -8,14 +8,18 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import prebuilt
 import pytest
 from effort import THOROUGH
 
 from duckplets.db import database, files, migrate
+from duckplets.sampling import runs
+from duckplets.sampling.blocks import Reader
 
 GOLDEN = Path(__file__).parent / "golden"
+DEFAULT_AHEAD = 2  # blocks, of Corpus.sampler
 
 Golden = Callable[[str, str], None]
 
@@ -75,6 +79,22 @@ def _one_thread() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "_settings", lambda memory, threads: settings(memory, threads or 1))
         yield
+
+
+@pytest.fixture(autouse=not THOROUGH)
+def _nothing_ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let samplers prepare blocks when they are asked for, unless a test says how many ahead.
+
+    A test takes a few batches: what the default of two blocks prepares behind them, nobody takes.
+    Tests of just that, and the thorough suite, have the default.
+    """
+    if request.path.stem in ("test_prefetch", "test_threads", "test_forks", "test_kills"):
+        return
+
+    def reader(*arguments: Any, prefetch: int, **named: Any) -> Reader:
+        return Reader(*arguments, prefetch=0 if prefetch == DEFAULT_AHEAD else prefetch, **named)
+
+    monkeypatch.setattr(runs, "Reader", reader)
 
 
 @pytest.fixture

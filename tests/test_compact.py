@@ -170,7 +170,7 @@ KEYS = {
 }
 
 
-PAGE = 9_000  # two are more than is committed at once
+PAGE = 60  # two are more than is committed at once
 
 
 class Pages:
@@ -186,7 +186,12 @@ class Pages:
             yield [{"id": f"{page}-{i}", "text": f"{page} {i}"} for i in range(PAGE)], page + 1
 
 
-def test_an_unfinished_ingest_goes_on_after_it(tmp_path: Path) -> None:
+def test_an_unfinished_ingest_goes_on_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.sources.user.marked_rows._MARK_ROWS", 1)
+    monkeypatch.setattr("duckplets.sources.user.record_feed._PIECE_SECONDS", -1.0)
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 100)
     pages = Pages()
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(dp.SourceError):

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -125,10 +125,10 @@ def cleaned(database: Database) -> dict[str, int]:
     }
 
 
-def next_key(database: Database, table: Literal["record", "section", "chunk"]) -> int:
-    """Return the first unused key of a table."""
-    keys = database.table("ingest/chunks/next_keys")
-    return int(keys[table][0].as_py())
+def next_keys(database: Database) -> dict[str, int]:
+    """Return the first unused keys of ``record``, ``section`` and ``chunk``, of one statement."""
+    keys: dict[str, int] = database.table("ingest/chunks/next_keys").to_pylist()[0]
+    return keys
 
 
 def chunk(database: Database, chunking: Chunking) -> int:
@@ -163,7 +163,7 @@ def chunk(database: Database, chunking: Chunking) -> int:
             return 0  # the tokenizer file may have moved
         if anew:
             return _store_anew(database, chunking)
-        first_key = next_key(database, "chunk")
+        first_key = next_keys(database)["chunk"]
         database.run("ingest/chunks/clear")
         done = last = 0
         limit = _SECTIONS if chunking.chunker is None else min(_SECTIONS, _CALLED)
@@ -207,12 +207,6 @@ class SectionWriter:
     chunking: Chunking
     section_key: int
     chunk_key: int
-
-    @classmethod
-    def after_the_last(cls, database: Database, chunking: Chunking) -> SectionWriter:
-        """Return a writer whose keys follow those that are stored."""
-        section_key, chunk_key = next_key(database, "section"), next_key(database, "chunk")
-        return cls(database, chunking, section_key, chunk_key)
 
     def append(self, sections: pa.ListArray, record_keys: Any) -> None:
         """Store the sections of records.
@@ -306,8 +300,8 @@ def _kinds() -> pa.Array:
 
 def _store_anew(database: Database, chunking: Chunking) -> int:
     """Clean all sections as they came, and store them with their chunks; return their number."""
-    done, first_key = 0, next_key(database, "chunk")
-    last_record = next_key(database, "record") - 1
+    keys = next_keys(database)
+    done, first_key, last_record = 0, keys["chunk"], keys["record"] - 1
     reader = database.cursor()  # not of this transaction: it sees what was there before
     try:
         database.run("ingest/chunks/clear")

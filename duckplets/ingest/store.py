@@ -24,7 +24,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import unfinished
-from duckplets.ingest.chunks import SectionWriter, current_chunking, next_key, sliced
+from duckplets.ingest.chunks import SectionWriter, current_chunking, next_keys, sliced
 from duckplets.ingest.counts import Counts
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.preview import flags_of
@@ -106,8 +106,9 @@ class Storing:
         self.removed_version = UNPUBLISHED if version == UNPUBLISHED else None
         self.counts = counts or Counts()
         self.chunking = current_chunking(database)
-        self.record_key = self.first_record_key = next_key(database, "record")
-        self.sections = SectionWriter.after_the_last(database, self.chunking)
+        keys = next_keys(database)
+        self.record_key = self.first_record_key = keys["record"]
+        self.sections = SectionWriter(database, self.chunking, keys["section"], keys["chunk"])
         self.refusal: SourceError | None = None  # raised when what was set aside is stored
         self._kept: list[pa.Array] = []  # ids that a remapped source still has
         self._is_new = False

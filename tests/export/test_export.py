@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +132,10 @@ def st_rows(anchors: list[Anchor], shape: str, *, scores: bool) -> Iterator[list
                 yield [a.text, text, score if scores else 0]
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
-@pytest.mark.parametrize("scores", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("shape", "scores", "suffix"),
+    some(product(SHAPES, [False, True], [".parquet", ".jsonl"]), less=6),
+)
 def test_sentence_transformers_rows_are_those_of_the_tables(
     corpus: dp.Corpus, tmp_path: Path, shape: Any, scores: bool, suffix: str
 ) -> None:
@@ -182,8 +184,10 @@ def test_tuples_are_as_long_as_the_fullest_anchor_by_default(
     assert report.left_out["too few negatives"] > 0
 
 
-@pytest.mark.parametrize("options", [{}, {"negatives": 1}, {"scores": True}, {"source": "two"}])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    some(product(SHAPES, [{}, {"negatives": 1}, {"scores": True}, {"source": "two"}]), less=6),
+)
 def test_every_mined_anchor_is_written_or_counted(
     corpus: dp.Corpus, tmp_path: Path, shape: Any, options: dict[str, Any]
 ) -> None:

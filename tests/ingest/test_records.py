@@ -466,7 +466,7 @@ rows_of = st.lists(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=often(15, less=4), deadline=None)
+@settings(max_examples=often(15, less=3), deadline=None)
 @given(ingests=st.lists(rows_of, min_size=1, max_size=4), batch=st.sampled_from([1, 2, 3, 100]))
 def test_policies_are_those_of_the_reference(
     copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import often
 
 from duckplets.base.arrays import Lists, merged
 from duckplets.errors import QueryError
@@ -180,7 +181,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: str(s.to_dict()))
 @pytest.mark.parametrize("allowed", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(often(4, less=2)))
 def test_everything_found_is_what_plain_python_finds(
     seed: int, allowed: bool, settings: Bm25, monkeypatch: pytest.MonkeyPatch
 ) -> None:

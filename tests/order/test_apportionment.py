@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from conftest import Golden
-from effort import often
+from effort import often, some
 from golden_numbers import listed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,8 +101,9 @@ def check_stretch(exact: tuple[int, ...], purpose: str, start: int, stop: int) -
 FAR = SPECIAL | dict(list(MAGNITUDES.items())[:: often(1, less=6)])
 
 
-@pytest.mark.parametrize("weights", FAR.values(), ids=FAR)
-def test_every_prefix_to_a_million_is_fair(weights: list[float]) -> None:
+@pytest.mark.parametrize("name", some(FAR, less=6))
+def test_every_prefix_to_a_million_is_fair(name: str) -> None:
+    weights = FAR[name]
     exact = exact_weights(weights)
     for start in range(0, 10**6, MAX_SPAN):
         check_stretch(exact, "million", start, min(start + MAX_SPAN, 10**6))

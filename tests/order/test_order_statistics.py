@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pytest
-from effort import often
+from effort import often, some
 
 from duckplets.base.arrays import Integers
 from duckplets.order import permute as order
@@ -143,7 +143,7 @@ def test_four_rounds_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- positions where orders agree, with 0, 1, 2, … and with each other
 
 
-@pytest.mark.parametrize("n", [2, 3, 10, 1000, 4096, 4097, 5000, 8192])
+@pytest.mark.parametrize("n", some([2, 10, 3, 1000, 4096, 5000, 8192, 4097], less=4))
 def test_one_item_stays_in_place_on_average(n: int) -> None:
     keys = 400
     fixed = [int((epoch(key("fixed", n, k), n) == np.arange(n)).sum()) for k in range(keys)]
