@@ -1,0 +1,79 @@
+"""Find what a corpus has twice, or shares with an evaluation set: two verbs of a corpus."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from duckplets.base.progress import Progress, bar
+from duckplets.db.database import Database
+
+if TYPE_CHECKING:
+    from duckplets.quality.decontaminate import DecontaminationReport
+    from duckplets.quality.near import Action, NearReport
+
+
+class Repeats:
+    """The part of ``Corpus`` that looks for texts that are there more than once."""
+
+    _database: Database
+
+    def deduplicate(
+        self,
+        near: float | None = 0.85,
+        *,
+        action: Action = "remove",
+        dry_run: bool = False,
+        ngram: int = 5,
+        bands: int = 14,
+        rows: int = 8,
+        seed: int = 42,
+        progress: Progress | bool | None = None,
+    ) -> NearReport:
+        """Find records whose texts are equal or nearly so, and keep one of each cluster.
+
+        The text of a record is all of its sections but rejected ones, in order. Two texts are near
+        if their n-grams of words have a Jaccard similarity of ``near``; a text of fewer words is
+        one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation
+        and white space do not count; in scripts without spaces a character is a word. Candidates
+        come from MinHash bands, and are compared exactly. What is linked to one another, also
+        through others, is a cluster; the record that came first stays: the one of the least
+        ``source_id``, then ``record_key``. Sources and splits are looked at together.
+
+        Clusters are kept in the table ``clusters``. Removing makes a new version: runs pinned to
+        earlier ones keep what they have. A record that was removed comes again if its source is
+        ingested again.
+
+        Args:
+            near: Least similarity, above 0 and up to 1; None for equal texts only.
+            action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
+            dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+            ngram: Words of an n-gram.
+            bands: Of a signature; more of them find more, and take longer.
+            rows: Hash functions of a band; fewer find more, and propose more that is none.
+            seed: Of the hash functions.
+            progress: As for ``ingest``.
+
+        Raises:
+            SamplerError: An argument is wrong.
+        """
+        from duckplets.quality import near as finding
+
+        settings = finding.NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
+        finding.checked_action(action)
+        with self._looking("deduplicate", dry_run), bar(progress, sys.stderr, "records") as advance:
+            return finding.deduplicate(
+                self._database, settings, action=action, dry_run=dry_run, progress=advance
+            )
+
+    @contextmanager
+    def _looking(self, verb: str, dry_run: bool) -> Iterator[None]:
+        """Hold the right to change the corpus, unless nothing is to be changed."""
+        if dry_run:
+            yield
+        else:
+            with self._database.changing(verb):
+                yield
