@@ -23,7 +23,6 @@ from duckplets.errors import QueryError, SamplerError
 from duckplets.hard_negatives import HardNegatives
 from duckplets.ingest import records
 from duckplets.named_pools import Recipe
-from duckplets.repeats import Repeats
 from duckplets.sampling import state
 from duckplets.text_in import TextIn
 
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from duckplets.status import Counts
 
 
-class Corpus(TextIn, Repeats, HardNegatives):
+class Corpus(TextIn, HardNegatives):
     """A corpus file, opened or created.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress, bar
@@ -67,6 +66,56 @@ class Repeats:
         with self._looking("deduplicate", dry_run), bar(progress, sys.stderr, "records") as advance:
             return finding.deduplicate(
                 self._database, settings, action=action, dry_run=dry_run, progress=advance
+            )
+
+    def decontaminate(
+        self,
+        against: Any,
+        *,
+        text: str | Sequence[str] | None = None,
+        ngram: int = 13,
+        action: Action = "mark",
+        dry_run: bool = False,
+        progress: Progress | bool | None = None,
+    ) -> DecontaminationReport:
+        """Find records that share an n-gram of words with an evaluation set.
+
+        The text of a record, and of a row of a file, is all of its sections but rejected ones, in
+        order; words are as for ``deduplicate``. An evaluation text of fewer words than ``ngram``
+        matches nothing, and is counted. What was found is kept in the table ``contaminations``.
+        Removing makes a new version: runs pinned to earlier ones keep what they have.
+
+        Args:
+            against: ``test``: records of train and validation are compared with the test split;
+                ``validation``: those of train with that one. The name of a source of the corpus:
+                all others are compared with it. A path: a file, a folder of text files, or one
+                with ``queries.jsonl`` or ``corpus.jsonl`` as BEIR has them, of which those count
+                that ``qrels/test.tsv`` (or what lies in ``qrels``) judges relevant, all without
+                it. Or any source that could be ingested. Where a name is several of these, the
+                first in this order is meant.
+            text: Columns of a file whose texts are compared, each by itself.
+            ngram: Words of an n-gram.
+            action: ``mark`` what was found, or ``remove`` it.
+            dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+            progress: As for ``ingest``.
+
+        Raises:
+            SourceError: There is no such evaluation set, it cannot be read, or no text of it has
+                so many words.
+            SamplerError, SplitError: An argument is wrong, or there are no splits yet.
+        """
+        from duckplets.quality import decontaminate as finding
+
+        look = self._looking("decontaminate", dry_run)
+        with look, bar(progress, sys.stderr, "records") as advance:
+            return finding.decontaminate(
+                self._database,
+                against,
+                text=text,
+                ngram=ngram,
+                action=action,
+                dry_run=dry_run,
+                progress=advance,
             )
 
     @contextmanager

@@ -27,6 +27,8 @@ _COMMANDS = {
     "ingest": "ingest",
     "split": "ingest",
     "chunk": "ingest",
+    "deduplicate": "repeats",
+    "decontaminate": "repeats",
     "index": "hard_negatives",
     "mine": "hard_negatives",
     "search": "hard_negatives",

@@ -14,12 +14,12 @@ from duckplets.base.shown import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, as_written, existing, in_options, say
 from duckplets.cli.inputs import FORMATS, Found, Options, found_in, integers, names
+from duckplets.cli.options import NORMALISE, cleaners_of, with_cleaners
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
     from duckplets.ingest.records import IngestReport
-    from duckplets.text.denoiser import Denoiser
 
 _SHARE = "from 0 to 1; those not given divide the rest as usual, 8 : 1 : 1."
 _COLUMNS = "Repeat it, or separate by commas."
@@ -120,6 +120,7 @@ def ingest(
     denoise: Annotated[
         bool, typer.Option("--denoise", help="Clean texts from now on, as chunk --denoise does.")
     ] = False,
+    normalise: NORMALISE = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Discard what an unfinished ingest has stored.")
     ] = False,
@@ -223,6 +224,8 @@ def ingest(
         try:
             if denoise:
                 opened.denoise()
+            for normaliser in cleaners_of(False, None, normalise):
+                opened.normalise(normaliser)
             _store(opened, found, arguments, problems, json=json, keep_going=keep_going)
         finally:
             if is_new:
@@ -352,6 +355,7 @@ def chunk(
     keep_tables: Annotated[
         bool, typer.Option("--keep-tables", help="Leave Markdown tables as they are.")
     ] = False,
+    normalise: NORMALISE = None,
     defaults: Annotated[
         bool,
         typer.Option("--defaults", help="What is not named is the default, not as it was."),
@@ -361,7 +365,7 @@ def chunk(
 
     Ingest cuts what it adds, so this is needed only for settings other than the corpus has.
     What is not named stays as it is; with --defaults it is set to its default, and texts that
-    were cleaned are again as they came unless --denoise is given too.
+    were cleaned are again as they came unless --denoise or --normalise is given too.
 
     Example:
         duckplets chunk faq.duckdb --max-tokens 256 --overlap 32,64
@@ -378,23 +382,15 @@ def chunk(
         "weight_floor": weight_floor,
         "position_weight": position_weight,
         "tokenizer": tokenizer,
-        "preprocessors": _denoiser(denoise, max_digit_ratio, tables=not keep_tables),
     }
-    named = {name: value for name, value in given.items() if value is not None}
+    cleaners = cleaners_of(denoise, max_digit_ratio, normalise, tables=not keep_tables)
     with Corpus(existing(corpus)) as opened:
+        if cleaners:
+            kept = () if defaults else opened.chunking().preprocessors
+            given["preprocessors"] = with_cleaners(kept, cleaners)
+        named = {name: value for name, value in given.items() if value is not None}
         chunking = Chunking(**named) if defaults else opened.chunking(**named)
         sections = opened.chunk(chunking)
     cut = f"cut {counted(sections, 'section')} again"
     say(cut if sections else "these are the settings it has already")
     say(f"chunks: {output.settings(chunking.fingerprint())}")
-
-
-def _denoiser(wanted: bool, ratio: float | None, *, tables: bool) -> tuple[Denoiser, ...] | None:
-    if not wanted:
-        if ratio is not None or not tables:
-            raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
-        return None
-    from duckplets.text.denoiser import Denoiser
-
-    given = {} if ratio is None else {"max_digit_ratio": ratio}
-    return (Denoiser(strip_markdown=tables, **given),)

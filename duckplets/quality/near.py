@@ -353,8 +353,10 @@ def _store(
             }
         )
         with database.registered(incoming=rows):
-            database.run("quality/near/forget", {"version": version})
-            database.run("quality/near/store", {"version": version, "settings": json.dumps(said)})
+            given = {"version": version, "action": action, "settings": json.dumps(said)}
+            if action == "mark":
+                database.run("quality/near/forget", {"version": version})
+            database.run("quality/near/store", given)
     return version
 
 
@@ -379,17 +381,10 @@ def by_source(database: Database, texts: LiveTexts, found: Flags) -> list[dict[s
         return list(database.table("quality/texts/by_source").to_pylist())
 
 
-def record_ids(database: Database, keys: Integers) -> list[str]:
-    """Return what records are called."""
-    requests = pa.table({"place": np.arange(len(keys)), "record_key": keys})
-    with database.registered(requests=requests):
-        return list(database.table("quality/texts/record_ids")["record_id"].to_pylist())
-
-
 def _examples(texts: LiveTexts, found: _Clusters) -> list[dict[str, Any]]:
     """Return the first clusters, with the first records of each."""
     few = found.number <= _EXAMPLES
-    ids = record_ids(texts.database, texts.keys[found.places[few]])
+    ids = texts.record_ids(found.places[few])
     examples: list[dict[str, Any]] = []
     rows: Iterator[tuple[str, bool, float]] = zip(
         ids, found.survivor[few].tolist(), found.similarity[few].tolist(), strict=True

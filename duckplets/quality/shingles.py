@@ -5,7 +5,8 @@
 
 The decision that matters: an n-gram is a span of bytes, and its hash is a difference of two prefix
 sums of a polynomial, so no n-gram is ever copied. The polynomial and all constants are our own:
-what is a near-duplicate does not follow the version of NumPy, DuckDB or Python.
+what is a near-duplicate does not follow the version of NumPy, DuckDB or Python; what is a letter is
+Unicode 14's, and lower case is Arrow's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Floats, Integers, Lists, Words
 from duckplets.text.characters import DIGIT, LETTER, MARK, SPACE, bytes_of, classes
@@ -36,16 +38,17 @@ _ALL = (1 << 64) - 1
 def words_of(texts: pa.Array) -> tuple[Bytes, Integers]:
     """Return the words of texts, each with a space after it, and where those of each text start.
 
-    A word is a run of letters, digits and marks; in scripts without spaces it is one character.
-    Of a text without any the words are what white space parts.
+    A word is a run of letters, digits and marks, in lower case; in scripts without spaces it is
+    one character. Of a text without any the words are what white space parts.
 
     Args:
-        texts: Strings, each with white space at its end; shape (n,).
+        texts: Strings, shape (n,).
 
     Returns:
         Bytes, and the first of each text with the end of the last, shape (n + 1,).
     """
-    data, bounds = bytes_of(texts)
+    texts, nothing, space = texts.cast(pa.large_string()), *map(_large, ("", " "))
+    data, bounds = bytes_of(pc.binary_join_element_wise(pc.utf8_lower(texts), nothing, space))
     data, bounds = _spread(data, bounds)
     flags = classes(data)
     inside = flags & (LETTER | DIGIT | MARK) != 0
@@ -61,6 +64,10 @@ def words_of(texts: pa.Array) -> tuple[Bytes, Integers]:
     keep[1:] |= inside[:-1]
     data = np.where(inside, data, np.uint8(_SPACE))[keep]
     return data, Bits(keep).rank(bounds)
+
+
+def _large(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
 
 
 def _spread(data: Bytes, bounds: Integers) -> tuple[Bytes, Integers]:
@@ -122,7 +129,7 @@ class Grams:
         """Find the n-grams of texts.
 
         Args:
-            sections: Strings in lower case, each with white space at its end; shape (sections,).
+            sections: Strings, shape (sections,).
             texts: First section of each text, and the end; int64[texts + 1].
             n: Words of an n-gram.
             whole: Whether a text of fewer words is an n-gram by itself, or has none.

@@ -1,6 +1,9 @@
 """Read the words of records, a block after the other: the same words for all that compares texts.
 
-    live records ─by source and key→ places ─blocks of some megabytes→ words ─→ n-grams
+    live records ─by source and key→ places ─blocks of some megabytes→ n-grams
+
+A place is the rank by which one of several equal texts stays. Blocks are read in the order of keys,
+in which texts lie in the file.
 """
 
 from __future__ import annotations
@@ -80,8 +83,14 @@ class LiveTexts:
         place = table["place"].to_numpy()
         first = np.flatnonzero(np.diff(place, prepend=-1))
         texts = np.append(first, len(place))
-        sections = table["text"].cast(pa.large_string()).combine_chunks()
-        return Block(place[first], Grams.of(sections, texts, n, whole=whole))
+        return Block(place[first], Grams.of(combined(table["text"]), texts, n, whole=whole))
+
+    def record_ids(self, places: Integers) -> list[str]:
+        """Return what records are called."""
+        requests = pa.table({"place": np.arange(len(places)), "record_key": self.keys[places]})
+        with self.database.registered(requests=requests):
+            found = self.database.table("quality/texts/record_ids")["record_id"]
+        return list(found.to_pylist())
 
     def digests(self) -> pa.Table:
         """Return the SHA-256 of the text of every record, as ``place`` and ``digest``."""
@@ -98,6 +107,12 @@ class LiveTexts:
         span = {"low": int(keys.min()), "high": int(keys.max())}
         with self.database.registered(requests=requests):
             return self.database.table(statement, span)
+
+
+def combined(texts: pa.ChunkedArray) -> pa.Array:
+    """Return texts in one piece, however large."""
+    found = texts.cast(pa.large_string()).combine_chunks()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def portions(sizes: Integers, most: int, rows: int) -> Iterator[tuple[int, int]]:

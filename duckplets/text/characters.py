@@ -110,7 +110,7 @@ def classes(data: Bytes) -> Bytes:
 
     Returns:
         Flags, shape (n,): those of a character at its first byte, none at its others; ``SPACE`` at
-        all bytes of white space. ``PIPE`` is ``|``; ``MARK`` what joins a letter, as accents and vowel signs do.
+        all bytes of white space. ``PIPE`` is ``|``, ``MARK`` an accent or a vowel sign.
     """
     found = np.frombuffer(data.tobytes().translate(_narrow()), np.uint8).copy()
     for start in range(0, len(data), _STEP):

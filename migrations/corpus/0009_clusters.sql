@@ -6,6 +6,7 @@ CREATE TABLE clusters (
     record_key BIGINT NOT NULL,
     survivor BOOLEAN NOT NULL,
     similarity DOUBLE NOT NULL,
+    action VARCHAR NOT NULL,
     settings JSON NOT NULL
 );
 COMMENT ON TABLE clusters IS 'Records whose texts are equal or nearly so, by deduplicate';
@@ -14,6 +15,7 @@ COMMENT ON COLUMN clusters.cluster IS 'Counts from 1 in each version';
 COMMENT ON COLUMN clusters.record_key IS 'A record of the cluster';
 COMMENT ON COLUMN clusters.survivor IS 'Whether it is the one that stays: the first by source_id and record_key';
 COMMENT ON COLUMN clusters.similarity IS 'Jaccard similarity of its n-grams with those of the survivor; less than asked for where a third record links the two';
+COMMENT ON COLUMN clusters.action IS 'What became of it: mark, or remove of all but the survivor';
 COMMENT ON COLUMN clusters.settings IS 'What was asked for: near (NULL for equal texts only), ngram, bands, rows, seed, algorithm';
 
 CREATE TABLE contaminations (
@@ -23,6 +25,7 @@ CREATE TABLE contaminations (
     matches BIGINT NOT NULL,
     ngram VARCHAR NOT NULL,
     evaluation VARCHAR NOT NULL,
+    action VARCHAR NOT NULL,
     settings JSON NOT NULL
 );
 COMMENT ON TABLE contaminations IS 'Records that share n-grams of words with an evaluation set, by decontaminate';
@@ -32,4 +35,5 @@ COMMENT ON COLUMN contaminations.record_key IS 'The record';
 COMMENT ON COLUMN contaminations.matches IS 'How many n-grams of its text are in the evaluation set';
 COMMENT ON COLUMN contaminations.ngram IS 'The first of them, as words';
 COMMENT ON COLUMN contaminations.evaluation IS 'Where the evaluation set has that one first: a record id, or file and row';
+COMMENT ON COLUMN contaminations.action IS 'What became of it: mark or remove';
 COMMENT ON COLUMN contaminations.settings IS 'What was asked for: ngram and how the set was read';

@@ -41,14 +41,14 @@ JOIN crowded ON crowded.bucket = buckets.bucket
 ORDER BY buckets.bucket, buckets.place
 
 -- name: forget
--- Forget the clusters that were found at a version, for those that are found now.
+-- Forget the clusters that were marked at a version, for those that are found now.
 -- Parameters: $version.
 DELETE FROM clusters
-WHERE version = $version
+WHERE version = $version AND action = 'mark'
 
 -- name: store
 -- Store clusters (Arrow incoming: cluster, record_key, survivor, similarity).
--- Parameters: $version, $settings (JSON).
+-- Parameters: $version, $action, $settings (JSON).
 INSERT INTO clusters
-SELECT $version, cluster, record_key, survivor, similarity, $settings
+SELECT $version, cluster, record_key, survivor, similarity, $action, $settings
 FROM incoming

@@ -22,10 +22,10 @@ WHERE
 ORDER BY records.source_id, records.record_key
 
 -- name: sections
--- The texts of requested records in lower case (Arrow requests: place, record_key).
+-- The texts of requested records (Arrow requests: place, record_key).
 -- Parameters: $low and $high, the least and the greatest key.
 -- Rows: by place and position, one for each section.
-SELECT requests.place, lower(sections.text) || ' ' AS text
+SELECT requests.place, sections.text
 FROM sections
 JOIN requests ON requests.record_key = sections.record_key
 WHERE sections.record_key BETWEEN $low AND $high AND sections.role <> 'rejected'
