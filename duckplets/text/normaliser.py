@@ -101,9 +101,7 @@ class Normaliser:
             if each.name != "white_space" and not isinstance(value, bool):
                 raise ChunkingError(f"{each.name}={value!r}: expected True or False")
             if self.code and each.name != "code" and value != each.default:
-                raise ChunkingError(
-                    f"{each.name}={value!r}: code=True keeps all that; leave it out"
-                )
+                raise ChunkingError(f"{each.name}={value!r}: with code=True leave it out")
         if self.white_space not in (None, *get_args(WhiteSpace)):
             raise ChunkingError(
                 f"white_space={self.white_space!r}: expected 'lines', 'all' or None"

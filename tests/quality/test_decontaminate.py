@@ -79,14 +79,17 @@ def test_shared_ngrams_are_found_with_their_place(tmp_path: Path, form: str) -> 
         report = corpus.decontaminate(path, text=["q", "a"], progress=False)
         rows = {row["record_id"]: row for row in rows_of(corpus)}
         splits = dict(
-            zip(*corpus.sql("SELECT record_id, split FROM live_records").to_pydict().values(), strict=True)
+            zip(
+                *corpus.sql("SELECT record_id, split FROM live_records").to_pydict().values(),
+                strict=True,
+            )
         )
     assert rows.keys() == {"one/3", "two/7"}  # 12 words are too few
     assert rows["one/3"]["ngram"] == " ".join(words_of(("one", 3))[20:33])
     assert [rows[key]["matches"] for key in ("one/3", "two/7")] == [1, 3]
     line = {"jsonl": ":1", "csv": ":2", "parquet": ", row 1"}[form]
     assert rows["one/3"]["evaluation"] == f"{path}{line}"
-    assert (report.contaminated, report.records, report.version) == (2, 2 * RECORDS, 1)
+    assert (report.contaminated, report.records, report.version) == (2, 2 * RECORDS, 2)
     assert (report.texts, report.short) == (4 + 6, 1 + 6)
     assert report.skipped == {"no text": 2}
     told = {(r["source"], r["split"]): r["contaminated"] for r in report.by_source}
@@ -109,7 +112,9 @@ def test_matches_are_those_of_plain_sets(
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name="s", progress=False)
         corpus.decontaminate(questions, ngram=n, progress=False)
-        stored = {r["record_id"]: (r["matches"], r["ngram"], r["evaluation"]) for r in rows_of(corpus)}
+        stored = {
+            r["record_id"]: (r["matches"], r["ngram"], r["evaluation"]) for r in rows_of(corpus)
+        }
     first: dict[tuple[str, ...], int] = {}
     for number, text in enumerate(asked, 1):
         for i in range(len(text) - n + 1):
@@ -137,7 +142,10 @@ def test_the_test_split_and_a_source(tmp_path: Path) -> None:
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         with_leaks(corpus)
         split = dict(
-            zip(*corpus.sql("SELECT record_id, split FROM live_records").to_pydict().values(), strict=True)
+            zip(
+                *corpus.sql("SELECT record_id, split FROM live_records").to_pydict().values(),
+                strict=True,
+            )
         )
         report = corpus.decontaminate("test", progress=False)
         leaks = {key for key in split if key.startswith("leaks/")}
@@ -201,7 +209,12 @@ def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
         ("missing.jsonl", {"text": "q"}, SourceError, "is no file, no source"),
         ("oen", {}, SourceError, "did you mean 'one'"),
         (tmp_path / "empty.jsonl", {"text": "q"}, SourceError, "is empty"),
-        (tmp_path / "none.jsonl", {"text": "q"}, SourceError, "holds no text to compare with: 1 no"),
+        (
+            tmp_path / "none.jsonl",
+            {"text": "q"},
+            SourceError,
+            "holds no text to compare with: 1 no",
+        ),
         (tmp_path / "short.jsonl", {"text": "q"}, SourceError, "none of its 1 text has 13 words"),
         (tmp_path / "short.jsonl", {}, SourceError, "say which columns hold the text"),
         (tmp_path / "short.jsonl", {"text": "x"}, SourceError, "x"),
@@ -222,7 +235,10 @@ def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
         assert corpus.decontaminate("test", dry_run=True, progress=False).contaminated == 0
         with pytest.raises(ReadOnlyError, match="cannot decontaminate"):
             corpus.decontaminate("test")
-    with dp.Corpus(tmp_path / "d.duckdb") as corpus, pytest.raises(SplitError, match="no splits yet"):
+    with (
+        dp.Corpus(tmp_path / "d.duckdb") as corpus,
+        pytest.raises(SplitError, match="no splits yet"),
+    ):
         corpus.decontaminate("test")
 
 
@@ -231,5 +247,5 @@ def test_the_command(tmp_path: Path) -> None:
     corpus_of(Path(path)).close()
     told = run("decontaminate", path, questions, "--text", "q", "--action", "remove")
     assert "120 records compared" in told
-    assert "2 contaminated, removed (version 2" in told
+    assert "2 contaminated, removed (version 3" in told
     assert f"one/3: 1 n-gram, the first in {questions}:1: word" in told

@@ -34,14 +34,14 @@ def jaccard(one: Sequence[str], other: Sequence[str], n: int = 5) -> float:
     return len(a & b) / len(a | b)
 
 
-def filled(path: Path, texts: Mapping[str, Mapping[str, str]], **options: Any) -> dp.Corpus:
+def filled(
+    path: Path, texts: Mapping[str, Mapping[str, str]], threads: int | None = None
+) -> dp.Corpus:
     """Return a corpus of sources, each with texts by id."""
-    corpus = dp.Corpus(path, **options)
+    corpus = dp.Corpus(path, threads=threads)
     for name, of in texts.items():
         rows = [{"id": key, "text": text} for key, text in of.items()]
-        corpus.ingest(
-            dp.MemorySource(rows, id="id", text="text"), name=name, progress=False
-        )
+        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name=name, progress=False)
     return corpus
 
 
@@ -93,12 +93,8 @@ def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path: Path) -> 
     assert report.by_source == [
         {"source": "s", "split": None, "records": 300, "duplicates": len(found)}
     ]
-    assert report.examples[0]["survivor"] == clusters_first(found)
-
-
-def clusters_first(found: Mapping[str, tuple[str, Any]]) -> str:
-    """Return the survivor that came first."""
-    return next(head for name, _ in PAIRS for head, _ in found.values() if head == f"s/{name}0")
+    heads = [f"s/{name}0" for name, _ in PAIRS if f"s/{name}1" in found]
+    assert [example["survivor"] for example in report.examples] == heads[:5]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -106,7 +102,9 @@ def test_clusters_are_the_components_of_all_pairs(tmp_path: Path, seed: int) -> 
     draw = random.Random(seed)
     few = [" ".join(draw.choices("abcdefgh", k=3)) for _ in range(6)]
     texts = [" ".join(draw.choices(few, k=draw.randint(1, 4))).split() for _ in range(60)]
-    with filled(tmp_path / "c.duckdb", {"s": {str(i): " ".join(t) for i, t in enumerate(texts)}}) as c:
+    with filled(
+        tmp_path / "c.duckdb", {"s": {str(i): " ".join(t) for i, t in enumerate(texts)}}
+    ) as c:
         # Of 60 bands of one row each hardly any pair from .3 on is not a candidate.
         c.deduplicate(0.3, ngram=2, bands=60, rows=1, action="mark", progress=False)
         found = {(head, *sorted(of)) for head, of in clusters(c)}
@@ -210,7 +208,10 @@ def test_removing_makes_a_version_and_again_nothing(tmp_path: Path) -> None:
 
 def test_equal_texts_are_equal_whole(tmp_path: Path) -> None:
     rows = [
-        {"id": "a", "sections": [{"role": "anchor", "text": "one"}, {"role": "context", "text": "two"}]},
+        {
+            "id": "a",
+            "sections": [{"role": "anchor", "text": "one"}, {"role": "context", "text": "two"}],
+        },
         {"id": "b", "sections": [{"role": "anchor", "text": "one\n\ntwo"}]},
         {"id": "c", "sections": [{"role": "anchor", "text": "One\n\ntwo"}]},
         {
@@ -273,7 +274,13 @@ def grams(texts: Iterable[str], n: int = 5) -> Grams:
 
 def test_a_hash_is_of_the_words_wherever_they_stand() -> None:
     giant = "x" * (3 << 18)  # longer than a piece that sums are taken of
-    texts = ["a b c", f"é {giant} A, b; C", f"{giant} q", f"{'y' * 700_000} {giant} Q!", "cab a b c"]
+    texts = [
+        "a b c",
+        f"é {giant} A, b; C",
+        f"{giant} q",
+        f"{'y' * 700_000} {giant} Q!",
+        "cab a b c",
+    ]
     found = grams(texts, 3)
     hashes = found.hashes()
     by_text = [found.text(i) for i in range(len(hashes))]
@@ -281,10 +288,7 @@ def test_a_hash_is_of_the_words_wherever_they_stand() -> None:
     assert len(set(hashes.tolist())) == len(set(by_text)) == 6
     assert [by_text[i] for i in np.flatnonzero(hashes == hashes[0])] == ["a b c"] * 3
     # What others have stored must stay comparable.
-    assert hashes[0] == GOLDEN
-
-
-GOLDEN = 0
+    assert hashes[0] == 15230613973543622935
 
 
 @pytest.mark.parametrize(
