@@ -31,6 +31,7 @@ WIDTH = 80
 INTERFACE = {
     "Corpus": (
         *("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "PrepareReport"),
+        *("NearReport", "DecontaminationReport"),
         "Chunking",
     ),
     "Sources": (
@@ -46,7 +47,7 @@ INTERFACE = {
         ),
     ),
     "Clean texts and prefixes": (
-        *("Denoiser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),
+        *("Denoiser", "Normaliser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),
     ),
     "Data sets and indexes": (
         *("load_data_sets", "DataSet", "DocumentLimits", "IndexControls", "DataIndex"),
@@ -73,6 +74,7 @@ TYPES = {
     "sampling.settings": ("Kind", "Remainder"),
     "sources.base": ("Columns",),
     "sources.paths": ("Paths",),
+    "quality.near": ("Action",),
     "recipes.selectors": ("Role",),
     "recipes.recipes": ("Strategy", "StrategyName", "Per"),
 }
@@ -80,12 +82,12 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in named_pools hard_negatives compact preparing changing reopen status doctor "
-    "testing huggingface errors __init__"
+    "corpus text_in repeats named_pools hard_negatives compact preparing changing reopen status "
+    "doctor testing huggingface errors __init__"
 )
 ROOMS = (
-    "sources ingest text recipes pools order sampling serving search mining records export torch "
-    "cli db base"
+    "sources ingest text quality recipes pools order sampling serving search mining records export "
+    "torch cli db base"
 )
 FOLDERS = {
     "sql": "Statements, in folders of the same names; a header says what each takes and yields.",

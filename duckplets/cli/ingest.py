@@ -224,8 +224,10 @@ def ingest(
         try:
             if denoise:
                 opened.denoise()
-            for normaliser in cleaners_of(False, None, normalise):
-                opened.normalise(normaliser)
+            if normalise is not None:
+                from duckplets.text.normaliser import Normaliser
+
+                opened.normalise(Normaliser(code=normalise == "code"))
             _store(opened, found, arguments, problems, json=json, keep_going=keep_going)
         finally:
             if is_new:

@@ -104,6 +104,7 @@ def evaluation_of(
 
 def _own(database: Database, version: int, against: str) -> Evaluation:
     """Return a split of the corpus, or else a source of it."""
+    judged: dict[str, Any]
     if against in _BEFORE:
         need_splits(database, f"against={against!r}: ")
         texts = LiveTexts.of(database, version, splits=[against])

@@ -35,7 +35,7 @@ from duckplets.quality.texts import LiveTexts, portions
 Action = Literal["mark", "remove"]
 
 _ROWS = 65_536  # of buckets that are looked at together
-_NEIGHBOURS = 32  # of a record in a bucket that it is compared with, besides the first
+_NEIGHBOURS = 16  # of a record in a bucket that it is compared with, besides the first
 _BYTES = 8 << 20  # of the texts of pairs that are compared together
 _PAIRS = 8_192
 _MEMORY = "300MB"  # of the bands: what is more waits on disk
@@ -247,7 +247,7 @@ class _Links:
             self._compare(batch["first"].to_numpy(), batch["place"].to_numpy())
 
     def join_neighbours(self, scratch: Database) -> None:
-        """Link records near enough to one of the 32 before it in a bucket, if nothing has yet."""
+        """Link records near enough to one of the 16 before it in a bucket, if nothing has yet."""
         known = pa.table({"place": np.arange(len(self.texts)), "first": self.first})
         with scratch.registered(known=known):
             scratch.run("quality/near/note_crowded")
@@ -287,6 +287,7 @@ class _Links:
 
     def _compare(self, one: Integers, other: Integers) -> None:
         """Compare pairs that nothing links yet, and link those that are near enough."""
+        least = 1.0 if self.settings.near is None else self.settings.near
         apart = self.first[one] != self.first[other]
         one, other = one[apart], other[apart]
         sizes = self.texts.sizes[one] + self.texts.sizes[other]
@@ -296,7 +297,7 @@ class _Links:
             first, second = first[apart], second[apart]
             if len(first):
                 self.compared += len(first)
-                near = self._similarities(first, second) >= self.settings.near
+                near = self._similarities(first, second) >= least
                 self._join(first[near], second[near])
 
     def _similarities(self, one: Integers, other: Integers) -> Floats:
