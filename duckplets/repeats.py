@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress, bar
@@ -13,6 +13,8 @@ from duckplets.db.database import Database
 if TYPE_CHECKING:
     from duckplets.quality.decontaminate import DecontaminationReport
     from duckplets.quality.near import Action, NearReport
+
+_MEMORY = "300MB"  # of the file: texts are read once or twice, and not again soon
 
 
 class Repeats:
@@ -121,8 +123,8 @@ class Repeats:
     @contextmanager
     def _looking(self, verb: str, dry_run: bool) -> Iterator[None]:
         """Hold the right to change the corpus, unless nothing is to be changed."""
-        if dry_run:
+        with ExitStack() as held:
+            if not dry_run:
+                held.enter_context(self._database.changing(verb))
+            held.enter_context(self._database.frugal(_MEMORY))
             yield
-        else:
-            with self._database.changing(verb):
-                yield

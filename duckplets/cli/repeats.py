@@ -89,7 +89,7 @@ def decontaminate(
 
     Example:
         duckplets decontaminate faq.duckdb test --action remove
-        duckplets decontaminate faq.duckdb mmlu.parquet --text question --text answer
+        duckplets decontaminate faq.duckdb exam.csv --text question --ngram 8
     """
     from duckplets.corpus import Corpus
 
