@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commands import ok as run
+from effort import some
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -97,7 +98,7 @@ def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path: Path) -> 
     assert [example["survivor"] for example in report.examples] == heads[:5]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", some(range(5), less=1))
 def test_clusters_are_the_components_of_all_pairs(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     few = [" ".join(draw.choices("abcdefgh", k=3)) for _ in range(6)]
@@ -151,7 +152,7 @@ def test_neither_order_nor_threads_decide_what_belongs_together(tmp_path: Path) 
     keys = [f"{name}{side}" for name, _ in PAIRS[:30] for side in (0, 1)]
     every = {f"{n}{s}": " ".join(text_of(n, k * s)) for n, k in PAIRS[:30] for s in (0, 1)}
     found = []
-    for number, threads in ((0, 1), (1, 2), (2, 2)):
+    for number, threads in ((0, 1), (1, 2)):
         order = random.Random(number).sample(keys, len(keys)) if number else keys
         path = tmp_path / f"{number}.duckdb"
         with filled(path, {"s": {key: every[key] for key in order}}, threads=threads) as corpus:
@@ -166,7 +167,7 @@ def test_neither_order_nor_threads_decide_what_belongs_together(tmp_path: Path) 
             rank = {f"s/{key}": i for i, key in enumerate(order)}
             assert all(rank[head] < min(rank[key] for key in of) for head, of in clusters(corpus))
             assert set(ids(corpus)) == rank.keys() - {k for _, of in clusters(corpus) for k in of}
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
     assert len(found[0][0]) > 10
 
 
@@ -291,24 +292,25 @@ def test_a_hash_is_of_the_words_wherever_they_stand() -> None:
     assert hashes[0] == 15230613973543622935
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"near": 0}, r"near=0: give a similarity above 0 and up to 1"),
-        ({"near": 1.01}, r"near=1\.01"),
-        ({"near": float("nan")}, "near=nan"),
-        ({"near": True}, "near=True"),
-        ({"near": "0.5"}, "near='0.5'"),
-        ({"ngram": 0}, "ngram=0: give an integer from 1"),
-        ({"bands": 0}, "bands=0"),
-        ({"rows": 1.5}, r"rows=1\.5"),
-        ({"seed": -1}, "seed=-1"),
-        ({"action": "drop"}, "action='drop': give 'mark' or 'remove'"),
-    ],
-)
-def test_wrong_arguments_are_refused(tmp_path: Path, given: dict[str, Any], told: str) -> None:
-    with planted(tmp_path / "c.duckdb") as corpus, pytest.raises(SamplerError, match=told):
-        corpus.deduplicate(**given)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"near": 0}, r"near=0: give a similarity above 0 and up to 1"),
+    ({"near": 1.01}, r"near=1\.01"),
+    ({"near": float("nan")}, "near=nan"),
+    ({"near": True}, "near=True"),
+    ({"near": "0.5"}, "near='0.5'"),
+    ({"ngram": 0}, "ngram=0: give an integer from 1"),
+    ({"bands": 0}, "bands=0"),
+    ({"rows": 1.5}, r"rows=1\.5"),
+    ({"seed": -1}, "seed=-1"),
+    ({"action": "drop"}, "action='drop': give 'mark' or 'remove'"),
+]
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for given, told in WRONG:
+            with pytest.raises(SamplerError, match=told):
+                corpus.deduplicate(**given)
 
 
 def test_the_command(tmp_path: Path) -> None:
