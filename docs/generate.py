@@ -31,7 +31,7 @@ WIDTH = 80
 INTERFACE = {
     "Corpus": (
         *("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "PrepareReport"),
-        *("Chunking", "register_chunker", "Chunker"),
+        *("NearReport", "DecontaminationReport", "Chunking", "register_chunker", "Chunker"),
     ),
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
@@ -46,7 +46,7 @@ INTERFACE = {
         ),
     ),
     "Clean texts and prefixes": (
-        *("Denoiser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),
+        *("Denoiser", "Normaliser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),
     ),
     "Data sets and indexes": (
         *("load_data_sets", "DataSet", "DocumentLimits", "IndexControls", "DataIndex"),
@@ -76,6 +76,7 @@ TYPES = {
     "sampling.vector_columns": ("Missing",),
     "sources.base": ("Columns",),
     "sources.paths": ("Paths",),
+    "quality.near": ("Action",),
     "recipes.selectors": ("Role",),
     "recipes.recipes": ("Strategy", "StrategyName", "Per"),
 }
@@ -83,11 +84,12 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in named_pools hard_negatives text_vectors compact preparing changing reopen "
-    "status doctor testing huggingface errors __init__"
+    "corpus text_in repeats named_pools hard_negatives text_vectors compact preparing changing "
+    "reopen status doctor testing huggingface errors __init__"
 )
 ROOMS = (
-    "sources ingest text recipes pools order sampling serving search mining vectors records export "
+    "sources ingest text quality recipes pools order sampling serving search mining vectors "
+    "records export "
     "torch cli db base"
 )
 FOLDERS = {

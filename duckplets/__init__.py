@@ -46,6 +46,8 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Mixture as Mixture
     from duckplets.order.mixture import Phase as Phase
     from duckplets.preparing import PrepareReport as PrepareReport
+    from duckplets.quality.decontaminate import DecontaminationReport as DecontaminationReport
+    from duckplets.quality.near import NearReport as NearReport
     from duckplets.recipes.bm25 import Bm25 as Bm25
     from duckplets.recipes.bm25 import bm25 as bm25
     from duckplets.recipes.files import load_recipes as load_recipes
@@ -95,6 +97,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.text.chunkers import register_chunker as register_chunker
     from duckplets.text.chunking import Chunking as Chunking
     from duckplets.text.denoiser import Denoiser as Denoiser
+    from duckplets.text.normaliser import Normaliser as Normaliser
     from duckplets.text.prefix import Field as Field
     from duckplets.text.prefix import Prefix as Prefix
     from duckplets.text.preprocessors import Preprocessor as Preprocessor
@@ -126,6 +129,8 @@ _HOMES = {
     "recipes.files": "load_recipes",
     "recipes.recipes": "TextRecipe TripletRecipe sql",
     "recipes.selectors": "any_section near_date position role",
+    "quality.decontaminate": "DecontaminationReport",
+    "quality.near": "NearReport",
     "records.controls": "IndexControls",
     "records.data_index": "DataIndex",
     "records.data_sets": "DataSet load_data_sets",
@@ -156,6 +161,7 @@ _HOMES = {
     "text.chunkers": "Chunker register_chunker",
     "text.chunking": "Chunking",
     "text.denoiser": "Denoiser",
+    "text.normaliser": "Normaliser",
     "text.prefix": "Field Prefix",
     "text.preprocessors": "Preprocessor register_preprocessor",
     "vectors.add": "AddedVectors",

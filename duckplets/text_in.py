@@ -17,6 +17,7 @@ from duckplets.errors import DuckpletsError
 from duckplets.ingest import chunks, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
+from duckplets.repeats import Repeats
 from duckplets.text.chunking import Chunking
 from duckplets.text.prefix import prefix_of
 
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     from duckplets.sources.limits import Limits
     from duckplets.sources.mapping_checks import OnError
     from duckplets.text.denoiser import Denoiser
+    from duckplets.text.normaliser import Normaliser
     from duckplets.text.prefix import Prefix
 
 
-class TextIn:
+class TextIn(Repeats):
     """The part of ``Corpus`` that takes text in, cleans it, lists it and removes it."""
 
     _database: Database
@@ -300,10 +302,24 @@ class TextIn:
         """
         from duckplets.text.denoiser import Denoiser
 
+        return self._clean_by(denoiser or Denoiser())
+
+    @changes("normalise")
+    def normalise(self, normaliser: Normaliser | None = None) -> int:
+        """Bring the texts into one form, those that are there and those to come, likewise.
+
+        Args:
+            normaliser: How; by default ``Normaliser()``; ``Normaliser(code=True)`` for code.
+        """
+        from duckplets.text.normaliser import Normaliser
+
+        return self._clean_by(normaliser or Normaliser())
+
+    def _clean_by(self, cleaner: Denoiser | Normaliser) -> int:
+        """Clean texts by one more preprocessor, the last; another of its kind goes."""
         before = chunks.current_chunking(self._database)
-        others = [p for p in before.preprocessors if not isinstance(p, Denoiser)]
-        cleaned = replace(before, preprocessors=(*others, denoiser or Denoiser()))
-        return chunks.chunk(self._database, cleaned)
+        others = [p for p in before.preprocessors if not isinstance(p, type(cleaner))]
+        return chunks.chunk(self._database, replace(before, preprocessors=(*others, cleaner)))
 
     def __repr__(self) -> str:
         mode = ", read_only=True" if self.read_only else ""

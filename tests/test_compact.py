@@ -122,6 +122,8 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path: Path) -> None:
         corpus.denoise()
         corpus.index(dp.Terms(stemmer="none"), source="toy", split="test", progress=False)
         corpus.mine(source="toy", split="test", progress=False)
+        corpus.deduplicate(0.2, ngram=1, rows=1, action="mark", progress=False)
+        corpus.decontaminate("talk", ngram=1, progress=False)
         before = tables(corpus)
         settings = corpus.sql("FROM settings WHERE name <> 'keys' ORDER BY ALL").to_pylist()
         empty = {name for name, rows in before.items() if not rows}

@@ -13,8 +13,8 @@ import typer
 from duckplets.base.shown import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, as_written, existing, in_options, say
-from duckplets.cli.inputs import FORMATS, Found, Options, found_in, integers, names
-from duckplets.cli.options import denoiser_of
+from duckplets.cli.inputs import FORMATS, Found, Options, found_in, names
+from duckplets.cli.options import NORMALISE
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ def ingest(
     denoise: Annotated[
         bool, typer.Option("--denoise", help="Clean texts from now on, as chunk --denoise does.")
     ] = False,
+    normalise: NORMALISE = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Discard what an unfinished ingest has stored.")
     ] = False,
@@ -231,6 +232,10 @@ def ingest(
         try:
             if denoise:
                 opened.denoise()
+            if normalise is not None:
+                from duckplets.text.normaliser import Normaliser
+
+                opened.normalise(Normaliser(code=normalise == "code"))
             _store(opened, found, arguments, problems, json=json, keep_going=keep_going)
         finally:
             if is_new:
@@ -318,80 +323,3 @@ def split(
         used = report.settings
         say(f"shares: train {used.train:g}, validation {used.validation:g}, test {used.test:g}")
     output.show_split(report, keep_together)
-
-
-def chunk(
-    corpus: CORPUS,
-    max_tokens: Annotated[
-        int | None, typer.Option(help="A longer section is cut into windows of so many; 1024.")
-    ] = None,
-    overlap: Annotated[
-        list[str] | None,
-        _option("Tokens shared by neighbours; several make several sets; 64.", "TOKENS"),
-    ] = None,
-    summary_tokens: Annotated[
-        int | None,
-        typer.Option(help="Length of a longer section's summary; 512 or half a window; 0: none."),
-    ] = None,
-    chunker: Annotated[
-        str | None, _option("sentences, markdown or code; windows for none.", "NAME")
-    ] = None,
-    summary_weight: Annotated[
-        float | None, typer.Option(help="Weight of a summary, from 0 to 1; 0.35.")
-    ] = None,
-    weight_floor: Annotated[
-        float | None, typer.Option(help="No chunk weighs less, from 0 to 1; 0.1.")
-    ] = None,
-    position_weight: Annotated[
-        str | None, _option("How later windows weigh less; window.", "window|start_ratio")
-    ] = None,
-    tokenizer: Annotated[
-        str | None, _option("A Hugging Face tokenizers file; else words count.", "FILE")
-    ] = None,
-    denoise: Annotated[
-        bool, typer.Option("--denoise", help="Clean texts of digits, tables, lines of no letter.")
-    ] = False,
-    max_digit_ratio: Annotated[
-        float | None, typer.Option(help="Of digits to letters and digits, in a clean line; 0.35.")
-    ] = None,
-    keep_tables: Annotated[
-        bool, typer.Option("--keep-tables", help="Leave Markdown tables as they are.")
-    ] = False,
-    defaults: Annotated[
-        bool,
-        typer.Option("--defaults", help="What is not named is the default, not as it was."),
-    ] = False,
-) -> None:
-    """Cut the sections into windows again, with other settings.
-
-    Ingest cuts what it adds, so this is needed only for settings other than the corpus has.
-    What is not named stays as it is; with --defaults it is set to its default, and texts that
-    were cleaned are again as they came unless --denoise is given too.
-
-    Example:
-        duckplets chunk faq.duckdb --max-tokens 256 --overlap 32,64
-        duckplets chunk faq.duckdb --chunker sentences
-        duckplets chunk faq.duckdb --denoise --max-digit-ratio 0.25
-    """
-    from duckplets.corpus import Corpus
-    from duckplets.text.chunking import Chunking
-
-    given: dict[str, Any] = {
-        "max_tokens": max_tokens,
-        "overlap": integers("--overlap", overlap),
-        "summary_tokens": summary_tokens,
-        "summary_weight": summary_weight,
-        "weight_floor": weight_floor,
-        "position_weight": position_weight,
-        "tokenizer": tokenizer,
-        "preprocessors": denoiser_of(denoise, max_digit_ratio, tables=not keep_tables),
-    }
-    named = {name: value for name, value in given.items() if value is not None}
-    if chunker is not None:
-        named["chunker"] = None if chunker == "windows" else chunker
-    with Corpus(existing(corpus)) as opened:
-        chunking = Chunking(**named) if defaults else opened.chunking(**named)
-        sections = opened.chunk(chunking)
-    same = "these are the settings it has already"
-    say(f"cut {counted(sections, 'section')} again" if sections else same)
-    say(f"chunks: {output.settings(chunking.fingerprint())}")

@@ -19,8 +19,13 @@ import pyarrow.compute as pc
 
 from duckplets.errors import ChunkingError
 from duckplets.text.chunking import Chunking
-from duckplets.text.denoiser import Denoiser
-from duckplets.text.preprocessors import Cleaner, Preprocessor, name_of, registered
+from duckplets.text.preprocessors import (
+    AnyPreprocessor,
+    Cleaner,
+    Preprocessor,
+    name_of,
+    registered,
+)
 
 __all__ = ["NOTHING_LEFT", "Cleaned", "clean", "preprocess"]
 
@@ -92,7 +97,7 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
 
 def clean(
     texts: pa.Array,
-    preprocessors: Sequence[Denoiser | Preprocessor],
+    preprocessors: Sequence[AnyPreprocessor],
     label: Callable[[int], str],
 ) -> Cleaned:
     """Call preprocessors in order on texts.
@@ -109,10 +114,10 @@ def clean(
     cleaned = texts
     for preprocessor in preprocessors:
         before = cleaned.null_count
-        if isinstance(preprocessor, Denoiser):
-            cleaned = preprocessor.apply(cleaned)
-        else:
+        if isinstance(preprocessor, Preprocessor):
             cleaned = _called(cleaned, preprocessor, label)
+        else:
+            cleaned = preprocessor.apply(cleaned)
         dropped[f"section dropped by {name_of(preprocessor)}"] += cleaned.null_count - before
     same = pc.fill_null(pc.equal(cleaned, texts), False).to_numpy(zero_copy_only=False)
     original = texts.take(pa.array(np.arange(len(texts)), mask=same))

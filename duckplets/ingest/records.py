@@ -164,7 +164,7 @@ def current_version(database: Database) -> int:
 
 
 def commit_version(
-    database: Database, version: int, what: str, source: str, report: dict[str, Any]
+    database: Database, version: int, what: str, source: str | None, report: dict[str, Any]
 ) -> None:
     """Note a new version, inside the transaction that makes it."""
     database.run(

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.errors import ChunkingError, nearest
 from duckplets.text import chunkers
 from duckplets.text.chunkers import Chunker
-from duckplets.text.denoiser import Denoiser
-from duckplets.text.preprocessors import Preprocessor, checked, from_json
+from duckplets.text.preprocessors import AnyPreprocessor, checked, from_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -51,8 +50,8 @@ class Chunking:
             1 - start_token/tokens.
         tokenizer: Path of a Hugging Face tokenizers JSON file; None counts words between
             white space.
-        preprocessors: What cleans the text of a section first, in this order: ``Denoiser``, or
-            functions that were given a name by ``register_preprocessor``.
+        preprocessors: What cleans the text of a section first, in this order: ``Denoiser``,
+            ``Normaliser``, or functions that were given a name by ``register_preprocessor``.
     """
 
     max_tokens: int = 1024
@@ -63,7 +62,7 @@ class Chunking:
     weight_floor: float = 0.1
     position_weight: str = "window"
     tokenizer: str | None = None
-    preprocessors: tuple[Denoiser | Preprocessor, ...] = ()
+    preprocessors: tuple[AnyPreprocessor, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every field, and bring overlap, weights and the path into one form."""

@@ -1,6 +1,6 @@
-"""Name and find what cleans texts before they are cut: the denoiser, and a user's functions.
+"""Name and find what cleans texts before they are cut: what is built in, and a user's functions.
 
-    Denoiser, function, Preprocessor ─checked→ settings of the chunking ─cleaner→ texts to texts
+    Denoiser, Normaliser, function ─checked→ settings of the chunking ─cleaner→ texts to texts
 
 The decision that matters: a corpus stores the name and version of a function, never the function.
 So whoever draws samples from it needs no such code; only what cleans text anew looks it up.
@@ -9,14 +9,16 @@ So whoever draws samples from it needs no such code; only what cleans text anew 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from duckplets.base.checks import checked_name
 from duckplets.errors import ChunkingError, nearest
 from duckplets.text.denoiser import NAME, Denoiser
+from duckplets.text.normaliser import NORMALISER, Normaliser
 
 __all__ = [
+    "AnyPreprocessor",
     "Cleaner",
     "Preprocessor",
     "checked",
@@ -29,6 +31,9 @@ __all__ = [
 Cleaner = Callable[[str], str | None]
 
 _REGISTERED: dict[tuple[str, str], Cleaner] = {}  # by name and version, the newest last
+
+
+_BUILT_IN: dict[str, type[Denoiser] | type[Normaliser]] = {NAME: Denoiser, NORMALISER: Normaliser}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +58,9 @@ class Preprocessor:
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
         return {"name": self.name, "version": self.version}
+
+
+AnyPreprocessor = Denoiser | Normaliser | Preprocessor
 
 
 def register_preprocessor(name: str, function: Cleaner, version: str = "1") -> Preprocessor:
@@ -106,26 +114,28 @@ def registered(preprocessor: Preprocessor) -> Cleaner:
     )
 
 
-def name_of(preprocessor: Denoiser | Preprocessor) -> str:
+def name_of(preprocessor: AnyPreprocessor) -> str:
     """Return the name that reports show."""
-    return NAME if isinstance(preprocessor, Denoiser) else preprocessor.name
+    if isinstance(preprocessor, Preprocessor):
+        return preprocessor.name
+    return NAME if isinstance(preprocessor, Denoiser) else NORMALISER
 
 
-def checked(given: Any) -> tuple[Denoiser | Preprocessor, ...]:
+def checked(given: Any) -> tuple[AnyPreprocessor, ...]:
     """Return the preprocessors a user gave as values that a corpus can store.
 
     Raises:
-        ChunkingError: One of them is neither a denoiser nor a registered function.
+        ChunkingError: One of them is neither built in nor a registered function.
     """
     if not isinstance(given, list | tuple):
         raise ChunkingError(
             f"preprocessors={given!r}: expected several, such as (dp.Denoiser(),), each a "
-            f"Denoiser or a registered function"
+            f"Denoiser, Normaliser or a registered function"
         )
     return tuple(_checked(one) for one in given)
 
 
-def from_json(settings: Any) -> Denoiser | Preprocessor:
+def from_json(settings: Any) -> AnyPreprocessor:
     """Return a preprocessor from what ``to_json`` gave, or a user put in a file.
 
     Raises:
@@ -136,29 +146,33 @@ def from_json(settings: Any) -> Denoiser | Preprocessor:
             f"preprocessors: {settings!r} has no name; expected an object such as "
             f'{{"name": "denoiser"}} or {{"name": "…", "version": "1"}}'
         )
-    known = ["name", "max_digit_ratio", "strip_markdown"]
-    if settings["name"] != NAME:
-        known = ["name", "version"]
+    built_in = _BUILT_IN.get(settings["name"])
+    if "version" in settings and settings["name"] != NAME:
+        built_in = None  # a user's function, which had the name before there was one of ours
+    known = ["name", "version"]
+    if built_in is not None:
+        known = ["name", *(each.name for each in fields(built_in))]
     for key in settings:
         if key not in known:
             raise ChunkingError(
                 f"unknown setting {key!r} of preprocessor {settings['name']!r}"
                 f"{nearest(str(key), known)}; known: {', '.join(known)}"
             )
-    if settings["name"] != NAME:
+    if built_in is None:
         return Preprocessor(**settings)
-    return Denoiser(**{key: settings[key] for key in known[1:] if key in settings})
+    return built_in(**{key: value for key, value in settings.items() if key != "name"})
 
 
-def _checked(given: Any) -> Denoiser | Preprocessor:
-    if isinstance(given, Denoiser | Preprocessor):
+def _checked(given: Any) -> AnyPreprocessor:
+    if isinstance(given, AnyPreprocessor):
         return given
-    if given is Denoiser:
-        raise ChunkingError("preprocessors: Denoiser is a class; write dp.Denoiser()")
+    if given in (Denoiser, Normaliser):
+        name = given.__name__
+        raise ChunkingError(f"preprocessors: {name} is a class; write dp.{name}()")
     if not callable(given):
         raise ChunkingError(
-            f"preprocessors: {given!r} is no preprocessor; expected dp.Denoiser() or a function "
-            f"that dp.register_preprocessor has given a name"
+            f"preprocessors: {given!r} is no preprocessor; expected dp.Denoiser(), dp.Normaliser() "
+            f"or a function that dp.register_preprocessor has given a name"
         )
     for (name, version), function in reversed(_REGISTERED.items()):
         if function == given:

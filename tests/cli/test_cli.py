@@ -575,6 +575,7 @@ def test_examples_of_the_help_texts_run(
     Path("recipes.toml").write_text(RECIPES.replace("mine", "titles"))
     for name in ("old.toml", "new.toml"):
         Path(name).write_text('[[data.datasets]]\nname = "faq"\nweight = 0.5\n')
+    Path("exam.csv").write_text("question\nwhat is asked here has eight words or more\n")
     Path("mixture.toml").write_text('[[data.datasets]]\nname = "news"\nweight = 0.5\n')
     stdin = "".join(json.dumps({"text": f"text {i}", "url": i}) + "\n" for i in range(20))
     shown = examples()

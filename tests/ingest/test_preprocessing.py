@@ -94,7 +94,10 @@ def test_a_function_goes_by_the_name_it_was_given_last() -> None:
 WRONG_SETTINGS: list[tuple[Any, str]] = [
     (Denoiser(), r"preprocessors=Denoiser\(.*expected several, such as \(dp\.Denoiser\(\),\)"),
     ("denoiser", "preprocessors='denoiser': expected several"),
-    (["denoiser"], r"'denoiser' is no preprocessor; expected dp\.Denoiser\(\) or a function"),
+    (
+        ["denoiser"],
+        r"'denoiser' is no preprocessor; expected dp\.Denoiser\(\), dp\.Normaliser\(\) or a",
+    ),
     ([Denoiser], r"Denoiser is a class; write dp\.Denoiser\(\)"),
     ([str.upper], r"function upper has no name .* dp\.register_preprocessor\('upper', upper"),
     ([None], "None is no preprocessor"),

@@ -1,0 +1,130 @@
+"""Find what a corpus has twice, or shares with an evaluation set: two verbs of a corpus."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from duckplets.base.progress import Progress, bar
+from duckplets.db.database import Database
+
+if TYPE_CHECKING:
+    from duckplets.quality.decontaminate import DecontaminationReport
+    from duckplets.quality.near import Action, NearReport
+
+_MEMORY = "300MB"  # of the file: texts are read once or twice, and not again soon
+
+
+class Repeats:
+    """The part of ``Corpus`` that looks for texts that are there more than once."""
+
+    _database: Database
+
+    def deduplicate(
+        self,
+        near: float | None = 0.85,
+        *,
+        action: Action = "remove",
+        dry_run: bool = False,
+        ngram: int = 5,
+        bands: int = 14,
+        rows: int = 8,
+        seed: int = 42,
+        progress: Progress | bool | None = None,
+    ) -> NearReport:
+        """Find records whose texts are equal or nearly so, and keep one of each cluster.
+
+        The text of a record is all of its sections but rejected ones, in order. Two texts are near
+        if their n-grams of words have a Jaccard similarity of ``near``; a text of fewer words is
+        one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation
+        and white space do not count; in scripts without spaces a character is a word. Candidates
+        come from MinHash bands, and are compared exactly. What is linked to one another, also
+        through others, is a cluster; the record that came first stays: the one of the least
+        ``source_id``, then ``record_key``. Sources and splits are looked at together.
+
+        Clusters are kept in the table ``clusters``. Removing makes a new version: runs pinned to
+        earlier ones keep what they have. A record that was removed comes again if its source is
+        ingested again.
+
+        Args:
+            near: Least similarity, above 0 and up to 1; None for equal texts only.
+            action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
+            dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+            ngram: Words of an n-gram.
+            bands: Of a signature; more of them find more, and take longer.
+            rows: Hash functions of a band; fewer find more, and propose more that is none.
+            seed: Of the hash functions.
+            progress: As for ``ingest``.
+
+        Raises:
+            SamplerError: An argument is wrong.
+        """
+        from duckplets.quality import near as finding
+
+        settings = finding.NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
+        finding.checked_action(action)
+        with self._looking("deduplicate", dry_run), bar(progress, sys.stderr, "records") as advance:
+            return finding.deduplicate(
+                self._database, settings, action=action, dry_run=dry_run, progress=advance
+            )
+
+    def decontaminate(
+        self,
+        against: Any,
+        *,
+        text: str | Sequence[str] | None = None,
+        ngram: int = 13,
+        action: Action = "mark",
+        dry_run: bool = False,
+        progress: Progress | bool | None = None,
+    ) -> DecontaminationReport:
+        """Find records that share an n-gram of words with an evaluation set.
+
+        The text of a record, and of a row of a file, is all of its sections but rejected ones, in
+        order; words are as for ``deduplicate``. An evaluation text of fewer words than ``ngram``
+        matches nothing, and is counted. What was found is kept in the table ``contaminations``.
+        Removing makes a new version: runs pinned to earlier ones keep what they have.
+
+        Args:
+            against: ``test``: records of train and validation are compared with the test split;
+                ``validation``: those of train with that one. The name of a source of the corpus:
+                all others are compared with it. A path: a file, a folder of text files, or one
+                with ``queries.jsonl`` or ``corpus.jsonl`` as BEIR has them, of which those count
+                that ``qrels/test.tsv`` (or what lies in ``qrels``) judges relevant, all without
+                it. Or any source that could be ingested. Where a name is several of these, the
+                first in this order is meant.
+            text: Columns of a file whose texts are compared, each by itself.
+            ngram: Words of an n-gram.
+            action: ``mark`` what was found, or ``remove`` it.
+            dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+            progress: As for ``ingest``.
+
+        Raises:
+            SourceError: There is no such evaluation set, it cannot be read, or no text of it has
+                so many words.
+            SamplerError, SplitError: An argument is wrong, or there are no splits yet.
+        """
+        from duckplets.quality import decontaminate as finding
+
+        look = self._looking("decontaminate", dry_run)
+        with look, bar(progress, sys.stderr, "records") as advance:
+            return finding.decontaminate(
+                self._database,
+                against,
+                text=text,
+                ngram=ngram,
+                action=action,
+                dry_run=dry_run,
+                progress=advance,
+            )
+
+    @contextmanager
+    def _looking(self, verb: str, dry_run: bool) -> Iterator[None]:
+        """Hold the right to change the corpus, unless nothing is to be changed."""
+        with ExitStack() as held:
+            if not dry_run:
+                held.enter_context(self._database.changing(verb))
+            held.enter_context(self._database.frugal(_MEMORY))
+            yield

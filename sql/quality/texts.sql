@@ -1,0 +1,72 @@
+-- name: places
+-- The records of a version that have text, with its size in bytes.
+-- Parameters: $version, $splits (names, NULL for all), $source (name, NULL for all), $without
+-- (name of a source to leave out, or NULL).
+-- Rows: by source_id and record_key: what comes first is what survives.
+WITH sizes AS (
+    SELECT record_key, sum(strlen(text))::BIGINT AS size
+    FROM sections
+    WHERE role <> 'rejected'
+    GROUP BY record_key
+)
+SELECT records.record_key, sizes.size
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+JOIN sizes ON sizes.record_key = records.record_key
+LEFT JOIN splits ON splits.record_key = records.record_key
+WHERE
+    is_live(records.added_version, records.removed_version, $version)
+    AND ($splits IS NULL OR list_contains($splits::VARCHAR[], splits.split))
+    AND ($source IS NULL OR sources.name = $source)
+    AND ($without IS NULL OR sources.name <> $without)
+ORDER BY records.source_id, records.record_key
+
+-- name: sections
+-- The texts of requested records (Arrow requests: place, record_key).
+-- Parameters: $low and $high, the least and the greatest key.
+-- Rows: by place and position, one for each section.
+SELECT requests.place, sections.text
+FROM sections
+JOIN requests ON requests.record_key = sections.record_key
+WHERE sections.record_key BETWEEN $low AND $high AND sections.role <> 'rejected'
+ORDER BY requests.place, sections.position
+
+-- name: digests
+-- The SHA-256 of the texts of requested records (Arrow requests: place, record_key).
+-- Parameters: $low and $high, the least and the greatest key.
+SELECT requests.place, sha256(string_agg(sections.text, E'\n\n' ORDER BY sections.position)) AS digest
+FROM sections
+JOIN requests ON requests.record_key = sections.record_key
+WHERE sections.record_key BETWEEN $low AND $high AND sections.role <> 'rejected'
+GROUP BY requests.place
+
+-- name: record_ids
+-- What requested records are called (Arrow requests: place, record_key).
+-- Rows: by place.
+SELECT requests.place, records.record_id
+FROM requests
+JOIN records ON records.record_key = requests.record_key
+ORDER BY requests.place
+
+-- name: remove
+-- Mark records as removed (Arrow gone: record_key).
+-- Parameters: $version.
+UPDATE records
+SET removed_version = $version
+WHERE removed_version IS NULL AND record_key IN (SELECT record_key FROM gone)
+
+-- name: by_source
+-- How many records were looked at (Arrow seen: record_key, found), and how many were found, by
+-- source and split.
+-- Rows: by source_id and split.
+SELECT
+    sources.name AS source,
+    splits.split,
+    count(*) AS records,
+    count(*) FILTER (WHERE seen.found) AS found
+FROM seen
+JOIN records ON records.record_key = seen.record_key
+JOIN sources ON sources.source_id = records.source_id
+LEFT JOIN splits ON splits.record_key = records.record_key
+GROUP BY sources.source_id, sources.name, splits.split
+ORDER BY sources.source_id, splits.split

@@ -1,0 +1,252 @@
+"""Records that share n-grams with an evaluation set: found by words, told with their place."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commands import ok as run
+from effort import some
+from prebuilt import prebuilt
+
+import duckplets as dp
+from duckplets.errors import DuckpletsError, ReadOnlyError, SamplerError, SourceError, SplitError
+from duckplets.quality import decontaminate
+
+WORDS = [f"word{i}" for i in range(500)]
+RECORDS = 60
+
+
+def words_of(seed: Any, count: int = 60) -> list[str]:
+    return random.Random(str(seed)).choices(WORDS, k=count)
+
+
+@prebuilt
+def corpus_of(path: Path) -> dp.Corpus:
+    """Return a corpus of two sources, split."""
+    corpus = dp.Corpus(path)
+    for name in ("one", "two"):
+        rows = [{"id": str(i), "text": " ".join(words_of((name, i)))} for i in range(RECORDS)]
+        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name=name, progress=False)
+    corpus.split(0.5, 0.2, 0.3, seed=1)
+    return corpus
+
+
+def leak(source: str, number: int, length: int = 13, start: int = 20) -> str:
+    """Return a text that shares so many words with a record, told apart otherwise."""
+    shared = words_of((source, number))[start : start + length]
+    return " ".join([*words_of("before", 5), ", ".join(shared).upper(), *words_of("after", 5)])
+
+
+def rows_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
+    return list(
+        corpus.sql(
+            "SELECT record_id, version, against, matches, ngram, evaluation, action "
+            "FROM contaminations JOIN records USING (record_key) ORDER BY ALL"
+        ).to_pylist()
+    )
+
+
+def found(corpus: dp.Corpus) -> dict[str, str]:
+    return {row["record_id"]: row["evaluation"] for row in rows_of(corpus)}
+
+
+QUESTIONS = [leak("one", 3), leak("one", 5, 12), leak("two", 7, 15), "too short", None, " "]
+
+
+def write(folder: Path, form: str) -> Path:
+    """Write the questions as a file of a form."""
+    path = folder / f"eval.{form}"
+    rows = [{"id": i, "q": text, "a": "an answer"} for i, text in enumerate(QUESTIONS)]
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif form == "csv":
+        lines = [f'{row["id"]},"{row["q"] or ""}",{row["a"]}' for row in rows]
+        path.write_text("\n".join(["id,q,a", *lines]))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+@pytest.mark.parametrize("form", some(["csv", "parquet", "jsonl"], less=2))
+def test_shared_ngrams_are_found_with_their_place(tmp_path: Path, form: str) -> None:
+    path = write(tmp_path, form)
+    with corpus_of(tmp_path / "c.duckdb") as corpus:
+        report = corpus.decontaminate(path, text=["q", "a"], progress=False)
+        rows = {row["record_id"]: row for row in rows_of(corpus)}
+        splits = dict(
+            zip(
+                *corpus.sql("SELECT record_id, split FROM live_records").to_pydict().values(),
+                strict=True,
+            )
+        )
+    assert rows.keys() == {"one/3", "two/7"}  # 12 words are too few
+    assert rows["one/3"]["ngram"] == " ".join(words_of(("one", 3))[20:33])
+    assert [rows[key]["matches"] for key in ("one/3", "two/7")] == [1, 3]
+    line = {"jsonl": ":1", "csv": ":2", "parquet": ", row 1"}[form]
+    assert rows["one/3"]["evaluation"] == f"{path}{line}"
+    assert (report.contaminated, report.records, report.version) == (2, 2 * RECORDS, 2)
+    assert (report.texts, report.short) == (4 + 6, 1 + 6)
+    assert report.skipped == {"no text": 2}
+    told = {(r["source"], r["split"]): r["contaminated"] for r in report.by_source}
+    assert sum(r["records"] for r in report.by_source) == 2 * RECORDS
+    assert told["one", splits["one/3"]] == told["two", splits["two/7"]] == 1
+    assert sum(told.values()) == 2
+    assert report.examples[0]["record_id"] == "one/3"
+
+
+@pytest.mark.parametrize("n", some([2, 1, 4], less=1))
+def test_matches_are_those_of_plain_sets(
+    tmp_path: Path, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decontaminate, "_SLICE", 37)  # n-grams: the records are read several times
+    draw = random.Random(n)
+    texts = [draw.choices("abcdefghijklmnop", k=draw.randint(1, 12)) for _ in range(40)]
+    asked = [draw.choices("abcdefghijklmnop", k=draw.randint(n, 9)) for _ in range(30)]
+    rows = [{"id": str(i), "text": " ".join(text)} for i, text in enumerate(texts)]
+    questions = dp.MemorySource([{"text": " ".join(text)} for text in asked], text="text")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name="s", progress=False)
+        corpus.decontaminate(questions, ngram=n, progress=False)
+        stored = {
+            r["record_id"]: (r["matches"], r["ngram"], r["evaluation"]) for r in rows_of(corpus)
+        }
+    first: dict[tuple[str, ...], int] = {}
+    for number, text in enumerate(asked, 1):
+        for i in range(len(text) - n + 1):
+            first.setdefault(tuple(text[i : i + n]), number)
+    expected = {}
+    for number, text in enumerate(texts):
+        ours = [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
+        if hits := [gram for gram in ours if gram in first]:
+            place = f"row {first[hits[0]]}"
+            expected[f"s/{number}"] = (len(hits), " ".join(hits[0]), place)
+    assert stored == expected
+
+
+def with_leaks(corpus: dp.Corpus) -> None:
+    """Add to train and validation what the test split has, and to one source what another has."""
+    rows = corpus.sql("SELECT record_id FROM live_records WHERE split = 'test' ORDER BY record_id")
+    name, number = rows["record_id"][0].as_py().split("/")
+    texts = [{"id": str(i), "text": leak(name, int(number)), "g": f"g{i}"} for i in range(30)]
+    corpus.ingest(
+        dp.MemorySource(texts, id="id", text="text", group="g"), name="leaks", progress=False
+    )
+
+
+def test_the_test_split_and_a_source(tmp_path: Path) -> None:
+    with corpus_of(tmp_path / "c.duckdb") as corpus:
+        with_leaks(corpus)
+        split = dict(
+            zip(
+                *corpus.sql("SELECT record_id, split FROM live_records").to_pydict().values(),
+                strict=True,
+            )
+        )
+        report = corpus.decontaminate("test", progress=False)
+        leaks = {key for key in split if key.startswith("leaks/")}
+        assert found(corpus).keys() == {key for key in leaks if split[key] != "test"}
+        assert {row["split"] for row in report.by_source} == {"train", "validation"}
+        assert report.against == "split test"
+        assert set(found(corpus).values()) <= {key for key in split if split[key] == "test"}
+        before = corpus.version
+        done = corpus.decontaminate("test", action="remove", progress=False)
+        assert corpus.version == done.version == before + 1
+        assert done.contaminated == report.contaminated > 3
+        again = corpus.decontaminate("test", action="remove", progress=False)
+        assert (again.contaminated, corpus.version) == (0, before + 1)
+        left = set(corpus.sql("SELECT record_id FROM live_records")["record_id"].to_pylist())
+        assert left == {key for key in split if key not in leaks or split[key] == "test"}
+        of = corpus.decontaminate("leaks", dry_run=True, progress=False)
+        assert {row["source"] for row in of.by_source} == {"one", "two"}
+        assert of.contaminated == 1
+        kinds = {(row["version"], row["action"]) for row in rows_of(corpus)}
+        assert kinds == {(before, "mark"), (before + 1, "remove")}
+
+
+def beir(folder: Path, judged: bool) -> Path:
+    """Write a data set as BEIR has them."""
+    folder.mkdir()
+    for name, texts in (
+        ("queries", [leak("one", 1), leak("one", 2)]),
+        ("corpus", [leak("two", 1), leak("two", 2), leak("two", 3)]),
+    ):
+        rows = [{"_id": f"{name[0]}{i}", "text": text} for i, text in enumerate(texts)]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    if judged:
+        (folder / "qrels").mkdir()
+        lines = ["query-id\tcorpus-id\tscore", "q1\tc0\t1", "q0\tc1\t0", "q1\tc2\t2"]
+        (folder / "qrels" / "test.tsv").write_text("\n".join(lines))
+        (folder / "qrels" / "train.tsv").write_text(f"{lines[0]}\nq0\tc1\t1")
+    return folder
+
+
+def test_folders_of_beir_and_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "exam.txt").write_text(leak("two", 9))
+    with corpus_of(tmp_path / "c.duckdb") as corpus:
+        corpus.decontaminate(beir(tmp_path / "judged", True), progress=False)
+        assert found(corpus).keys() == {"one/2", "two/1", "two/3"}
+        corpus.decontaminate(beir(tmp_path / "all", False), dry_run=True, progress=False)
+        report = corpus.decontaminate(tmp_path / "all", progress=False)
+        assert report.contaminated == 5
+        corpus.decontaminate(tmp_path / "texts", progress=False)
+        assert found(corpus)["two/9"].startswith(str(tmp_path / "texts" / "exam.txt"))
+
+
+def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "short.jsonl").write_text('{"q": "three short words"}')
+    (tmp_path / "none.jsonl").write_text('{"q": null}')
+    (tmp_path / "eval.xyz").write_text("what")
+    bad = beir(tmp_path / "beir", True)
+    (bad / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0 c0 1")
+    cases: list[tuple[Any, dict[str, Any], type[DuckpletsError], str]] = [
+        ("missing.jsonl", {"text": "q"}, SourceError, "is no file, no source"),
+        ("oen", {}, SourceError, "did you mean 'one'"),
+        (tmp_path / "empty.jsonl", {"text": "q"}, SourceError, "is empty"),
+        (
+            tmp_path / "none.jsonl",
+            {"text": "q"},
+            SourceError,
+            "holds no text to compare with: 1 no",
+        ),
+        (tmp_path / "short.jsonl", {"text": "q"}, SourceError, "none of its 1 text has 13 words"),
+        (tmp_path / "short.jsonl", {}, SourceError, "say which columns hold the text"),
+        (tmp_path / "short.jsonl", {"text": "x"}, SourceError, "x"),
+        (tmp_path / "eval.xyz", {}, SourceError, "its format cannot be told"),
+        (bad, {}, SourceError, r"test\.tsv:2: .* expected query, document and score"),
+        (bad, {"text": "q"}, SourceError, "leave out text="),
+        ("test", {"text": "q"}, SourceError, "is of the corpus"),
+        ("test", {"ngram": 0}, SamplerError, "ngram=0: give an integer from 1"),
+        ("test", {"action": "drop"}, SamplerError, "give 'mark' or 'remove'"),
+        (3, {}, SourceError, "source"),
+    ]
+    with corpus_of(tmp_path / "c.duckdb") as corpus:
+        for against, options, error, told in cases:
+            with pytest.raises(error, match=told):
+                corpus.decontaminate(against, **options, progress=False)
+        assert not rows_of(corpus)
+    with dp.Corpus(tmp_path / "c.duckdb", read_only=True) as corpus:
+        assert corpus.decontaminate("test", dry_run=True, progress=False).contaminated == 0
+        with pytest.raises(ReadOnlyError, match="cannot decontaminate"):
+            corpus.decontaminate("test")
+    with (
+        dp.Corpus(tmp_path / "d.duckdb") as corpus,
+        pytest.raises(SplitError, match="no splits yet"),
+    ):
+        corpus.decontaminate("test")
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path, questions = str(tmp_path / "c.duckdb"), str(write(tmp_path, "jsonl"))
+    corpus_of(Path(path)).close()
+    told = run("decontaminate", path, questions, "--text", "q", "--action", "remove")
+    assert "120 records compared" in told
+    assert "2 contaminated, removed (version 3" in told
+    assert f"one/3: 1 n-gram, the first in {questions}:1: word" in told

@@ -1,0 +1,321 @@
+"""Near-duplicates: what is found, what stays, and that nothing else decides it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from commands import ok as run
+from effort import some
+from prebuilt import prebuilt
+
+import duckplets as dp
+from duckplets.errors import ReadOnlyError, SamplerError
+from duckplets.quality.shingles import Grams
+
+WORDS = [f"word{i}" for i in range(3000)]
+GRAMS = 200  # of a text
+
+
+def text_of(seed: Any, changed: int = 0) -> list[str]:
+    """Return words whose 5-grams nobody else has; of the last some, others."""
+    draw = random.Random(str(seed))
+    words = draw.choices(WORDS, k=GRAMS + 4)
+    return words[: len(words) - changed] + draw.choices(WORDS, k=changed)
+
+
+def jaccard(one: Sequence[str], other: Sequence[str], n: int = 5) -> float:
+    """Return the similarity as one would write it."""
+    a, b = ({tuple(w[i : i + n]) for i in range(max(1, len(w) - n + 1))} for w in (one, other))
+    return len(a & b) / len(a | b)
+
+
+def filled(
+    path: Path, texts: Mapping[str, Mapping[str, str]], threads: int | None = None
+) -> dp.Corpus:
+    """Return a corpus of sources, each with texts by id."""
+    corpus = dp.Corpus(path, threads=threads)
+    for name, of in texts.items():
+        rows = [{"id": key, "text": text} for key, text in of.items()]
+        corpus.ingest(dp.MemorySource(rows, id="id", text="text"), name=name, progress=False)
+    return corpus
+
+
+def clusters(corpus: dp.Corpus) -> list[tuple[str, dict[str, float]]]:
+    """Return the survivor of each cluster with its duplicates and their similarity."""
+    rows = corpus.sql(
+        "SELECT cluster, record_id, survivor, similarity FROM clusters "
+        "JOIN records USING (record_key) ORDER BY version, cluster, NOT survivor, record_key"
+    ).to_pylist()
+    found: list[tuple[str, dict[str, float]]] = []
+    for row in rows:
+        if row["survivor"]:
+            found.append((row["record_id"], {}))
+        else:
+            found[-1][1][row["record_id"]] = row["similarity"]
+    return found
+
+
+def ids(corpus: dp.Corpus) -> list[str]:
+    """Return the records of the newest version, in order."""
+    rows = corpus.sql("SELECT record_id FROM live_records ORDER BY source_id, record_key")
+    return list(rows["record_id"].to_pylist())
+
+
+PAIRS = [(f"p{i}", i % 50) for i in range(150)]  # up to 49 of 200 n-grams differ: .61 to 1
+
+
+@prebuilt
+def planted(path: Path) -> dp.Corpus:
+    """Return a corpus of pairs whose texts differ in some words at their end."""
+    both = {f"{name}{side}": text_of(name, n * side) for name, n in PAIRS for side in (0, 1)}
+    return filled(path, {"s": {key: " ".join(words) for key, words in both.items()}})
+
+
+def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path: Path) -> None:
+    with planted(tmp_path / "c.duckdb") as corpus:
+        report = corpus.deduplicate(action="mark", progress=False)
+        found = {next(iter(of)): (head, of) for head, of in clusters(corpus)}
+    truth = {f"s/{name}1": jaccard(text_of(name), text_of(name, n)) for name, n in PAIRS}
+    near = {key for key, similarity in truth.items() if similarity >= 0.85}
+    assert 40 < len(near) < len(truth)
+    assert found.keys() <= near  # nothing below the threshold: precision is 1
+    assert len(found) >= 0.95 * len(near)  # recall
+    for key, (head, of) in found.items():
+        assert head == f"{key[:-1]}0"
+        assert of == {key: pytest.approx(truth[key])}
+    assert report.records == 300
+    assert report.duplicates == report.clusters == len(found)
+    assert report.by_source == [
+        {"source": "s", "split": None, "records": 300, "duplicates": len(found)}
+    ]
+    heads = [f"s/{name}0" for name, _ in PAIRS if f"s/{name}1" in found]
+    assert [example["survivor"] for example in report.examples] == heads[:5]
+
+
+@pytest.mark.parametrize("seed", some(range(5), less=1))
+def test_clusters_are_the_components_of_all_pairs(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    few = [" ".join(draw.choices("abcdefgh", k=3)) for _ in range(6)]
+    texts = [" ".join(draw.choices(few, k=draw.randint(1, 4))).split() for _ in range(60)]
+    with filled(
+        tmp_path / "c.duckdb", {"s": {str(i): " ".join(t) for i, t in enumerate(texts)}}
+    ) as c:
+        # Of 60 bands of one row each hardly any pair from .3 on is not a candidate.
+        c.deduplicate(0.3, ngram=2, bands=60, rows=1, action="mark", progress=False)
+        found = {(head, *sorted(of)) for head, of in clusters(c)}
+    label = list(range(len(texts)))
+    for i, one in enumerate(texts):
+        for j in range(i):
+            if jaccard(one, texts[j], 2) >= 0.3 and label[i] != label[j]:
+                low, high = sorted((label[i], label[j]))
+                label = [low if each == high else each for each in label]
+    groups = ([f"s/{i}" for i, each in enumerate(label) if each == head] for head in set(label))
+    expected = {(group[0], *sorted(group[1:])) for group in groups if len(group) > 1}
+    assert found == expected
+    assert expected
+
+
+def chain() -> dict[str, dict[str, str]]:
+    """Return texts each near to the next only, over two sources."""
+    words = [text_of("chain", n) for n in (0, 14)]
+    words.append(text_of("other", 0)[:14] + words[1][14:])
+    a, b, c = (" ".join(each) for each in words)
+    return {"late": {"b": b, "far": " ".join(text_of("far"))}, "x": {"c": c, "a": a}}
+
+
+def test_what_is_linked_through_others_is_one_cluster_and_the_first_stays(tmp_path: Path) -> None:
+    with filled(tmp_path / "c.duckdb", chain()) as corpus:
+        # A later record of the first source comes before all of the second.
+        more = [{"id": "z", "text": chain()["x"]["a"].upper().replace(" ", " - ")}]
+        corpus.ingest(dp.MemorySource(more, id="id", text="text"), name="late", progress=False)
+        corpus.deduplicate(action="mark", progress=False)
+        ((head, of),) = clusters(corpus)
+        assert head == "late/b"
+        assert of.keys() == {"late/z", "x/c", "x/a"}
+        assert all(0.85 <= similarity < 1 for similarity in of.values())
+        assert of["late/z"] == of["x/a"]
+    turned = {"x": chain()["x"], "late": chain()["late"]}
+    with filled(tmp_path / "d.duckdb", turned) as corpus:
+        corpus.deduplicate(action="mark", progress=False)
+        ((head, of),) = clusters(corpus)
+        assert head == "x/c"
+        assert of["x/a"] < 0.85 <= of["late/b"]  # linked by the third
+
+
+def test_neither_order_nor_threads_decide_what_belongs_together(tmp_path: Path) -> None:
+    keys = [f"{name}{side}" for name, _ in PAIRS[:30] for side in (0, 1)]
+    every = {f"{n}{s}": " ".join(text_of(n, k * s)) for n, k in PAIRS[:30] for s in (0, 1)}
+    found = []
+    for number, threads in ((0, 1), (1, 2)):
+        order = random.Random(number).sample(keys, len(keys)) if number else keys
+        path = tmp_path / f"{number}.duckdb"
+        with filled(path, {"s": {key: every[key] for key in order}}, threads=threads) as corpus:
+            report = corpus.deduplicate(progress=False)
+            assert report.version == 2
+            found.append(
+                (
+                    {frozenset({head, *of}) for head, of in clusters(corpus)},
+                    sorted(similarity for _, of in clusters(corpus) for similarity in of.values()),
+                )
+            )
+            rank = {f"s/{key}": i for i, key in enumerate(order)}
+            assert all(rank[head] < min(rank[key] for key in of) for head, of in clusters(corpus))
+            assert set(ids(corpus)) == rank.keys() - {k for _, of in clusters(corpus) for k in of}
+    assert found[0] == found[1]
+    assert len(found[0][0]) > 10
+
+
+def test_removing_makes_a_version_and_again_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    texts = {str(i): " ".join(text_of(i % 20)) for i in range(40)}
+    with filled(path, {"s": texts}) as corpus:
+        corpus.split(1, 0, 0)
+        with corpus.sampler("texts", batch_size=40, prefetch=0, run="before") as sampler:
+            sampler.save()
+            before = sorted(next(sampler)["text"])
+        dry = corpus.deduplicate(dry_run=True, progress=False)
+        assert (dry.action, dry.duplicates, dry.version) == ("none", 20, 1)
+        assert not clusters(corpus)
+        marked = corpus.deduplicate(action="mark", progress=False)
+        assert corpus.deduplicate(action="mark", progress=False).clusters == marked.clusters == 20
+        assert len(clusters(corpus)) == 20  # not stored twice
+        assert corpus.version == 1
+        done = corpus.deduplicate(progress=False)
+        assert (done.duplicates, done.version, corpus.version) == (20, 2, 2)
+        assert ids(corpus) == [f"s/{i}" for i in range(20)]
+        again = corpus.deduplicate(progress=False)
+        assert (again.duplicates, again.version, corpus.version) == (0, 2, 2)
+        corpus.deduplicate(action="mark", progress=False)
+        rows = corpus.sql("SELECT version, action, count(*) AS n FROM clusters GROUP BY ALL")
+        assert sorted(map(tuple, (row.values() for row in rows.to_pylist()))) == [
+            (1, "mark", 40),
+            (2, "remove", 40),
+        ]
+        told = corpus.sql("SELECT report::VARCHAR AS r FROM corpus_versions WHERE version = 2")
+        assert '"removed": 20' in told["r"][0].as_py()
+    with dp.resume(path, "before") as sampler:  # pinned to what it began with
+        assert sorted(next(sampler)["text"]) == before
+    with dp.Corpus(path, read_only=True) as corpus:
+        assert corpus.deduplicate(dry_run=True, progress=False).records == 20
+        with pytest.raises(ReadOnlyError, match="cannot deduplicate"):
+            corpus.deduplicate(progress=False)
+
+
+def test_equal_texts_are_equal_whole(tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": "a",
+            "sections": [{"role": "anchor", "text": "one"}, {"role": "context", "text": "two"}],
+        },
+        {"id": "b", "sections": [{"role": "anchor", "text": "one\n\ntwo"}]},
+        {"id": "c", "sections": [{"role": "anchor", "text": "One\n\ntwo"}]},
+        {
+            "id": "d",
+            "sections": [
+                {"role": "anchor", "text": "one"},
+                {"role": "rejected", "text": "three"},
+                {"role": "context", "text": "two"},
+            ],
+        },
+    ]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows, id="id"), name="s", progress=False)
+        corpus.deduplicate(None, action="mark", progress=False)
+        assert clusters(corpus) == [("s/a", {"s/b": 1.0, "s/d": 1.0})]
+        corpus.deduplicate(progress=False)
+        assert ids(corpus) == ["s/a"]  # near means but for case, too
+
+
+SHORT = {
+    "two": "Two words",
+    "again": "two, words!",
+    "others": "two worlds",
+    "signs": "*** !!!",
+    "same": "***  !!!",
+    "more": "*** !!! ***",
+    "han": "東京都は日本の首都です",
+    "kana": "東京都は、日本の首都です。",
+    "far": "大阪市は日本の都市です",
+    "accents": "Ein\u0301 e\u0301tat",
+    "marks": "ein\u0301 E\u0301TAT",
+    "dash": "ein\u0301-état",
+    "empty record": "-",
+}
+
+
+def test_short_texts_signs_and_scripts_without_spaces(tmp_path: Path) -> None:
+    with filled(tmp_path / "c.duckdb", {"s": SHORT}) as corpus:
+        corpus.deduplicate(action="mark", progress=False)
+        found = {head: set(of) for head, of in clusters(corpus)}
+    assert found == {
+        "s/two": {"s/again"},
+        "s/signs": {"s/same"},
+        "s/han": {"s/kana"},
+        "s/accents": {"s/marks"},
+    }
+
+
+def test_no_records_are_no_clusters(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for near in (0.85, None):
+            report = corpus.deduplicate(near, progress=False)
+            assert (report.records, report.clusters, corpus.version) == (0, 0, 0)
+
+
+def grams(texts: Iterable[str], n: int = 5) -> Grams:
+    sections = pa.array(texts, pa.string())
+    return Grams.of(sections, np.arange(len(sections) + 1), n, whole=True)
+
+
+def test_a_hash_is_of_the_words_wherever_they_stand() -> None:
+    giant = "x" * (3 << 18)  # longer than a piece that sums are taken of
+    texts = [
+        "a b c",
+        f"é {giant} A, b; C",
+        f"{giant} q",
+        f"{'y' * 700_000} {giant} Q!",
+        "cab a b c",
+    ]
+    found = grams(texts, 3)
+    hashes = found.hashes()
+    by_text = [found.text(i) for i in range(len(hashes))]
+    assert len(by_text) == 1 + 3 + 1 + 1 + 2
+    assert len(set(hashes.tolist())) == len(set(by_text)) == 6
+    assert [by_text[i] for i in np.flatnonzero(hashes == hashes[0])] == ["a b c"] * 3
+    # What others have stored must stay comparable.
+    assert hashes[0] == 15230613973543622935
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"near": 0}, r"near=0: give a similarity above 0 and up to 1"),
+    ({"near": 1.01}, r"near=1\.01"),
+    ({"near": float("nan")}, "near=nan"),
+    ({"near": True}, "near=True"),
+    ({"near": "0.5"}, "near='0.5'"),
+    ({"ngram": 0}, "ngram=0: give an integer from 1"),
+    ({"bands": 0}, "bands=0"),
+    ({"rows": 1.5}, r"rows=1\.5"),
+    ({"seed": -1}, "seed=-1"),
+    ({"action": "drop"}, "action='drop': give 'mark' or 'remove'"),
+]
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for given, told in WRONG:
+            with pytest.raises(SamplerError, match=told):
+                corpus.deduplicate(**given)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path = str(tmp_path / "c.duckdb")
+    filled(Path(path), {"s": {"a": "the same text", "b": "The same text."}}).close()
+    assert "1 duplicate in 1 cluster, nothing is stored" in run("deduplicate", path, "--dry-run")
+    assert "0 duplicates" in run("deduplicate", path, "--equal")
+    assert "s/a stays for s/b (1.000)" in run("deduplicate", path, "--near", "0.9")

@@ -1,0 +1,201 @@
+"""The normaliser: one form, reached once, and nothing touched that means something as it is."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from commands import cli, ok
+from effort import often
+from prebuilt import toy_corpus
+
+import duckplets as dp
+from duckplets.errors import ChunkingError
+from duckplets.text.preprocessors import Preprocessor, from_json
+
+CASES = {
+    "Hello , world .": "Hello, world.",
+    "one,two;three": "one, two; three",
+    "Was ist das ? Ja : nein !": "Was ist das? Ja: nein!",
+    "a ( b ) [ c ]": "a (b) [c]",
+    "(  )": "( )",
+    "“Hi” – it’s ‘so’ — 5−3": "\"Hi\" - it's 'so' - 5-3",
+    "  a \t b\u00a0c  ": "a b c",
+    "a\r\nb\rc\n\n \n\nd\u2028e\x85f": "a\nb\nc\n\nd\ne\nf",
+    "a\x00b\x07c\u200bd\ufeffe\u00adf": "abcdef",
+    "e\u0301 A\u030a": "é Å",
+    "می\u200cخواهم 👩\u200d🔬": "می\u200cخواهم 👩\u200d🔬",
+    "sad :( and glad :) or ;)": "sad :( and glad :) or ;)",
+    "- [ ] to do": "- [ ] to do",
+    "3 : 4 and 1 , 2": "3 : 4 and 1, 2",
+    "wait ... what .NET .5": "wait ... what .NET .5",
+    "see http://a.b . End": "see http://a.b . End",
+    "": None,
+    " \n\x00\u200b": None,
+}
+
+KEPT = [
+    *("3.14", "1,000.5", "10:30", "-5", "1e-9", "192.168.0.1", "2024-01-02", "3/4", "50%"),
+    *("https://a.b/c,d;e?f=g,h!i", "http://x.y:80/z_(w)", "www.a.b/c,d", "me,you@a.b", "C:\\a,b"),
+    *("e.g.", "i.e.", "U.S.A.", "a.m.", "Ph.D.", "z.B.", "don't", "well-known", "...", "?!"),
+]
+PIECES = [
+    *KEPT,
+    *" ab1.,;:!?()[]{}\"'/@-\n\r\t\0",
+    *(
+        "\u0301",
+        "“",
+        "’",
+        "—",
+        "\u00a0",
+        "\u2028",
+        "\u200b",
+        "é",
+        "\x85",
+        " \n ",
+        "  ",
+        "word",
+        "東",
+    ),
+]
+MODES = [
+    dp.Normaliser(),
+    dp.Normaliser(white_space="all"),
+    dp.Normaliser(white_space=None),
+    dp.Normaliser(nfc=False, controls=False),
+    dp.Normaliser(punctuation=False, quotes=False),
+    dp.Normaliser(code=True),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES.items())
+def test_texts_in_one_form(text: str, expected: str | None) -> None:
+    assert dp.Normaliser()(text) == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_twice_is_once(mode: dp.Normaliser) -> None:
+    draw = random.Random(7)
+    for _ in range(often(20_000, less=1_500)):
+        text = "".join(draw.choices(PIECES, k=draw.randint(1, 20)))
+        once = mode(text)
+        assert once is None or mode(once) == once, repr(text)
+
+
+def test_tokens_that_mean_something_stay() -> None:
+    draw = random.Random(8)
+    for _ in range(often(5_000, less=500)):
+        tokens = draw.choices([*KEPT, "word", "Word"], k=draw.randint(1, 8))
+        gaps = draw.choices([" ", "  ", "\t", "\u00a0"], k=len(tokens))
+        text = "".join(gap + token for gap, token in zip(gaps, tokens, strict=True))
+        assert dp.Normaliser()(text) == " ".join(tokens)
+
+
+@pytest.mark.parametrize(
+    ("off", "text"),
+    [
+        ({"nfc": False}, "e\u0301"),
+        ({"white_space": None}, " a \t b \r\n"),
+        ({"controls": False}, "a\x07b\u200bc"),
+        ({"quotes": False}, "“a”—b"),
+        ({"punctuation": False}, "a , b,c ( d )"),
+    ],
+)
+def test_each_part_can_be_left_out(off: dict[str, Any], text: str) -> None:
+    assert dp.Normaliser(**off)(text) == text
+    assert dp.Normaliser()(text) != text
+
+
+def test_all_white_space_in_one_line() -> None:
+    assert dp.Normaliser(white_space="all")("a\n\n b\u2028c ") == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("def f( x ):\r\n\treturn x , 1\r\n", "def f( x ):\n\treturn x , 1"),
+        ("a\0 = “b” \n  \n\n\t\n", "a = “b” "),
+        ("  a\rb\n\n\nc", "  a\nb\n\n\nc"),
+        ("\n  a\n", "\n  a"),
+        ("\r\n \0\n", None),
+    ],
+)
+def test_code_keeps_its_lines(code: str, expected: str | None) -> None:
+    assert dp.Normaliser(code=True)(code) == expected
+
+
+def test_many_texts_at_once() -> None:
+    for kind in (pa.string(), pa.large_string()):
+        texts = pa.array([*CASES, None], kind)
+        found = dp.Normaliser().apply(texts)
+        assert found.type == kind
+        assert found.to_pylist() == [*CASES.values(), None]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_settings_come_back(mode: dp.Normaliser) -> None:
+    settings = dp.Chunking(preprocessors=(dp.Denoiser(), mode)).to_json()
+    assert dp.Chunking.from_json(settings).preprocessors == (dp.Denoiser(), mode)
+
+
+def test_a_function_of_the_same_name_that_was_stored_is_still_that_function() -> None:
+    assert from_json({"name": "normaliser", "version": "1"}) == Preprocessor(name="normaliser")
+    assert from_json({"name": "normaliser"}) == dp.Normaliser()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"nfc": 1}, "nfc=1: expected True or False"),
+        ({"white_space": "line"}, "white_space='line': expected 'lines', 'all' or None"),
+        ({"white_space": True}, "white_space=True"),
+        ({"code": True, "quotes": False}, "quotes=False: with code=True leave it out"),
+    ],
+)
+def test_wrong_settings_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ChunkingError, match=told):
+        dp.Normaliser(**given)
+
+
+def test_wrong_uses_are_refused() -> None:
+    with pytest.raises(ChunkingError, match="a text to normalise is bytes"):
+        dp.Normaliser()(b"a")  # type: ignore[arg-type]
+    with pytest.raises(ChunkingError, match=r"Normaliser is a class; write dp\.Normaliser\(\)"):
+        dp.Chunking(preprocessors=(dp.Normaliser,))  # type: ignore[arg-type]
+    with pytest.raises(ChunkingError, match=r"'nfd' of preprocessor 'normaliser' \(did you mean"):
+        from_json({"name": "normaliser", "nfd": True})
+
+
+def test_a_corpus_is_normalised_and_keeps_what_came(tmp_path: Path) -> None:
+    rows = [{"id": "a", "text": "Hello , world ."}, {"id": "b", "text": "as it is"}]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(rows, id="id", text="text")
+        corpus.ingest(source, name="s", progress=False)
+        assert corpus.normalise() == 2
+        texts = "SELECT text FROM section_texts ORDER BY record_id"
+        assert corpus.sql(texts)["text"].to_pylist() == ["Hello, world.", "as it is"]
+        kept = corpus.sql("SELECT text FROM section_originals")["text"].to_pylist()
+        assert kept == ["Hello , world ."]
+        assert corpus.normalise() == 0
+        assert corpus.ingest(source, name="s", progress=False).skipped == 2  # ids are of what came
+        corpus.chunk(dp.Chunking())
+        assert corpus.sql(texts)["text"][0].as_py() == "Hello , world ."
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    toy_corpus(path, 4).close()
+    told = cli("chunk", path, "--normalise", "text").stderr
+    assert "'name': 'normaliser'" in told
+    told = cli("chunk", path, "--denoise").stderr  # what is not named stays
+    assert told.index("'denoiser'") < told.index("'normaliser'")
+    told = cli("chunk", path, "--normalise", "code", "--defaults").stderr
+    assert "'code': True" in told
+    assert "denoiser" not in told
+    (tmp_path / "t.csv").write_text("id,body\na,one  two\n")
+    ok("ingest", tmp_path / "d.duckdb", tmp_path / "t.csv", "--text", "body", "--normalise", "text")
+    with dp.Corpus(tmp_path / "d.duckdb", read_only=True) as corpus:
+        assert corpus.sql("SELECT text FROM sections")["text"].to_pylist() == ["one two"]
