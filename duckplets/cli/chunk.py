@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,11 +10,7 @@ from duckplets.base.shown import counted
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, existing, say
 from duckplets.cli.inputs import integers
-from duckplets.cli.options import NORMALISE, cleaners_of, with_cleaners
-
-
-def _option(text: str, metavar: str = "COLUMN") -> typer.models.OptionInfo:
-    return typer.Option(metavar=metavar, help=text, show_default=False)  # type: ignore[no-any-return]
+from duckplets.cli.options import NORMALISE, cleaners_of, option, with_cleaners
 
 
 def chunk(
@@ -24,14 +20,14 @@ def chunk(
     ] = None,
     overlap: Annotated[
         list[str] | None,
-        _option("Tokens shared by neighbours; several make several sets; 64.", "TOKENS"),
+        option("Tokens shared by neighbours; several make several sets; 64.", "TOKENS"),
     ] = None,
     summary_tokens: Annotated[
         int | None,
         typer.Option(help="Length of a longer section's summary; 512 or half a window; 0: none."),
     ] = None,
     chunker: Annotated[
-        str | None, _option("sentences, markdown or code; windows for none.", "NAME")
+        str | None, option("sentences, markdown or code; windows for none.", "NAME")
     ] = None,
     summary_weight: Annotated[
         float | None, typer.Option(help="Weight of a summary, from 0 to 1; 0.35.")
@@ -40,10 +36,10 @@ def chunk(
         float | None, typer.Option(help="No chunk weighs less, from 0 to 1; 0.1.")
     ] = None,
     position_weight: Annotated[
-        str | None, _option("How later windows weigh less; window.", "window|start_ratio")
+        str | None, option("How later windows weigh less; window.", "window|start_ratio")
     ] = None,
     tokenizer: Annotated[
-        str | None, _option("A Hugging Face tokenizers file; else words count.", "FILE")
+        str | None, option("A Hugging Face tokenizers file; else words count.", "FILE")
     ] = None,
     denoise: Annotated[
         bool, typer.Option("--denoise", help="Clean texts of digits, tables, lines of no letter.")

@@ -14,7 +14,7 @@ from duckplets.base.shown import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, as_written, existing, in_options, say
 from duckplets.cli.inputs import FORMATS, Found, Options, found_in, names
-from duckplets.cli.options import NORMALISE
+from duckplets.cli.options import NORMALISE, option
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 _SHARE = "from 0 to 1; those not given divide the rest as usual, 8 : 1 : 1."
 _COLUMNS = "Repeat it, or separate by commas."
-
-
-def _option(text: str, metavar: str = "COLUMN") -> typer.models.OptionInfo:
-    return typer.Option(metavar=metavar, help=text, show_default=False)  # type: ignore[no-any-return]
 
 
 def ingest(
@@ -52,45 +48,43 @@ def ingest(
     ] = None,
     anchor: Annotated[
         list[str] | None,
-        _option(f"Text of the anchor: the first there is, also of a list. {_COLUMNS}"),
+        option(f"Text of the anchor: the first there is, also of a list. {_COLUMNS}"),
     ] = None,
     positive: Annotated[
-        list[str] | None, _option(f"Text that goes with it: the first that is filled. {_COLUMNS}")
+        list[str] | None, option(f"Text that goes with it: the first that is filled. {_COLUMNS}")
     ] = None,
-    context: Annotated[list[str] | None, _option(f"More texts, all required. {_COLUMNS}")] = None,
+    context: Annotated[list[str] | None, option(f"More texts, all required. {_COLUMNS}")] = None,
     text: Annotated[
-        list[str] | None, _option(f"The only text, in place of an anchor. {_COLUMNS}")
+        list[str] | None, option(f"The only text, in place of an anchor. {_COLUMNS}")
     ] = None,
     negative: Annotated[
-        list[str] | None, _option(f"Ready negatives of the anchor, or lists of them. {_COLUMNS}")
+        list[str] | None, option(f"Ready negatives of the anchor, or lists of them. {_COLUMNS}")
     ] = None,
     label: Annotated[
-        str | None, _option("Judges anchor and positive: true or false, 1 or 0, a name, a grade.")
+        str | None, option("Judges anchor and positive: true or false, 1 or 0, a name, a grade.")
     ] = None,
     labels: Annotated[
-        str | None, _option("What its names mean, as in 'dup:1,other:0'.", "NAME:NUMBER,…")
+        str | None, option("What its names mean, as in 'dup:1,other:0'.", "NAME:NUMBER,…")
     ] = None,
     sections: Annotated[
-        str | None, _option("Sections given whole: a list of role, heading and text.")
+        str | None, option("Sections given whole: a list of role, heading and text.")
     ] = None,
     text_of: Annotated[
         Literal["json"] | None,
         typer.Option(help="json takes the JSON of what is no text; else its row fails."),
     ] = None,
-    id: Annotated[str | None, _option("Identifies a row.")] = None,  # noqa: A002
+    id: Annotated[str | None, option("Identifies a row.")] = None,  # noqa: A002
     date: Annotated[
-        str | None, _option("Date of a row; for a folder 'path': dates are in the paths.")
+        str | None, option("Date of a row; for a folder 'path': dates are in the paths.")
     ] = None,
-    created_at: Annotated[str | None, _option("When the record was made.")] = None,
-    updated_at: Annotated[str | None, _option("When it was last changed.")] = None,
-    group: Annotated[str | None, _option("Rows of a group share a split.")] = None,
+    created_at: Annotated[str | None, option("When the record was made.")] = None,
+    updated_at: Annotated[str | None, option("When it was last changed.")] = None,
+    group: Annotated[str | None, option("Rows of a group share a split.")] = None,
     taxonomy: Annotated[
-        list[str] | None, _option(f"Categories, the broadest first. {_COLUMNS}")
+        list[str] | None, option(f"Categories, the broadest first. {_COLUMNS}")
     ] = None,
-    meta: Annotated[list[str] | None, _option(f"Kept as metadata. {_COLUMNS}")] = None,
-    trust: Annotated[
-        str | None, _option("Trust from 0 to 1, or a column.", "NUMBER|COLUMN")
-    ] = None,
+    meta: Annotated[list[str] | None, option(f"Kept as metadata. {_COLUMNS}")] = None,
+    trust: Annotated[str | None, option("Trust from 0 to 1, or a column.", "NUMBER|COLUMN")] = None,
     converter: Annotated[
         str | None,
         typer.Option(

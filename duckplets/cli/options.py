@@ -31,6 +31,12 @@ NORMALISE = Annotated[
     typer.Option(help="Bring white space, quotes and punctuation into one form; code its ends."),
 ]
 
+
+def option(text: str, metavar: str = "COLUMN") -> typer.models.OptionInfo:
+    """Return an option that takes a value, with its help and what stands for the value there."""
+    return typer.Option(metavar=metavar, help=text, show_default=False)  # type: ignore[no-any-return]
+
+
 # -- what a new run draws -------------------------------------------------------------------------
 
 KIND = Annotated[
