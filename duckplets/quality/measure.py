@@ -11,6 +11,8 @@ threads, over batches of any size.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +31,9 @@ from duckplets.quality.personal import PATTERNS
 from duckplets.quality.settings import Quality
 from duckplets.quality.words import Words
 
-__all__ = ["measure", "ready"]
+__all__ = ["measure", "measured", "ready"]
+
+_VERSION = "1"  # of what is measured; another one counts as another metric
 
 _SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for
 _MORSEL = 256  # texts that a thread of DuckDB takes at once
@@ -71,7 +75,11 @@ _TERMINAL = (
 
 _LINES = {
     "blanks": _BLANKS,
-    "least_words": rf"^(?:\S+\s+){{{_LINE_WORDS - 1}}}\S",
+    "edge": rf"^[{_BLANKS}]|[{_BLANKS}]$",
+    "solid": rf"[^{_BLANKS}]",
+    "ended": r"[.?!\"']\s*$",
+    "cut": r"\.\.\.\s*$",
+    "least_words": rf"^\s*(?:\S+\s+){{{_LINE_WORDS - 1}}}\S",
     "longest_word": _LONGEST_WORD,
     "citation": r"\[\d*\]|\[edit\]|\[citation needed\]",
     "policy": _POLICIES,
@@ -146,6 +154,39 @@ def _null(count: int) -> pa.Array:
     return pa.nulls(count, pa.string())
 
 
+def measured(quality: Quality) -> dict[str, str]:
+    """Return the metrics that ``measure`` takes, with a key of the settings that it takes each by.
+
+    A stored metric serves other settings where these have the same key for it.
+    """
+    keys = {name: _VERSION for name in METRICS.names if name != "own"}
+    keys["copyright"] = _key("copyright", quality.copyright)
+    keys |= dict.fromkeys(
+        ("domain_terms", "domain_categories"), _key("terms", quality.terms.sha256)
+    )
+    if quality.profane is None:
+        del keys["profanity"]
+    else:
+        keys["profanity"] = _key("profanity", quality.profane.sha256)
+    if quality.language is None:
+        del keys["language"], keys["language_probability"]
+    else:
+        found = detector_of(quality.detector)
+        by = (found.name, found.version, quality.language_prefix, quality.min_letters)
+        keys |= dict.fromkeys(("language", "language_probability"), _key("language", by))
+    for condition in quality.conditions:
+        keys |= {f"own:{name}": own.gate(name).version for name in condition.gates}
+    for condition in quality.conditions:
+        if condition.looks:
+            by = sorted((name, keys.get(name)) for name in condition.reads)
+            keys[f"own:{condition.text}"] = _key("condition", by)
+    return keys
+
+
+def _key(what: str, by: object) -> str:
+    return hashlib.sha256(json.dumps([_VERSION, what, by]).encode()).hexdigest()[:16]
+
+
 # -- SQL ------------------------------------------------------------------------------------------
 
 
@@ -194,8 +235,17 @@ def _flexible(phrase: str) -> str:
 
 # What stands for a letter, beside itself; a star stands for any vowel.
 _LOOKALIKES = {
-    **{"a": "4@*", "b": "8", "e": "3*", "g": "9", "i": "1!|*", "l": "1|", "o": "0*", "s": "5$z"},
-    **{"t": "7+", "u": "v*", "z": "2"},
+    "a": "4@*",
+    "b": "8",
+    "e": "3*",
+    "g": "9",
+    "i": "1!|*",
+    "l": "1|",
+    "o": "0*",
+    "s": "5$z",
+    "t": "7+",
+    "u": "v*",
+    "z": "2",
 }
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from duckplets.base.checks import checked_name
 from duckplets.base.shown import shown
 from duckplets.errors import DuckpletsError, QualityError, nearest
+from duckplets.quality.metrics import METRICS
 
 __all__ = [
     "Detector",
@@ -82,6 +83,8 @@ def register_gate(
         raise QualityError(
             f"gate name {name!r}: expected a lower-case identifier, as in 'toxicity'"
         )
+    if name in (*METRICS.names, "text", "row"):
+        raise QualityError(f"gate name {name!r} is taken: a metric is called so")
     _GATES[name] = Gate(name, function, version)
     return name
 
