@@ -67,7 +67,8 @@ def prose(count: int, *, plain: bool = False) -> list[str]:
         ]
         parts = [line.strip("# ") for s in sources for line in s.splitlines() if "    # " in line]
     draw.shuffle(parts)
-    found, at = [], 0
+    found: list[str] = []
+    at = 0
     while len(found) < count:
         text, end = "", draw.choice([". ", ".\n", ".\n\n", "\n", " ... ", ".\n- "])
         some = 1000 if plain else draw.choice([3, 10, 1000, 1000, 1000])  # different sentences
@@ -170,12 +171,13 @@ def code_scores() -> dict[str, Any]:
     for kind, texts in kinds.items():
         table = pa.table({"row": np.arange(len(texts)), "text": texts})
         metrics = measure(database, table, dp.Quality(preset="code"))
-        for name, settings in {
+        choices: dict[str, dict[str, Any]] = {
             "at .15": {"code_score": 0.15},
             "at .30": {"code_score": 0.30},
             "at .43": {"code_score": 0.43},
             "at .43 with the early gate": {"code_score": 0.43, "code_early_gate": True},
-        }.items():
+        }
+        for name, settings in choices.items():
             quality = dp.Quality(preset="code", pii=None, min_characters=None, **settings)
             outcome = decide(database, metrics, quality)["outcome"].to_pylist()
             found[f"{kind} {name}"] = round(outcome.count("accepted") / len(outcome), 3)

@@ -11,8 +11,6 @@ threads, over batches of any size.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +29,7 @@ from duckplets.quality.personal import PATTERNS
 from duckplets.quality.settings import Quality
 from duckplets.quality.words import Words
 
-__all__ = ["measure", "measured", "ready"]
-
-_VERSION = "1"  # of what is measured; another one counts as another metric
+__all__ = ["measure", "ready"]
 
 _SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for
 _MORSEL = 256  # texts that a thread of DuckDB takes at once
@@ -138,7 +134,8 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
         found["code_early"] = _early(texts)
         if quality.language is not None:
             by = (quality.detector, quality.language_prefix, quality.min_letters)
-            found["language"], found["language_probability"] = languages(texts, *by)
+            codes, shares = languages(texts, *by)
+            found |= {"language": codes, "language_probability": shares}
     fields = [field for field in METRICS if field.name != "own"]
     columns = [found.get(field.name, pa.nulls(count)) for field in fields]
     cast = [pa.array(c).cast(f.type) for c, f in zip(columns, fields, strict=True)]
@@ -152,39 +149,6 @@ def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def _null(count: int) -> pa.Array:
     return pa.nulls(count, pa.string())
-
-
-def measured(quality: Quality) -> dict[str, str]:
-    """Return the metrics that ``measure`` takes, with a key of the settings that it takes each by.
-
-    A stored metric serves other settings where these have the same key for it.
-    """
-    keys = {name: _VERSION for name in METRICS.names if name != "own"}
-    keys["copyright"] = _key("copyright", quality.copyright)
-    keys |= dict.fromkeys(
-        ("domain_terms", "domain_categories"), _key("terms", quality.terms.sha256)
-    )
-    if quality.profane is None:
-        del keys["profanity"]
-    else:
-        keys["profanity"] = _key("profanity", quality.profane.sha256)
-    if quality.language is None:
-        del keys["language"], keys["language_probability"]
-    else:
-        found = detector_of(quality.detector)
-        by = (found.name, found.version, quality.language_prefix, quality.min_letters)
-        keys |= dict.fromkeys(("language", "language_probability"), _key("language", by))
-    for condition in quality.conditions:
-        keys |= {f"own:{name}": own.gate(name).version for name in condition.gates}
-    for condition in quality.conditions:
-        if condition.looks:
-            by = sorted((name, keys.get(name)) for name in condition.reads)
-            keys[f"own:{condition.text}"] = _key("condition", by)
-    return keys
-
-
-def _key(what: str, by: object) -> str:
-    return hashlib.sha256(json.dumps([_VERSION, what, by]).encode()).hexdigest()[:16]
 
 
 # -- SQL ------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The metrics that are stored of every text: their names and types, and what decides by which.
 
-    settings ─needed→ names of metrics
+    settings ─needed→ names of metrics        settings ─measured→ names, and what each was made by
 
 The decision that matters: metrics are counts, of things and of what they are a share of. Shares
 are made where it is decided, from integers, so that they are the same on every machine and a limit
@@ -9,14 +9,21 @@ can be met exactly.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from duckplets.quality import own
+from duckplets.quality.language import detector_of
+
 if TYPE_CHECKING:
     from duckplets.quality.settings import Quality
 
-__all__ = ["METRICS", "RULES", "needed"]
+__all__ = ["METRICS", "RULES", "measured", "needed"]
+
+_VERSION = "1"  # of what is measured; another one counts as another metric
 
 _DOCUMENTED = """
 sha256 binary: of the text
@@ -169,3 +176,36 @@ def needed(quality: Quality) -> frozenset[str]:
     for condition in quality.conditions:
         names |= condition.metrics
     return frozenset(names)
+
+
+def measured(quality: Quality) -> dict[str, str]:
+    """Return the metrics that ``measure`` takes, with a key of the settings that it takes each by.
+
+    A stored metric serves other settings where these have the same key for it.
+    """
+    keys = {name: _VERSION for name in METRICS.names if name != "own"}
+    keys["copyright"] = _key("copyright", quality.copyright)
+    keys |= dict.fromkeys(
+        ("domain_terms", "domain_categories"), _key("terms", quality.terms.sha256)
+    )
+    if quality.profane is None:
+        del keys["profanity"]
+    else:
+        keys["profanity"] = _key("profanity", quality.profane.sha256)
+    if quality.language is None:
+        del keys["language"], keys["language_probability"]
+    else:
+        found = detector_of(quality.detector)
+        by = (found.name, found.version, quality.language_prefix, quality.min_letters)
+        keys |= dict.fromkeys(("language", "language_probability"), _key("language", by))
+    for condition in quality.conditions:
+        keys |= {f"own:{name}": own.gate(name).version for name in condition.gates}
+    for condition in quality.conditions:
+        if condition.looks:
+            by = sorted((name, keys.get(name)) for name in condition.reads)
+            keys[f"own:{condition.text}"] = _key("condition", by)
+    return keys
+
+
+def _key(what: str, by: object) -> str:
+    return hashlib.sha256(json.dumps([_VERSION, what, by]).encode()).hexdigest()[:16]

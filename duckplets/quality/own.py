@@ -17,7 +17,6 @@ import numpy as np
 from duckplets.base.checks import checked_name
 from duckplets.base.shown import shown
 from duckplets.errors import DuckpletsError, QualityError, nearest
-from duckplets.quality.metrics import METRICS
 
 __all__ = [
     "Detector",
@@ -83,8 +82,6 @@ def register_gate(
         raise QualityError(
             f"gate name {name!r}: expected a lower-case identifier, as in 'toxicity'"
         )
-    if name in (*METRICS.names, "text", "row"):
-        raise QualityError(f"gate name {name!r} is taken: a metric is called so")
     _GATES[name] = Gate(name, function, version)
     return name
 
@@ -183,6 +180,7 @@ def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
     kinds: tuple[type, ...] = (bool, np.bool_)
     if not alone:
         kinds += (int, float, np.integer, np.floating)
+    value: Any
     for value in values:
         if not isinstance(value, kinds) or not math.isfinite(value):
             advice = (

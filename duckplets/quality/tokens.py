@@ -242,7 +242,8 @@ def _different(stop: Integers, text: Integers, texts: int) -> Integers:
     at = np.flatnonzero(stop >= 0)
     seen = np.zeros(texts * len(STOP_WORDS), np.bool_)
     seen[text[at] * len(STOP_WORDS) + stop[at]] = True
-    return seen.reshape(texts, len(STOP_WORDS)).sum(axis=1)
+    different: Integers = seen.reshape(texts, len(STOP_WORDS)).sum(axis=1)
+    return different
 
 
 # -- repetition -----------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 
 from duckplets.db.database import Database
 from duckplets.quality.decide import GATES, decide
-from duckplets.quality.measure import measure, measured
-from duckplets.quality.metrics import METRICS, RULES, needed
+from duckplets.quality.measure import measure
+from duckplets.quality.metrics import METRICS, RULES, measured, needed
 from duckplets.quality.settings import Quality
 from duckplets.quality.thresholds import PRESETS, THRESHOLDS
 
@@ -46,7 +46,7 @@ def twice(n: int) -> str:
 
 
 def lines(*counted: tuple[int, str], joint: str = "\n") -> str:
-    found = []
+    found: list[str] = []
     for count, line in counted:
         found += [line.replace("@", words(1, start=len(found) + i)) for i in range(count)]
     return joint.join(found)
@@ -223,14 +223,15 @@ def test_undetermined_text_follows_its_setting() -> None:
 
 def test_kinds_of_personal_data_can_be_left_out_and_redaction_rejects_nothing() -> None:
     database, one = Database.reader(), row(characters=100, words=2, emails=1)
-    for settings, rule in (
+    choices: list[tuple[dict[str, Any], str | None]] = [
         ({}, "max_pii_density"),
         ({"pii_kinds": ("phone", "card")}, None),
         ({"pii": "redact"}, None),
         ({"pii": None}, None),
         ({"max_pii_density": 0.5}, None),
-    ):
-        quality = Quality(**settings)  # type: ignore[arg-type]
+    ]
+    for settings, rule in choices:
+        quality = Quality(**settings)
         assert decide(database, one, quality)["rule"].to_pylist() == [rule], settings
 
 
