@@ -48,6 +48,7 @@ INTERFACE = {
     "Clean texts and prefixes": (
         *("Denoiser", "Normaliser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),
     ),
+    "Quality": (*("Quality", "register_gate", "register_detector"),),
     "Data sets and indexes": (
         *("load_data_sets", "DataSet", "DocumentLimits", "IndexControls", "DataIndex"),
     ),

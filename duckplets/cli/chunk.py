@@ -1,8 +1,8 @@
-"""The command that cuts texts into chunks."""
+"""Cut texts into chunks, and clean them: the command, and what others have of its options."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,7 +10,20 @@ from duckplets.base.shown import counted
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, existing, say
 from duckplets.cli.inputs import integers
-from duckplets.cli.options import NORMALISE, cleaners_of, option, with_cleaners
+from duckplets.cli.options import option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from duckplets.text.denoiser import Denoiser
+    from duckplets.text.normaliser import Normaliser
+    from duckplets.text.preprocessors import AnyPreprocessor
+
+
+NORMALISE = Annotated[
+    Literal["text", "code"] | None,
+    typer.Option(help="Bring white space, quotes and punctuation into one form; code its ends."),
+]
 
 
 def chunk(
@@ -91,3 +104,39 @@ def chunk(
     same = "these are the settings it has already"
     say(f"cut {counted(sections, 'section')} again" if sections else same)
     say(f"chunks: {output.settings(chunking.fingerprint())}")
+
+
+def cleaners_of(
+    denoise: bool, ratio: float | None, normalise: str | None, *, tables: bool = True
+) -> list[Denoiser | Normaliser]:
+    """Return the preprocessors that options ask for, in the order in which they work.
+
+    Raises:
+        typer.BadParameter: An option is about one that is not asked for.
+    """
+    if not denoise and (ratio is not None or not tables):
+        raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
+    from duckplets.text.denoiser import Denoiser
+    from duckplets.text.normaliser import Normaliser
+
+    found: list[Denoiser | Normaliser] = []
+    if denoise:
+        given = {} if ratio is None else {"max_digit_ratio": ratio}
+        found.append(Denoiser(strip_markdown=tables, **given))
+    if normalise is not None:
+        found.append(Normaliser(code=normalise == "code"))
+    return found
+
+
+def with_cleaners(
+    kept: Sequence[AnyPreprocessor], cleaners: Sequence[AnyPreprocessor]
+) -> tuple[AnyPreprocessor, ...]:
+    """Return preprocessors with others in the place of those of their kinds; ours come first.
+
+    Functions of a user are not known here, and left out.
+    """
+    from duckplets.text.preprocessors import Preprocessor
+
+    kinds = {Preprocessor, *map(type, cleaners)}
+    every = [*(each for each in kept if type(each) not in kinds), *cleaners]
+    return tuple(sorted(every, key=lambda each: type(each).__name__))  # a Denoiser works first

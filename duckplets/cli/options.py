@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from duckplets.named_pools import Recipe
     from duckplets.order.mixture import Mixture
     from duckplets.sampling.sampler import Sampler
-    from duckplets.text.denoiser import Denoiser
-    from duckplets.text.normaliser import Normaliser
-    from duckplets.text.preprocessors import AnyPreprocessor
-
-NORMALISE = Annotated[
-    Literal["text", "code"] | None,
-    typer.Option(help="Bring white space, quotes and punctuation into one form; code its ends."),
-]
 
 
 def option(text: str, metavar: str = "COLUMN") -> typer.models.OptionInfo:
@@ -364,39 +356,3 @@ def _weights(
             raise typer.BadParameter(f"{name} {part}: give {form}")
         weights[source] = number
     return weights
-
-
-def cleaners_of(
-    denoise: bool, ratio: float | None, normalise: str | None, *, tables: bool = True
-) -> list[Denoiser | Normaliser]:
-    """Return the preprocessors that options ask for, in the order in which they work.
-
-    Raises:
-        typer.BadParameter: An option is about one that is not asked for.
-    """
-    if not denoise and (ratio is not None or not tables):
-        raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
-    from duckplets.text.denoiser import Denoiser
-    from duckplets.text.normaliser import Normaliser
-
-    found: list[Denoiser | Normaliser] = []
-    if denoise:
-        given = {} if ratio is None else {"max_digit_ratio": ratio}
-        found.append(Denoiser(strip_markdown=tables, **given))
-    if normalise is not None:
-        found.append(Normaliser(code=normalise == "code"))
-    return found
-
-
-def with_cleaners(
-    kept: Sequence[AnyPreprocessor], cleaners: Sequence[AnyPreprocessor]
-) -> tuple[AnyPreprocessor, ...]:
-    """Return preprocessors with others in the place of those of their kinds; ours come first.
-
-    Functions of a user are not known here, and left out.
-    """
-    from duckplets.text.preprocessors import Preprocessor
-
-    kinds = {Preprocessor, *map(type, cleaners)}
-    every = [*(each for each in kept if type(each) not in kinds), *cleaners]
-    return tuple(sorted(every, key=lambda each: type(each).__name__))  # a Denoiser works first
