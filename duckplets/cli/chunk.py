@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +10,7 @@ from duckplets.base.shown import counted
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, existing, say
 from duckplets.cli.inputs import integers
-from duckplets.cli.options import option
+from duckplets.cli.options import NORMALISE, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from duckplets.text.denoiser import Denoiser
     from duckplets.text.normaliser import Normaliser
     from duckplets.text.preprocessors import AnyPreprocessor
-
-
-NORMALISE = Annotated[
-    Literal["text", "code"] | None,
-    typer.Option(help="Bring white space, quotes and punctuation into one form; code its ends."),
-]
 
 
 def chunk(

@@ -13,9 +13,8 @@ import typer
 from duckplets.base.shown import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, as_written, existing, in_options, say
-from duckplets.cli.chunk import NORMALISE
 from duckplets.cli.inputs import FORMATS, Found, Options, found_in, names
-from duckplets.cli.options import option
+from duckplets.cli.options import NORMALISE, option
 from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from duckplets.sampling.sampler import Sampler
 
 
+NORMALISE = Annotated[
+    Literal["text", "code"] | None,
+    typer.Option(help="Bring white space, quotes and punctuation into one form; code its ends."),
+]
+
+
 def option(text: str, metavar: str = "COLUMN") -> typer.models.OptionInfo:
     """Return an option that takes a value, with its help and what stands for the value there."""
     return typer.Option(metavar=metavar, help=text, show_default=False)  # type: ignore[no-any-return]

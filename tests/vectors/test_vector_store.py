@@ -17,7 +17,7 @@ import duckplets as dp
 from duckplets import doctor
 from duckplets.db.database import Database
 from duckplets.vectors import mapped_sets, opened
-from duckplets.vectors.lookup import Lookup
+from duckplets.vectors.opened import Lookup
 from duckplets.vectors.store import VectorStore
 
 made = prebuilt(windowed)
