@@ -1,0 +1,120 @@
+"""What the gates say of the rows of a batch: measured, decided, and put in the rows' places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.db.database import Database
+from duckplets.quality.metrics import PERSONAL, measured
+from duckplets.quality.settings import Quality
+from duckplets.quality.texts import Redact
+
+_COLUMNS = ("date", "group_key", "taxonomy", "trust", "created_at", "updated_at")
+
+
+class Verdicts(NamedTuple):
+    """How rows end, as far as their texts say.
+
+    Attributes:
+        outcome: accepted, filtered, rejected or unreadable, object[rows].
+        gate: The first gate that a row failed, or None, object[rows].
+        rule: Of that gate, or None, object[rows].
+        metrics: What was measured: ``row``, and a column each; null for rows without a text.
+        keys: By which settings each of them was taken.
+    """
+
+    outcome: Any
+    gate: Any
+    rule: Any
+    metrics: pa.Table
+    keys: Mapping[str, str]
+
+    def first(self, count: int) -> Self:
+        """Return those of the first rows."""
+        cut = (self.outcome[:count], self.gate[:count], self.rule[:count])
+        return type(self)(*cut, self.metrics.slice(0, count), self.keys)
+
+
+def verdicts(
+    database: Database, batch: pa.RecordBatch, texts: pa.Array, quality: Quality | None
+) -> Verdicts:
+    """Measure and judge rows.
+
+    Args:
+        database: The corpus.
+        batch: As from ``preprocess``.
+        texts: Of the rows, null for those that have none.
+        quality: None accepts all of them, unmeasured.
+    """
+    count = len(texts)
+    numbers = pa.array(np.arange(count))
+    found = Verdicts(
+        np.full(count, "accepted", object),
+        np.full(count, None, object),
+        np.full(count, None, object),
+        pa.table({"row": numbers}),
+        {},
+    )
+    if quality is None or texts.null_count == count:
+        return found
+    from duckplets.quality.decide import decide
+    from duckplets.quality.measure import measure
+
+    rows = pa.table({"row": numbers, "text": texts} | fields_of(batch, quality))
+    metrics = measure(database, rows.filter(pc.is_valid(rows["text"])), quality)
+    decided = decide(metrics, quality)
+    places = decided["row"].to_numpy()
+    for name in ("outcome", "gate", "rule"):
+        getattr(found, name)[places] = decided[name].to_numpy(zero_copy_only=False)
+    return found._replace(metrics=_in_places(metrics, count), keys=measured(quality))
+
+
+def _in_places(metrics: pa.Table, count: int) -> pa.Table:
+    """Return metrics of all rows, null for those that have none."""
+    if metrics.num_rows == count:
+        return metrics
+    at = np.zeros(count, np.int64)
+    there = np.zeros(count, bool)
+    rows = metrics["row"].to_numpy()
+    at[rows], there[rows] = np.arange(len(rows)), True
+    return metrics.take(pa.array(at, mask=~there)).set_column(0, "row", pa.array(np.arange(count)))
+
+
+def to_redact(quality: Quality | None, found: Verdicts) -> Any:
+    """Return which rows are stored without personal data, bool[rows]."""
+    count = len(found.outcome)
+    if quality is None or quality.pii is None or not found.keys:
+        return np.zeros(count, bool)
+    if quality.pii == "redact":
+        return np.ones(count, bool)
+    if quality.max_pii_density is None:
+        return np.zeros(count, bool)
+    # A row may have failed another gate before.
+    counts = [found.metrics[PERSONAL[kind]] for kind in quality.pii_kinds]
+    pieces = sum(pc.fill_null(column, 0).to_numpy() for column in counts)
+    words = pc.fill_null(found.metrics["words"], 0).to_numpy()
+    return (found.outcome == "rejected") & (pieces > quality.max_pii_density * words)
+
+
+def redacting(database: Database, quality: Quality) -> Redact:
+    """Return what takes personal data out of texts, null ones included."""
+    from duckplets.quality.personal import redacted
+
+    def redact(texts: pa.Array) -> pa.Array:
+        there = pc.is_valid(texts)
+        found = texts.filter(there)
+        if not len(found):
+            return texts
+        return pc.replace_with_mask(texts, there, redacted(database, found, quality.pii_kinds))
+
+    return redact
+
+
+def breaks_privacy(rule: str | None) -> bool:
+    """Whether a rule is about personal data."""
+    return rule == "max_pii_density"
