@@ -48,6 +48,7 @@ INTERFACE = {
     "Clean texts and prefixes": (
         *("Denoiser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),
     ),
+    "Quality": (*("Quality", "register_gate", "register_detector"),),
     "Data sets and indexes": (
         *("load_data_sets", "DataSet", "DocumentLimits", "IndexControls", "DataIndex"),
     ),
@@ -84,7 +85,7 @@ USERS_MEET = (  # above all rooms
     "testing huggingface errors __init__"
 )
 ROOMS = (
-    "sources ingest text recipes pools order sampling serving search mining records export torch "
+    "sources ingest text quality recipes pools order sampling serving search mining records export torch "
     "cli db base"
 )
 FOLDERS = {

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import ExtensionError as ExtensionError
     from duckplets.errors import MigrationError as MigrationError
     from duckplets.errors import MixtureError as MixtureError
+    from duckplets.errors import QualityError as QualityError
     from duckplets.errors import QueryError as QueryError
     from duckplets.errors import ReadOnlyError as ReadOnlyError
     from duckplets.errors import RecipeError as RecipeError
@@ -45,6 +46,9 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Mixture as Mixture
     from duckplets.order.mixture import Phase as Phase
     from duckplets.preparing import PrepareReport as PrepareReport
+    from duckplets.quality.own import register_detector as register_detector
+    from duckplets.quality.own import register_gate as register_gate
+    from duckplets.quality.settings import Quality as Quality
     from duckplets.recipes.bm25 import Bm25 as Bm25
     from duckplets.recipes.bm25 import bm25 as bm25
     from duckplets.recipes.files import load_recipes as load_recipes
@@ -117,6 +121,8 @@ _HOMES = {
     "mining.external": "GivenReport",
     "mining.report": "MiningReport PairReport",
     "order.mixture": "Anneal Mixture Phase",
+    "quality.own": "register_detector register_gate",
+    "quality.settings": "Quality",
     "recipes.bm25": "Bm25 bm25",
     "recipes.files": "load_recipes",
     "recipes.recipes": "TextRecipe TripletRecipe sql",

@@ -6,6 +6,7 @@
     ├── ChunkingError       chunking settings, a tokenizer file
     ├── SplitError          split ratios, missing splits
     ├── MixtureError        weights of sources
+    ├── QualityError        settings of quality, a word file, a gate or a detector is wrong
     ├── SamplerError        an argument of a sampler
     ├── EmptyPoolError      no anchor is left to draw from
     ├── StateMismatchError  a saved run does not fit what it is opened with
@@ -38,6 +39,7 @@ __all__ = [
     "ExtensionError",
     "MigrationError",
     "MixtureError",
+    "QualityError",
     "QueryError",
     "ReadOnlyError",
     "RecipeError",
@@ -81,6 +83,10 @@ class SplitError(DuckpletsError, ValueError):
 
 class MixtureError(DuckpletsError, ValueError):
     """Weights of sources are wrong."""
+
+
+class QualityError(DuckpletsError, ValueError):
+    """Settings of quality, a word file, a gate or a detector is wrong."""
 
 
 class SamplerError(DuckpletsError, ValueError):

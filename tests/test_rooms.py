@@ -18,7 +18,7 @@ FLOORS = [
     "db text order",
     "sources recipes",
     "ingest pools",
-    "search",
+    "search quality",
     "mining serving",
     "sampling",
     "records export",

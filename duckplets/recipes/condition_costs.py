@@ -34,7 +34,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_COLUMNS = _words("record_id group_key heading text")
+LONG_COLUMNS = _words("record_id group_key heading text")
 _LISTS = _words("taxonomy meta")
 _SMALL = _words(
     "ascii bit_length char_length character_length contains damerau_levenshtein ends_with hamming "
@@ -115,9 +115,14 @@ class Bound(NamedTuple):
 _NOTHING = Bound()
 
 
-def check_costs(tree: exp.Expression) -> None:
-    """Refuse a condition whose functions may take too many steps or make too much text."""
-    found = _Costs(tree)
+def check_costs(tree: exp.Expression, texts: frozenset[str] = LONG_COLUMNS) -> None:
+    """Refuse a condition whose functions may take too many steps or make too much text.
+
+    Args:
+        tree: The condition.
+        texts: Columns of texts of any length.
+    """
+    found = _Costs(tree, texts)
     if found.steps > _MOST_STEPS:
         raise RecipeError(
             f"its distances take {found.steps} steps a row, and {_MOST_STEPS} are allowed: compare "
@@ -148,7 +153,8 @@ def bounds_of(tree: exp.Expression) -> dict[int, Bound]:
 class _Costs:
     """The bounds of all parts of a condition, and what they make together."""
 
-    def __init__(self, tree: exp.Expression) -> None:
+    def __init__(self, tree: exp.Expression, texts: frozenset[str] = LONG_COLUMNS) -> None:
+        self._texts = texts
         self.steps = self.chars = self.copies = 0
         self.bounds: dict[int, Bound] = {}
         for node in reversed(list(tree.walk())):
@@ -167,7 +173,7 @@ class _Costs:
         name = node.name.lower()
         if name in _LISTS:
             return Bound(0, 1, _LIST)
-        return Bound(0, 1) if name in _COLUMNS else Bound(_NUMBER)
+        return Bound(0, 1) if name in self._texts else Bound(_NUMBER)
 
     def _literal(self, node: Any) -> Bound:
         return Bound(len(node.name))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import RecipeError, nearest
@@ -157,7 +158,7 @@ def check_tokens(text: str, tokens: list[Any]) -> None:
         raise RecipeError("a bracket or a CASE is not closed")
 
 
-def check_types(tokens: list[Any], types: set[Any]) -> None:
+def check_types(tokens: list[Any], types: set[Any], columns: Collection[str] = COLUMNS) -> None:
     """Refuse names of types out of place: nested, they keep the parser busy for hours."""
     words = ["", *(token.text.lower() for token in tokens), ""]
     for i, token in enumerate(tokens, start=1):
@@ -172,7 +173,7 @@ def check_types(tokens: list[Any], types: set[Any]) -> None:
             if word in _CLOCKS:
                 _refuse_clock(word)
             follows = tokens[i].token_type.name if i < len(tokens) else ""
-            if after == "(" or follows == "NUMBER" or not (follows == "STRING" or word in COLUMNS):
+            if after == "(" or follows == "NUMBER" or not (follows == "STRING" or word in columns):
                 raise RecipeError(f"{token.text} names a type, not a column or a function")
 
 
@@ -195,14 +196,16 @@ def check_reading(tree: exp.Expression, tokens: list[Any], types: set[Any]) -> N
                 raise RecipeError(f"put parentheses around {before.text} {token.text!r}")
 
 
-def check_tree(tree: exp.Expression, sides: tuple[str, ...]) -> None:
+def check_tree(
+    tree: exp.Expression, sides: tuple[str, ...], columns: Collection[str] = COLUMNS
+) -> None:
     """Refuse whatever is not on the lists above, and what is no condition."""
     if _depth(tree) > _DEEPEST_TREE:
         raise RecipeError(f"a chain of more than {_DEEPEST_TREE}: use parentheses or IN (…)")
     for node in tree.walk():
         _check_node(node)
         if type(node).__name__ == "Column":
-            _check_column(node, sides)
+            _check_column(node, sides, columns)
         elif type(node).__name__ == "Anonymous":
             _check_function(node)
     stack: list[Any] = [tree]
@@ -252,7 +255,7 @@ def _check_node(node: Any) -> None:
                 raise RecipeError(f"put parentheses around {_sql(child)} in {_sql(node)}")
 
 
-def _check_column(node: Any, sides: tuple[str, ...]) -> None:
+def _check_column(node: Any, sides: tuple[str, ...], columns: Collection[str]) -> None:
     *qualifiers, name = [short(part.name.lower()) for part in node.parts]
     written = _sql(node)
     if name in _CLOCKS and not qualifiers:
@@ -261,9 +264,9 @@ def _check_column(node: Any, sides: tuple[str, ...]) -> None:
         raise RecipeError(f"column {written}: say whose, as in anchor.{name} or negative.{name}")
     if not sides and qualifiers:
         raise RecipeError(f"column {written}: a selector looks at one row, so write {name} alone")
-    if name not in COLUMNS:
-        columns = ", ".join(COLUMNS)
-        raise RecipeError(f"unknown column {written}{nearest(name, COLUMNS)}; columns: {columns}")
+    if name not in columns:
+        known = ", ".join(columns)
+        raise RecipeError(f"unknown column {written}{nearest(name, columns)}; columns: {known}")
 
 
 def _check_function(node: Any) -> None:

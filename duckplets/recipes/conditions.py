@@ -11,12 +11,13 @@ off, because they rewrite calls between dialects. What may stand in a condition 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import RecipeError
-from duckplets.recipes.condition_costs import check_costs
+from duckplets.recipes.condition_costs import LONG_COLUMNS, check_costs
 from duckplets.recipes.condition_rules import (
     COLUMNS,
     FUNCTIONS,
@@ -32,7 +33,14 @@ from duckplets.recipes.condition_rules import (
 if TYPE_CHECKING:
     from sqlglot import exp
 
-__all__ = ["COLUMNS", "FUNCTIONS", "PairCondition", "pair_condition", "where_condition"]
+__all__ = [
+    "COLUMNS",
+    "FUNCTIONS",
+    "PairCondition",
+    "free_condition",
+    "pair_condition",
+    "where_condition",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +86,25 @@ def pair_condition(text: str) -> PairCondition:
     return _pair_condition(_text_of(text))
 
 
+def free_condition(text: str, columns: Mapping[str, bool]) -> exp.Expression:
+    """Parse a condition over other columns than those of records; they come back in lower case.
+
+    Args:
+        text: The condition.
+        columns: Names in lower case; true where a column holds texts of any length.
+
+    Raises:
+        RecipeError: It is not one condition over these columns and ``FUNCTIONS``.
+    """
+    from sqlglot import exp
+
+    texts = frozenset(name for name, is_long in columns.items() if is_long)
+    tree = _parse(_text_of(text), columns=tuple(columns), texts=texts)
+    for column in tree.find_all(exp.Column):
+        column.this.replace(exp.to_identifier(column.name.lower(), quoted=True))
+    return tree
+
+
 def _text_of(condition: str) -> str:
     if not isinstance(condition, str) or not condition.strip():
         raise RecipeError(f"a condition is SQL text such as \"role = 'anchor'\", not {condition!r}")
@@ -101,7 +128,12 @@ def _pair_condition(text: str) -> PairCondition:
     )
 
 
-def _parse(text: str, *sides: str) -> exp.Expression:
+def _parse(
+    text: str,
+    *sides: str,
+    columns: Collection[str] = COLUMNS,
+    texts: frozenset[str] = LONG_COLUMNS,
+) -> exp.Expression:
     """Parse and check a condition over plain columns, or over those of the named sides."""
     from sqlglot import errors, exp
 
@@ -110,14 +142,14 @@ def _parse(text: str, *sides: str) -> exp.Expression:
         dialect, parser = _grammar()
         tokens = dialect.tokenize(text)
         check_tokens(text, tokens)
-        check_types(tokens, parser.TYPE_TOKENS)
-        _read_as_columns(tokens, parser.TYPE_TOKENS)
+        check_types(tokens, parser.TYPE_TOKENS, columns)
+        _read_as_columns(tokens, parser.TYPE_TOKENS, columns)
         trees = parser(dialect=dialect).parse_into(exp.Condition, tokens, text)
         if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
             raise RecipeError("not one condition")
-        check_tree(trees[0], sides)
+        check_tree(trees[0], sides, columns)
         check_reading(trees[0], tokens, parser.TYPE_TOKENS)
-        check_costs(trees[0])
+        check_costs(trees[0], texts)
     except errors.SqlglotError as error:
         raise _refusal(text, f"not a condition in DuckDB's SQL{_near(error)}") from error
     except RecursionError as error:
@@ -127,12 +159,12 @@ def _parse(text: str, *sides: str) -> exp.Expression:
     return trees[0]
 
 
-def _read_as_columns(tokens: list[Any], types: set[Any]) -> None:
+def _read_as_columns(tokens: list[Any], types: set[Any], columns: Collection[str]) -> None:
     """Let the text in ``text[:500]`` be a column, where sqlglot would read a type."""
     for before, token, bracket, colon in zip(
         [None, *tokens], tokens, tokens[1:], tokens[2:], strict=False
     ):
-        sliced = token.text.lower() in COLUMNS and (bracket.text, colon.text) == ("[", ":")
+        sliced = token.text.lower() in columns and (bracket.text, colon.text) == ("[", ":")
         cast = before is not None and before.text.lower() in ("::", "as")
         if sliced and token.token_type in types and not cast:
             token.token_type = type(token.token_type).VAR

@@ -1,0 +1,91 @@
+"""Name the language of texts, by py3langid over a prefix, or by a detector of the user's.
+
+    texts ─prefix→ beginnings ─letters→ long enough ─detector→ (code, probability)
+
+The decision that matters: only a beginning of fixed length is looked at. A detector's time grows
+with the text (6,300 texts a second of 200 characters, 1,370 of 4,000), its answer hardly changes.
+Probabilities are rounded to four places, so that another machine's arithmetic gives the same.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.arrays import Bits
+from duckplets.errors import ExtensionError
+from duckplets.quality import own
+from duckplets.text.characters import LETTER, bytes_of, classes
+
+__all__ = ["CODES", "UNDETERMINED", "detector_of", "languages"]
+
+UNDETERMINED = "undetermined"
+_PLACES = 4
+
+# What py3langid 0.4 returns, and codes of earlier models; "zxx" is no language.
+CODES = frozenset(
+    "ace af am an ar ary arz as az ba bcl be bg bn br bs ca crh cs cy da de dz el en eo es et eu "
+    "ext fa fi fo fr fuv fy ga gcf gcr gd gl gom grc gu gug guw ha hbo he hi hr ht hu hy id ig is "
+    "it ja jv ka kab kik kk km kn ko ku ky la lb lg lij ln lo lt ltg lv mg mk ml mn mr ms mt my ne "
+    "nl nn no nso oc om or pa pcm pl ps pt qu ro ru rw sa sdh se si sk sl sn so sq sr st sv sw ta "
+    "te tg th tk tl tr tt ug uk ur uz uzs vec vi vo wa wuu xh yo yue zh zu zxx".split()
+)
+
+
+def detector_of(name: str) -> own.Detector:
+    """Return a detector.
+
+    Raises:
+        ExtensionError: py3langid is asked for, and not installed.
+        QualityError: Another one is not registered.
+    """
+    return _py3langid() if name == "py3langid" else own.detector(name)
+
+
+def languages(texts: pa.Array, detector: str, prefix: int, letters: int) -> tuple[Any, Any]:
+    """Return the language of texts, and how probable it is.
+
+    Args:
+        texts: Strings, shape (n,), none null.
+        detector: Its name.
+        prefix: How many characters of each are looked at.
+        letters: With fewer of them among those, a text is undetermined.
+
+    Returns:
+        Codes, shape (n,), and probabilities, shape (n,), null where undetermined.
+    """
+    begins = pc.utf8_slice_codeunits(texts, 0, prefix)
+    data, bounds = bytes_of(begins)
+    found = Bits((classes(data) & LETTER) != 0).rank(bounds)
+    enough = np.diff(found) >= max(1, letters)
+    places = np.flatnonzero(enough)
+    pairs = own.detected(detector_of(detector), begins.take(pa.array(places)).to_pylist())
+    codes = np.full(len(texts), UNDETERMINED, object)
+    shares = np.zeros(len(texts))
+    codes[places] = [code for code, _ in pairs]
+    shares[places] = np.round([share for _, share in pairs], _PLACES) if pairs else []
+    return pa.array(codes.tolist(), pa.string()), pa.array(shares, mask=~enough)
+
+
+@cache
+def _py3langid() -> own.Detector:
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError as error:
+        raise ExtensionError(
+            "language= needs the package py3langid: pip install 'duckplets[quality]', or give "
+            "language=None, which turns this gate off"
+        ) from error
+    import py3langid
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+    def detect(texts: list[str]) -> list[tuple[str, float]]:
+        return [(code, min(1.0, share)) for code, share in map(identifier.classify, texts)]
+
+    version = str(getattr(py3langid, "__version__", ""))
+    return own.Detector("py3langid", detect, version, frozenset(identifier.labels))

@@ -1,0 +1,286 @@
+"""Measure texts: regular expressions in SQL, tokens and n-grams in NumPy, language in Python.
+
+    texts ─SQL→ matches, lines, terms ─┐
+          ─bytes→ tokens, repetition ──┼─by place→ metrics
+          ─prefix→ language, own gates ┘
+
+The decision that matters: everything that needs no extra is measured, whatever the thresholds, so
+that others can be applied later without the texts. SQL and NumPy work at the same time, in two
+threads, over batches of any size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.db.database import Database
+from duckplets.quality import own, tokens
+from duckplets.quality.conditions import Condition
+from duckplets.quality.language import detector_of, languages
+from duckplets.quality.metrics import METRICS
+from duckplets.quality.personal import PATTERNS
+from duckplets.quality.settings import Quality
+from duckplets.quality.words import Words
+
+__all__ = ["measure", "ready"]
+
+_SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for
+_MORSEL = 256  # texts that a thread of DuckDB takes at once
+
+_KEYWORDS = (
+    "abstract assert async await bool boolean break case catch char class const continue def "
+    "default defer del delete double elif else elsif end endif enum except export extends extern "
+    "false final finally float fn for foreach from func function global goto if impl implements "
+    "import include inline instanceof int interface lambda let local long match module mut "
+    "namespace new nil None null nullptr override package pass private protected pub public raise "
+    "return self short signed sizeof static str string struct super switch template then this "
+    "throw throws trait True true try typedef typename typeof union unsigned use using var virtual "
+    "void volatile where while with yield False"
+)
+# Of English these are frequent, and say nothing.
+_ENGLISH = "for if end with from this then use where or and not in is long short local new case"
+KEYWORD = r"\b(?:" + "|".join(sorted(set(_KEYWORDS.split()) - set(_ENGLISH.split()))) + r")\b"
+
+_BLANKS = " \t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u2002\u2003\u2009\u200a\u2028\u2029\u202f\u3000"
+_LINE_WORDS, _LONGEST_WORD, _SHORT_LINE = 3, 1000, 30
+_POLICIES = (
+    "terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies"  # C4's
+)
+_ABBREVIATIONS = (
+    "mr|mrs|ms|dr|prof|st|jr|sr|gen|col|sgt|rev|hon|inc|ltd|co|corp|vs|etc|no|vol|fig|approx|jan|"
+    "feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec|[a-z]|[a-z]\\.[a-z]"
+)
+# Characters that end a sentence, as Unicode has them, without the ellipsis.
+_TERMINAL = (
+    r"!.?\x{589}\x{61d}-\x{61f}\x{6d4}\x{700}-\x{702}\x{7f9}\x{837}\x{839}\x{83d}\x{83e}"
+    r"\x{964}\x{965}\x{104a}\x{104b}\x{1362}\x{1367}\x{1368}\x{166e}\x{1735}\x{1736}"
+    r"\x{17d4}-\x{17d6}\x{17d9}\x{17da}\x{1803}\x{1809}\x{1944}\x{1945}\x{1aa8}-\x{1aab}"
+    r"\x{1b5a}\x{1b5b}\x{1b5e}\x{1b5f}\x{1b7d}\x{1b7e}\x{1c3b}\x{1c3c}\x{1c7e}\x{1c7f}"
+    r"\x{203c}\x{203d}\x{2047}-\x{2049}\x{2e2e}\x{2e3c}\x{2e53}\x{2e54}\x{3002}\x{a4ff}"
+    r"\x{a60e}\x{a60f}\x{a6f3}\x{a6f7}\x{a876}\x{a877}\x{a8ce}\x{a8cf}\x{a92f}\x{a9c8}\x{a9c9}"
+    r"\x{aa5d}-\x{aa5f}\x{aaf0}\x{aaf1}\x{abeb}\x{fe52}\x{fe56}\x{fe57}\x{ff01}\x{ff0e}"
+    r"\x{ff1f}\x{ff61}"
+)
+
+_LINES = {
+    "blanks": _BLANKS,
+    "least_words": rf"^(?:\S+\s+){{{_LINE_WORDS - 1}}}\S",
+    "longest_word": _LONGEST_WORD,
+    "citation": r"\[\d*\]|\[edit\]|\[citation needed\]",
+    "policy": _POLICIES,
+    "boundary": r"[.!?]+[\"'”’)\]]*\s",
+    "abbreviation": rf"\b(?:{_ABBREVIATIONS})\.\s",
+    "end_of_sentence": f"[{_TERMINAL}]$",
+    "short_line": _SHORT_LINE,
+}
+
+
+def ready(quality: Quality) -> None:
+    """Check before anything is read that all that settings need is there.
+
+    Raises:
+        ExtensionError: The package for languages is missing.
+        QualityError: A gate or a detector is not registered.
+    """
+    if quality.language is not None:
+        detector_of(quality.detector)
+    for condition in quality.conditions:
+        for name in condition.gates:
+            own.gate(name)
+
+
+def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
+    """Return the metrics of texts.
+
+    Args:
+        database: Any connection; nothing in it is read.
+        rows: ``row`` (int64, unique) and ``text`` (strings, none null), and where rows have them
+            ``license`` (string) and ``fields`` (a struct or map of strings by name).
+        quality: Settings: the word files, phrases and own gates, and whether language is wanted.
+            Thresholds play no part.
+
+    Returns:
+        ``row`` and the columns of ``METRICS``, in the order of ``rows``. Language is null while
+        its gate is off, profanity while there is no word file.
+
+    Raises:
+        ExtensionError: The package for languages is missing.
+        QualityError: A registered function failed.
+    """
+    ready(quality)
+    texts = _one(rows["text"]).cast(pa.string())
+    count = len(texts)
+    found: dict[str, Any] = {"row": _one(rows["row"]).cast(pa.int64())}
+    found["license"] = _one(rows["license"]) if "license" in rows.column_names else _null(count)
+    found["present"] = _present(rows, count)
+    found["profanity"] = pa.nulls(count, pa.int64())
+    found["language"], found["language_probability"] = _null(count), pa.nulls(count, pa.float64())
+    if count:
+        with ThreadPoolExecutor(1, "duckplets-quality") as pool:
+            counted = pool.submit(tokens.counts, texts, _SAMPLE)
+            found |= _by_sql(database, texts, quality)
+            found |= counted.result()
+        found["code_early"] = _early(texts)
+        if quality.language is not None:
+            by = (quality.detector, quality.language_prefix, quality.min_letters)
+            found["language"], found["language_probability"] = languages(texts, *by)
+    fields = [field for field in METRICS if field.name != "own"]
+    columns = [found.get(field.name, pa.nulls(count)) for field in fields]
+    cast = [pa.array(c).cast(f.type) for c, f in zip(columns, fields, strict=True)]
+    table = pa.table([found["row"], *cast], names=["row", *(field.name for field in fields)])
+    return table.append_column("own", _own_values(database, table, texts, quality))
+
+
+def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _null(count: int) -> pa.Array:
+    return pa.nulls(count, pa.string())
+
+
+# -- SQL ------------------------------------------------------------------------------------------
+
+
+def _by_sql(database: Database, texts: pa.Array, quality: Quality) -> dict[str, Any]:
+    count = len(texts)
+    table = pa.table({"place": pa.array(np.arange(count)), "text": texts})
+    table = pa.Table.from_batches(table.to_batches(max_chunksize=_MORSEL))
+    phrases = [phrase.lower() for phrase in quality.copyright]
+    given = {**PATTERNS, "keyword": KEYWORD, "phrases": phrases, "sample": _SAMPLE}
+    with database.registered(quality_texts=table):
+        parts = [
+            database.table("quality/measure/texts", given),
+            database.table("quality/measure/lines", _LINES),
+            _terms(database, quality.terms),
+        ]
+        if quality.profane is not None:
+            parts.append(database.table("quality/measure/profanity", _profane(quality.profane)))
+    return {name: column for part in parts for name, column in _placed(part, count).items()}
+
+
+def _placed(part: pa.Table, count: int) -> dict[str, pa.Array]:
+    """Return columns in the order of places; 0 for a place that is not among the rows."""
+    if part.num_rows == count:
+        part = part.take(pc.sort_indices(part["place"]))
+        return {name: _one(part[name]) for name in part.column_names if name != "place"}
+    place, found = part["place"].to_numpy(), {}
+    for name in part.column_names[1:]:
+        values = np.zeros(count, np.int64)
+        values[place] = part[name].to_numpy()
+        found[name] = pa.array(values)
+    return found
+
+
+def _terms(database: Database, words: Words) -> pa.Table:
+    category, term = zip(*words.terms, strict=True)
+    # The longest first: of several that begin at one place a regular expression takes the first.
+    ordered = sorted(set(term), key=lambda t: (-len(t), t))
+    pattern = r"\b(?:" + "|".join(_flexible(term) for term in ordered) + r")\b"
+    with database.registered(quality_terms=pa.table({"category": category, "term": term})):
+        return database.table("quality/measure/terms", {"terms": pattern})
+
+
+def _flexible(phrase: str) -> str:
+    return r"\s+".join(map(re.escape, phrase.split()))
+
+
+# What stands for a letter, beside itself; a star stands for any vowel.
+_LOOKALIKES = {
+    **{"a": "4@*", "b": "8", "e": "3*", "g": "9", "i": "1!|*", "l": "1|", "o": "0*", "s": "5$z"},
+    **{"t": "7+", "u": "v*", "z": "2"},
+}
+
+
+_NOTHING = r"[^\s\S]"  # is found nowhere
+
+
+def _profane(words: Words) -> dict[str, str]:
+    found = [term for _, term in words.terms]
+    single = "|".join(_obfuscated(word) for word in found if " " not in word)
+    several = "|".join(_flexible(phrase) for phrase in found if " " in phrase)
+    return {
+        # Around a word stands what is no letter.
+        "words": rf"[^\pL\pN@$]*(?:{single or _NOTHING})(?:['’]s)?[^\pL\pN]*",
+        "phrases": rf"\b(?:{several})\b" if several else _NOTHING,
+        "apart": r"[-/,;:.…_&()\"“”]+",
+    }
+
+
+def _obfuscated(word: str) -> str:
+    """Return a pattern for a word with look-alikes, repeated letters, and marks between them."""
+    parts = []
+    for run in re.finditer(r"(.)\1*", word):
+        letter, least = run[1], len(run[0])
+        each = re.escape(letter) + "".join(re.escape(c) for c in _LOOKALIKES.get(letter, ""))
+        times = "+" if least == 1 else f"{{{least},}}"
+        parts.append(f"[{each}]{times}" if least == 1 else rf"(?:[{each}][._*-]*){times}")
+    return r"[._*-]*".join(parts)
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+
+def _present(rows: pa.Table, count: int) -> pa.Array:
+    """Return the names of the fields of each row that are not blank."""
+    if "fields" not in rows.column_names:
+        return pa.array([[]] * count, pa.list_(pa.string()))
+    return pa.array(
+        [
+            sorted(k for k, v in dict(row or {}).items() if v is not None and str(v).strip())
+            for row in rows["fields"].to_pylist()
+        ],
+        pa.list_(pa.string()),
+    )
+
+
+def _early(texts: pa.Array) -> pa.Array:
+    """Tell whether texts begin with an indented line and with a symbol, as code may."""
+    begin = pc.utf8_slice_codeunits(texts, 0, _EARLY)
+    indented = pc.match_substring_regex(begin, r"(?:^|\n)(?:\t| {2,})[ \t]*\S")
+    return pc.and_(indented, pc.match_substring_regex(begin, r"[{}()\[\];=<>]"))
+
+
+def _own_values(
+    database: Database, metrics: pa.Table, texts: pa.Array, quality: Quality
+) -> pa.Array:
+    """Return a map of the values of own gates for each row."""
+    kind = METRICS.field("own").type
+    values: dict[str, Sequence[float]] = {}
+    alone = {condition.text for condition in quality.conditions if condition.alone}
+    for name in sorted({name for c in quality.conditions for name in c.gates}):
+        values[name] = own.judged(name, texts.to_pylist(), alone=name in alone)
+    looking = [condition for condition in quality.conditions if condition.looks]
+    if looking and len(texts):
+        table = metrics.append_column("text", texts).append_column("own", _maps(values, len(texts)))
+        values |= {c.text: _answers(database, table, c) for c in looking}
+    return _maps(values, len(texts)).cast(kind)
+
+
+def _maps(values: dict[str, Sequence[float]], count: int) -> pa.Array:
+    kind = METRICS.field("own").type
+    names = sorted(values)
+    rows = zip(*(values[name] for name in names), strict=True) if names else [()] * count
+    return pa.array([list(zip(names, row, strict=True)) for row in rows], kind)
+
+
+def _answers(database: Database, table: pa.Table, condition: Condition) -> list[float]:
+    """Return 1 for the rows for which a condition on the text is true, else 0."""
+    from sqlglot import exp, parse_one
+
+    holds = exp.Anonymous(
+        this="coalesce",
+        expressions=[exp.Paren(this=parse_one(condition.sql, dialect="duckdb")), exp.false()],
+    )
+    query = exp.select("row", exp.alias_(holds, "holds")).from_("quality_looked")
+    with database.registered(quality_looked=table):
+        found = database.arrow(query.sql(dialect="duckdb"))
+    by_row = dict(zip(found["row"].to_pylist(), found["holds"].to_pylist(), strict=True))
+    return [float(by_row[row]) for row in table["row"].to_pylist()]

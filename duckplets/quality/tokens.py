@@ -1,0 +1,315 @@
+"""Count words and tokens of texts, and how much of a text repeats itself.
+
+    texts ─bytes, flags→ kinds ─joins→ tokens ─dictionary→ ids ─pairs→ n-grams ─groups→ repeats
+
+The decision that matters: an (n+1)-gram repeats only where both its n-grams do. So all pairs of a
+block are sorted once, and every longer n-gram is looked for among what is left, which in ordinary
+text is little. Ids are exact, so no two n-grams are taken for one.
+
+A token is a run of word characters (letters, digits, ``_`` and all beyond ASCII that is no
+punctuation), with a dot between two of them and a comma between two digits; an apostrophe begins a
+token of its own with what follows (``it`` ``'s``). A run of the same mark is one token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers
+from duckplets.text.characters import DIGIT, LETTER, SPACE, bytes_of, classes
+
+__all__ = ["DUPLICATE", "STOP_WORDS", "TOP", "counts"]
+
+STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
+TOP = (2, 3, 4)
+DUPLICATE = (5, 6, 7, 8, 9, 10)
+SYMBOLS = b"{}()[]<>=;+*/%&|^~!#@\\"
+
+_BYTES, _TEXTS = 4 << 20, 4096  # of a block; a longer text is one by itself
+_GAP, _WORD, _MARK = 0, 1, 2
+
+Columns = dict[str, Integers]
+
+
+def counts(texts: pa.Array, sample: int) -> Columns:
+    """Return counts of every text, by their names among the metrics.
+
+    Args:
+        texts: Strings, shape (n,), none null.
+        sample: Characters at the beginning in which what begins with ``code_`` is counted.
+
+    Returns:
+        Columns of shape (n,).
+    """
+    blocks = [_counted(block, sample) for block in _blocks(texts)]
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
+    _, bounds = bytes_of(texts)
+    start = 0
+    while True:
+        stop = int(np.searchsorted(bounds, bounds[start] + _BYTES, side="right")) - 1
+        stop = min(max(stop, start + 1), start + _TEXTS, len(texts))
+        yield texts.slice(start, stop - start)
+        start = stop
+        if start >= len(texts):
+            return
+
+
+class _Tokens(NamedTuple):
+    """Tokens of several texts.
+
+    Attributes:
+        number: An id that equal tokens share, shape (n,).
+        length: In characters.
+        text: Index of the text, ascending.
+        first: The first token of each text, and the end; shape (texts + 1,).
+        kinds: How many different ids there are.
+    """
+
+    number: Integers
+    length: Integers
+    text: Integers
+    first: Integers
+    kinds: int
+
+
+def _counted(texts: pa.Array, sample: int) -> Columns:
+    data, bounds = bytes_of(texts)
+    flags = classes(data)
+    begins = Bits((data & 0xC0) != 0x80)
+    letters = Bits((flags & LETTER) != 0)
+    words = _beginnings((flags & SPACE) == 0, bounds)
+    found = _samples(data, flags, bounds, sample, begins, words)
+    found["words"] = np.diff(words.rank(bounds))
+    start, end, is_word = _tokens(data, flags, bounds)
+    first = np.searchsorted(start, bounds)
+    number, stop, kinds = _numbered(data, start, end)
+    length = begins.rank(end) - begins.rank(start)
+    has_letter = letters.rank(end) > letters.rank(start)
+
+    def total(values: Integers | Flags) -> Integers:
+        sums = np.zeros(len(values) + 1, np.int64)
+        np.cumsum(values, out=sums[1:])
+        return np.diff(sums[first])
+
+    found["tokens"] = np.diff(first)
+    found["plain_tokens"] = total(is_word)
+    found["plain_characters"] = total(np.where(is_word, length, 0))
+    found["alphabetic_tokens"] = total(has_letter)
+    text = np.repeat(np.arange(len(texts)), np.diff(first))
+    found["stop_words"] = _different(stop, text, len(texts))
+    return found | _repeated(_Tokens(number, length, text, first, kinds))
+
+
+def _samples(
+    data: Bytes, flags: Bytes, bounds: Integers, sample: int, begins: Bits, words: Bits
+) -> Columns:
+    """Count words, symbols and characters that are not white space at the beginning of texts."""
+    ends = bounds[1:].copy()
+    long = np.flatnonzero(np.diff(bounds) > sample)
+    if len(long):
+        last = begins.rank(bounds[long]) + sample
+        within = last < begins.rank(bounds[long + 1])
+        ends[long[within]] = begins.select(last[within])
+    solid = Bits(((data & 0xC0) != 0x80) & ((flags & SPACE) == 0))
+    symbols = Bits(np.frombuffer(data.tobytes().translate(_symbols()), np.bool_))
+    return {
+        "code_symbols": symbols.rank(ends) - symbols.rank(bounds[:-1]),
+        "code_characters": solid.rank(ends) - solid.rank(bounds[:-1]),
+        "code_words": words.rank(ends) - words.rank(bounds[:-1]),
+    }
+
+
+@cache
+def _symbols() -> bytes:
+    return bytes(byte in SYMBOLS for byte in range(256))
+
+
+def _beginnings(inside: Flags, bounds: Integers) -> Bits:
+    """Return where runs of set flags begin, in each text anew."""
+    begin = inside.copy()
+    begin[1:] &= ~inside[:-1]
+    at = bounds[:-1][bounds[:-1] < len(inside)]
+    begin[at] = inside[at]
+    return Bits(begin)
+
+
+# -- tokens ---------------------------------------------------------------------------------------
+
+
+def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Integers, Flags]:
+    """Return where tokens begin and end, and which have a word character."""
+    kind = _kinds(data, flags)
+    forced = np.zeros(len(data) + 1, np.bool_)
+    forced[bounds] = True
+    after = np.zeros(len(data), np.uint8)
+    after[:-1] = np.where(forced[1:-1], _GAP, kind[1:])
+    before = np.zeros(len(data), np.uint8)
+    before[1:] = np.where(forced[1:-1], _GAP, kind[:-1])
+    number = np.frombuffer(data.tobytes().translate(_digits()), np.bool_)
+    between = (before == _WORD) & (after == _WORD)
+    dots = between & (data == ord("."))
+    commas = np.flatnonzero(between & (data == ord(",")))
+    commas = commas[number[commas - 1] & number[commas + 1]]
+    quotes = np.flatnonzero(between & (data == ord("'")))
+    kind[dots] = kind[commas] = kind[quotes] = _WORD
+    forced[quotes] = True
+    same = np.zeros(len(data), np.bool_)
+    same[1:] = (kind[1:] == kind[:-1]) & ((kind[1:] == _WORD) | (data[1:] == data[:-1]))
+    same[1:] |= (data[1:] & 0xC0) == 0x80  # the rest of a character
+    solid = kind != _GAP
+    begin = solid & (~same | forced[:-1])
+    start = np.flatnonzero(begin)
+    # A token ends where the next begins, or before a gap.
+    edge = np.flatnonzero(begin | ~solid)
+    edge = np.append(edge, len(data))
+    end = edge[np.searchsorted(edge, start, side="right")]
+    return start, end, kind[start] == _WORD
+
+
+@cache
+def _digits() -> bytes:
+    return bytes(ord("0") <= byte <= ord("9") for byte in range(256))
+
+
+def _kinds(data: Bytes, flags: Bytes) -> Bytes:
+    """Return for every byte whether its character is a gap, of a word, or a mark."""
+    kind = np.frombuffer(data.tobytes().translate(_narrow()), np.uint8).copy()
+    kind[(flags & SPACE) != 0] = _GAP
+    leads = np.flatnonzero(data >= 0xC2)
+    if len(leads) == 0:
+        return kind
+    lead, second = data[leads], data[np.minimum(leads + 1, len(data) - 1)]
+    marks = (
+        ((lead == 0xC2) & (flags[leads] & (LETTER | DIGIT) == 0))  # ¡ « § and others
+        | ((lead == 0xE2) & (second <= 0x81))  # general punctuation
+        | ((lead == 0xE3) & (second == 0x80))  # of East Asia
+        | ((lead == 0xEF) & (second >= 0xBC) & (flags[leads] & (LETTER | DIGIT) == 0))
+    )
+    marks &= kind[leads] != _GAP
+    places = leads[marks]
+    kind[places] = _MARK
+    for offset in (1, 2):
+        rest = places + offset
+        rest = rest[rest < len(data)]
+        kind[rest[(data[rest] & 0xC0) == 0x80]] = _MARK
+    return kind
+
+
+@cache
+def _narrow() -> bytes:
+    """Return the kind of every byte; those beyond ASCII are of words."""
+    kinds = [_WORD if chr(b).isalnum() or b == ord("_") or b > 127 else _MARK for b in range(256)]
+    return bytes(kinds)
+
+
+def _numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
+    """Return the id of each token, which stop word it is (-1 for none), and the number of ids."""
+    cuts = np.empty(2 * len(start) + 1, np.int64)
+    cuts[0:-1:2], cuts[1::2], cuts[-1] = start, end, len(data)
+    # Tokens and the gaps between them in turn, over the bytes as they are.
+    offsets = pa.py_buffer(cuts)
+    content = pa.py_buffer(np.ascontiguousarray(data))
+    pieces = pa.Array.from_buffers(pa.large_binary(), 2 * len(start), [None, offsets, content])
+    coded = pieces.dictionary_encode()
+    number = coded.indices.to_numpy(zero_copy_only=False)[::2].astype(np.int64)
+    stops = pa.array([word.encode() for word in STOP_WORDS], pa.large_binary())
+    which = pc.fill_null(pc.index_in(coded.dictionary, value_set=stops), -1)
+    which = which.to_numpy(zero_copy_only=False).astype(np.int64)
+    return number, which[number] if len(number) else number, len(coded.dictionary)
+
+
+def _different(stop: Integers, text: Integers, texts: int) -> Integers:
+    """Count the different stop words of each text."""
+    at = np.flatnonzero(stop >= 0)
+    seen = np.zeros(texts * len(STOP_WORDS), np.bool_)
+    seen[text[at] * len(STOP_WORDS) + stop[at]] = True
+    return seen.reshape(texts, len(STOP_WORDS)).sum(axis=1)
+
+
+# -- repetition -----------------------------------------------------------------------------------
+
+
+def _repeated(tokens: _Tokens) -> Columns:
+    """Return the characters in the most frequent and in the repeated n-grams of each text."""
+    texts = len(tokens.first) - 1
+    ends = np.zeros(len(tokens.length) + 1, np.int64)
+    np.cumsum(tokens.length, out=ends[1:])
+    left = tokens.first[1:][tokens.text] - np.arange(len(tokens.text))  # tokens to the text's end
+    found: Columns = {}
+    place = np.flatnonzero(left > 1)
+    group = tokens.text[place] * tokens.kinds + tokens.number[place]  # of what stands before
+    for n in range(2, max(DUPLICATE) + 1):
+        key = group * tokens.kinds + tokens.number[place + n - 1]
+        order = np.argsort(key, kind="stable")
+        fresh = np.ones(len(key), np.bool_)
+        fresh[1:] = key[order[1:]] != key[order[:-1]]
+        heads = np.flatnonzero(fresh)
+        many = np.diff(heads, append=len(key))
+        name = np.cumsum(fresh) - 1
+        if n in TOP:
+            some = many > 1
+            first, times = place[order[heads[some]]], many[some]
+            best = _most_frequent(tokens.text[first], times, first)
+            size = ends[first[best] + n] - ends[first[best]] + n - 1
+            found[f"top_{n}gram"] = _of_first(tokens, ends, n)
+            found[f"top_{n}gram"][tokens.text[first[best]]] = size * times[best]
+        repeats = (many > 1)[name]
+        kept = np.sort(order[repeats])
+        names = np.empty(len(key), np.int64)
+        names[order] = name
+        place, group = place[kept], names[kept]
+        if n in DUPLICATE:
+            hits = np.array(_read_again(place, group, n), np.int64)
+            sizes = ends[hits + n] - ends[hits]
+            total = np.bincount(tokens.text[hits], weights=sizes, minlength=texts)
+            found[f"duplicate_{n}grams"] = total.astype(np.int64)
+        # The next token's n-gram repeats as well, and the text goes on.
+        follows = np.zeros(len(place), np.bool_)
+        follows[:-1] = place[1:] == place[:-1] + 1
+        follows &= left[place] > n
+        place, group = place[follows], group[follows]
+    return found
+
+
+def _most_frequent(text: Integers, many: Integers, first: Integers) -> Integers:
+    """Return for every text its n-gram with the most places; of several the first."""
+    order = np.lexsort((first, -many, text))
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = text[order[1:]] != text[order[:-1]]
+    return order[fresh]
+
+
+def _of_first(tokens: _Tokens, ends: Integers, n: int) -> Integers:
+    """Return the length of the first n-gram of every text, for those without a repeated one."""
+    first, size = tokens.first[:-1], np.diff(tokens.first)
+    has = np.flatnonzero(size >= n)
+    length = np.zeros(len(first), np.int64)
+    length[has] = ends[first[has] + n] - ends[first[has]] + n - 1
+    return length
+
+
+def _read_again(place: Integers, group: Integers, n: int) -> list[int]:
+    """Return where a reader meets an n-gram again, going on after it each time.
+
+    Only n-grams that repeat are gone through: the others change nothing.
+    """
+    seen: set[int] = set()
+    hits, free = [], 0
+    for at, name in zip(place.tolist(), group.tolist(), strict=True):
+        if at < free:
+            continue
+        if name in seen:
+            hits.append(at)
+            free = at + n
+        else:
+            seen.add(name)
+    return hits

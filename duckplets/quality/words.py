@@ -1,0 +1,113 @@
+"""Read the word files of gates: profane words, and the terms of a domain by category.
+
+    file ─size, form→ text ─lines, JSON or TOML→ words (lower case, once each) + SHA-256
+
+A file is read when settings are made, and its digest goes where the settings are stored: so a file
+that has changed since is seen, and what was decided by the old one is never mixed with the new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from duckplets.base.documents import DocumentLimits, Form, Unreadable, decoded, parse
+from duckplets.base.shown import shown
+from duckplets.errors import QualityError
+
+__all__ = ["SHIPPED", "Words", "read_terms", "read_words"]
+
+SHIPPED = "medical"  # the vocabulary that lies in the package
+
+_MOST = 20_000  # words of a file: one regular expression holds them all
+_LONGEST = 100  # characters of a word
+
+
+class Words(NamedTuple):
+    """What a word file holds.
+
+    Attributes:
+        sha256: Of the words, in hexadecimal; two files that say the same have the same.
+        terms: Pairs of category and word in lower case, sorted; the category of a list of words
+            without any is the empty text.
+    """
+
+    sha256: str
+    terms: tuple[tuple[str, str], ...]
+
+
+def read_words(file: str | Path) -> Words:
+    """Read a file with a word or a phrase a line; ``#`` begins a comment.
+
+    Raises:
+        QualityError: It is missing, empty, not UTF-8, or a line is no word.
+    """
+    lines = _text_of(file).splitlines()
+    found = [("", line.strip(), f"line {n}") for n, line in enumerate(lines, 1)]
+    return _checked(file, [(c, w, at) for c, w, at in found if w and not w.startswith("#")])
+
+
+def read_terms(file: str | Path) -> Words:
+    """Read a vocabulary: JSON or TOML that maps categories to lists of terms.
+
+    Args:
+        file: A path that ends in ``.json`` or ``.toml``, or ``medical`` for the one that ships.
+
+    Raises:
+        QualityError: It is missing, empty, malformed, or of another form.
+    """
+    if str(file) == SHIPPED:
+        file = Path(__file__).parent / "medical.toml"
+    forms: dict[str, Form] = {".json": "JSON", ".toml": "TOML"}
+    form = forms.get(Path(file).suffix.lower())
+    if form is None:
+        raise QualityError(f"{shown(file)}: a vocabulary is a file that ends in .json or .toml")
+    try:
+        table = parse(_text_of(file), form, DocumentLimits())
+    except Unreadable as error:
+        raise QualityError(f"{shown(file)}: it {error}") from error
+    if not isinstance(table, Mapping) or not table:
+        raise QualityError(f"{shown(file)}: {_WANTED}")
+    found = []
+    for category, terms in table.items():
+        if not isinstance(terms, list) or not terms or not str(category).strip():
+            raise QualityError(f"{shown(file)}: category {shown(repr(category))}: {_WANTED}")
+        found += [(str(category), term, f"category {category!r}") for term in terms]
+    return _checked(file, found)
+
+
+_WANTED = 'expected categories with lists of terms, such as {"anatomy": ["heart", "lung"]}'
+
+
+def _text_of(file: str | Path) -> str:
+    try:
+        with Path(file).open("rb") as stream:
+            return decoded(stream.read(DocumentLimits().max_bytes + 1))
+    except FileNotFoundError as error:
+        raise QualityError(f"{shown(file)}: there is no such file") from error
+    except OSError as error:
+        raise QualityError(f"{shown(file)}: it cannot be read: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, too long, or a path that no file can have
+        raise QualityError(f"{shown(file)}: it cannot be read: it {error}") from error
+
+
+def _checked(file: str | Path, found: list[tuple[str, Any, str]]) -> Words:
+    """Return words in lower case with single spaces, each once in its category."""
+    terms = set()
+    for category, word, where in found:
+        is_text = isinstance(word, str) and 0 < len(word) <= _LONGEST and word.isprintable()
+        if not is_text or not any(c.isalnum() for c in word):
+            raise QualityError(
+                f"{shown(file)}: {shown(where)}: {shown(repr(word))} is no word of at most "
+                f"{_LONGEST} characters with a letter or digit in it"
+            )
+        terms.add((category, " ".join(word.lower().split())))
+    if not terms:
+        raise QualityError(f"{shown(file)}: it holds no words")
+    if len(terms) > _MOST:
+        raise QualityError(f"{shown(file)}: it holds {len(terms):,} words; {_MOST:,} are allowed")
+    ordered = tuple(sorted(terms))
+    digest = hashlib.sha256("\n".join(f"{c}\t{w}" for c, w in ordered).encode()).hexdigest()
+    return Words(digest, ordered)

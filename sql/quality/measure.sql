@@ -1,0 +1,204 @@
+-- name: texts
+-- What regular expressions find in texts. Densities are made of these counts when it is decided.
+-- Parameters: $email, $phone, $ssn, $number, $ipv4, $reserved, $card, $keyword (regular
+--     expressions), $phrases (lower case), $sample (characters).
+-- Rows: one for each of `quality_texts` (place, text), in any order.
+WITH found AS (
+    SELECT
+        place,
+        text,
+        lower(text) AS folded,
+        left(text, $sample) AS sample,
+        string_split(left(text, $sample), chr(10)) AS lines,
+        list_filter(
+            regexp_extract_all(text, $number),
+            lambda found: regexp_full_match(found, $ipv4) AND NOT regexp_matches(found, $reserved)
+        ) AS addresses,
+        -- Digits of what looks like the number of a card, the last first.
+        list_transform(
+            regexp_extract_all(text, $card),
+            lambda found: string_split(reverse(replace(replace(found, ' ', ''), '-', '')), '')
+        ) AS numbers
+    FROM quality_texts
+)
+
+SELECT
+    place,
+    unhex(sha256(text)) AS sha256,
+    strlen(text) AS bytes,
+    length(text) AS characters,
+    len(CASE WHEN contains(text, '@') THEN regexp_extract_all(text, $email) ELSE [] END) AS emails,
+    len(regexp_extract_all(text, $phone)) AS phones,
+    len(regexp_extract_all(text, $ssn)) AS ssns,
+    len(addresses) AS addresses,
+    -- Luhn: of every second digit from the right the double, of which the digits are added.
+    len(list_filter(numbers, lambda digits: list_sum(list_transform(
+        digits,
+        lambda digit, i: CASE
+            WHEN i % 2 = 1 THEN digit::INTEGER
+            ELSE digit::INTEGER * 2 - CASE WHEN digit::INTEGER > 4 THEN 9 ELSE 0 END
+        END
+    )) % 10 = 0)) AS cards,
+    len(list_filter($phrases, lambda phrase: contains(folded, phrase))) AS copyright,
+    len(list_filter(lines, lambda line: regexp_matches(line, '\S'))) AS code_lines,
+    len(list_filter(lines, lambda line: regexp_matches(line, '^(?:\t| {2,})\s*\S')))
+        AS code_indented,
+    len(regexp_extract_all(sample, $keyword)) AS code_keywords
+FROM found
+
+-- name: lines
+-- What Gopher, C4 and FineWeb ask of lines and paragraphs.
+-- Parameters: $blanks (characters of white space), $least_words, $citation, $policy, $boundary,
+--     $abbreviation, $end_of_sentence (regular expressions), $longest_word, $short_line
+--     (characters).
+-- Rows: one for each of `quality_texts` (place, text), in any order.
+WITH split AS (
+    SELECT
+        place,
+        text,
+        string_split(text, chr(10)) AS lines,
+        list_filter(
+            list_transform(
+                string_split(trim(text, $blanks), chr(10) || chr(10)),
+                lambda part: ltrim(part, chr(10))
+            ),
+            lambda part: part != ''
+        ) AS paragraphs
+    FROM quality_texts
+),
+
+-- C4 looks at the lines that have some words and none too long, and end like a sentence.
+ended AS (
+    SELECT
+        *,
+        list_filter(lines, lambda line: line != '') AS pieces,
+        list_filter(lines, lambda line: trim(line, $blanks) != '') AS filled,
+        list_transform(
+            list_filter(
+                list_transform(
+                    list_filter(
+                        list_transform(lines, lambda line: trim(line, $blanks)),
+                        lambda line: regexp_matches(line, $least_words) AND NOT (
+                            length(line) > $longest_word AND list_max(list_transform(
+                                string_split_regex(line, '\s+'), lambda word: length(word)
+                            )) > $longest_word
+                        )
+                    ),
+                    lambda line: CASE
+                        WHEN contains(line, '[') THEN regexp_replace(line, $citation, '', 'g')
+                        ELSE line
+                    END
+                ),
+                lambda line: right(line, 1) IN ('.', '?', '!', '"', '''')
+                AND NOT suffix(line, '...')
+            ),
+            lambda line: lower(line)
+        ) AS ended
+    FROM split
+),
+
+kept AS (
+    SELECT
+        *,
+        list_filter(ended, lambda line: NOT contains(line, 'javascript')) AS plain,
+        list_filter(
+            ended,
+            lambda line: NOT contains(line, 'javascript') AND NOT regexp_matches(line, $policy)
+        ) AS kept
+    FROM ended
+),
+
+-- Sentences are counted in all kept lines at once; between two of them stands no white space.
+joined AS (SELECT *, array_to_string(kept, chr(1)) AS body FROM kept)
+
+SELECT
+    place,
+    length(text) - length(replace(text, '#', '')) AS hashes,
+    (length(text) - length(replace(text, '...', ''))) // 3
+    + length(text) - length(replace(text, '…', '')) AS ellipses,
+    len(lines) - suffix(text, chr(10))::INTEGER AS lines,
+    len(lines) - 1 AS newlines,
+    len(list_filter(lines, lambda line: regexp_matches(line, '^\s*[•-]'))) AS bullet_lines,
+    len(list_filter(lines, lambda line: regexp_matches(line, '(?:\.\.\.|…)\s*$')))
+        AS ellipsis_lines,
+    len(paragraphs) AS paragraphs,
+    len(paragraphs) - len(list_distinct(paragraphs)) AS duplicate_paragraphs,
+    coalesce(list_sum(list_transform(paragraphs, lambda part: length(part))), 0)
+    - coalesce(list_sum(list_transform(list_distinct(paragraphs), lambda part: length(part))), 0)
+        AS duplicate_paragraph_characters,
+    -- Around line breaks: an empty piece before the first and after the last line.
+    len(pieces) + prefix(text, chr(10))::INTEGER + suffix(text, chr(10))::INTEGER AS pieces,
+    len(pieces) - len(list_distinct(pieces))
+    + (prefix(text, chr(10)) AND suffix(text, chr(10)))::INTEGER AS duplicate_lines,
+    coalesce(list_sum(list_transform(pieces, lambda line: length(line))), 0)
+    - coalesce(list_sum(list_transform(list_distinct(pieces), lambda line: length(line))), 0)
+        AS duplicate_line_characters,
+    len(kept) + len(regexp_extract_all(body, $boundary))
+    - len(regexp_extract_all(body, $abbreviation)) AS sentences,
+    len(list_filter(ended, lambda line: contains(line, 'lorem ipsum'))) AS lorem_ipsum,
+    len(list_filter(plain, lambda line: contains(line, '{'))) AS curly_brackets,
+    len(filled) AS filled_lines,
+    len(list_filter(filled, lambda line: regexp_matches(line, $end_of_sentence)))
+        AS punctuated_lines,
+    len(list_filter(filled, lambda line: length(line) <= $short_line)) AS short_lines,
+    coalesce(list_sum(list_transform(filled, lambda line: length(line))), 0)
+    - coalesce(list_sum(list_transform(list_distinct(filled), lambda line: length(line))), 0)
+        AS duplicate_filled_characters
+FROM joined
+
+-- name: terms
+-- Terms of a domain in texts, and of how many categories these are.
+-- Parameters: $terms (a regular expression).
+-- Rows: one for each of `quality_texts` (place, text) that has any, in any order.
+WITH found AS (
+    SELECT place, unnest(regexp_extract_all(lower(text), $terms)) AS term FROM quality_texts
+),
+
+counted AS (
+    SELECT place, regexp_replace(term, '\s+', ' ', 'g') AS term, count(*) AS hits
+    FROM found
+    GROUP BY ALL
+)
+
+SELECT
+    counted.place,
+    (
+        SELECT sum(other.hits)::BIGINT FROM counted AS other WHERE other.place = counted.place
+    ) AS domain_terms,
+    count(DISTINCT quality_terms.category) AS domain_categories
+FROM counted
+JOIN quality_terms ON quality_terms.term = counted.term
+GROUP BY counted.place
+
+-- name: profanity
+-- Words of a list in texts, whatever stands for their letters, and its phrases.
+-- Parameters: $words, $phrases (regular expressions), $apart (what words are cut at).
+-- Rows: one for each of `quality_texts` (place, text) that has any, in any order.
+WITH tokens AS (
+    SELECT place, unnest(regexp_extract_all(lower(text), '\S+')) AS token FROM quality_texts
+),
+
+counted AS (SELECT place, token, count(*) AS times FROM tokens GROUP BY ALL),
+
+judged AS (
+    SELECT
+        token,
+        greatest(
+            regexp_full_match(token, $words)::BIGINT,
+            len(list_filter(
+                string_split_regex(token, $apart), lambda part: regexp_full_match(part, $words)
+            ))
+        ) AS hits
+    FROM (SELECT DISTINCT token FROM counted)
+)
+
+SELECT place, sum(hits)::BIGINT AS profanity
+FROM (
+    SELECT counted.place, counted.times * judged.hits AS hits
+    FROM counted
+    JOIN judged ON judged.token = counted.token AND judged.hits > 0
+    UNION ALL
+    SELECT place, len(regexp_extract_all(lower(text), $phrases)) FROM quality_texts
+)
+WHERE hits > 0
+GROUP BY place
