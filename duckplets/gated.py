@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.quality.intake import QualityGates
-    from duckplets.quality.judge import JudgeReport
+    from duckplets.quality.report import JudgeReport
     from duckplets.quality.settings import Quality
     from duckplets.quality.told import Shifts
 

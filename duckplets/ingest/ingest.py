@@ -327,7 +327,8 @@ def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
     where = found.settings["uri"] or f"a source of kind {found.settings['kind']}"
     differ = ""
     if settings is not None and settings["uri"] == found.settings["uri"]:
-        names = unfinished.differing(settings, found.settings)
+        gated = "quality" in settings and "quality" in found.settings
+        names = unfinished.differing(settings, found.settings, inner=gated)
         differ = f" with another {' and '.join(names)}"
     raise SourceError(
         f"source {found.name!r} has an unfinished ingest from {where}{differ}, stopped at "

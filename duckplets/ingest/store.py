@@ -401,7 +401,12 @@ class Storing:
             gates.nothing_read()
         if counts.read == 0:
             raise SourceError(f"source {name!r} has no rows; nothing was stored")
-        if counts.added == 0 and gates is None and not counts.reasons[SAME] and not counts.reasons[CONFLICT]:
+        if (
+            counts.added == 0
+            and gates is None
+            and not counts.reasons[SAME]
+            and not counts.reasons[CONFLICT]
+        ):
             reasons = ", ".join(f"{n} {r}" for r, n in counts.reasons.items() if n)
             rows = counted(counts.read, "row")
             told_of = f"none of the {rows} of source {name!r} can be a record "

@@ -24,7 +24,14 @@ UNPUBLISHED = 2**63 - 1
 
 _WAY = "Discard what it has stored: ingest that source with restart=True (--restart)."
 _NUMBER = range(1 << 63)
-_SETTINGS = {"kind": str, "uri": (str, None), "trust?": (float, None), "source?": object, "quality?": object, "where?": (str, None)}
+_SETTINGS = {
+    "kind": str,
+    "uri": (str, None),
+    "trust?": (float, None),
+    "source?": object,
+    "quality?": object,
+    "where?": (str, None),
+}
 _TEXT = (str, _NUMBER, None)
 _COUNTS = {
     "read?": _NUMBER,
@@ -123,14 +130,14 @@ def find(database: Database, name: str) -> Unfinished | None:
     return next((found for found in ingests(database) if found.name == name), None)
 
 
-def differing(settings: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
-    """Return the names of settings that differ, those within settings in brackets."""
+def differing(settings: Mapping[str, Any], others: Mapping[str, Any], *, inner: bool) -> list[str]:
+    """Return the names of settings that differ, with ``inner`` those within them in brackets."""
     names = []
     for name in sorted({*settings, *others}):
         one, other = settings.get(name), others.get(name)
         if one == other:
             continue
-        within = isinstance(one, dict) and isinstance(other, dict)
+        within = inner and isinstance(one, dict) and isinstance(other, dict)
         of = sorted(n for n in {**one, **other} if one.get(n) != other.get(n)) if within else []
         names.append(f"{name} ({', '.join(of)})" if of else name)
     return names

@@ -24,6 +24,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.gates import Intake, NothingNew
 from duckplets.ingest.unfinished import UNPUBLISHED, differing
+from duckplets.quality.measure import ready
 from duckplets.quality.notes import Noting
 from duckplets.quality.rows import checked_where, chosen
 from duckplets.quality.settings import Quality
@@ -63,6 +64,8 @@ class QualityGates:
         limit: int | None = None,
     ) -> None:
         self.quality = None if quality is None else Quality.of(quality)
+        if self.quality is not None:
+            ready(self.quality)
         self.where = where
         self._condition = checked_where(where)
         self.size_mb, self.limit = _checked_size(size_mb), _checked_limit(limit)
@@ -90,7 +93,7 @@ class QualityGates:
         before = {"kind": kind, "uri": uri, "where": condition}
         before["quality"] = None if quality is None else json.loads(quality)
         now = {"kind": source.kind, "uri": source.uri, **json.loads(json.dumps(self.settings()))}
-        if names := differing(now, before):
+        if names := differing(now, before, inner=True):
             raise SourceError(
                 f"source {name!r} was read through gates before, with another "
                 f"{' and '.join(names)}: judge() applies other thresholds to what was read; to "
@@ -198,7 +201,7 @@ class QualityGates:
             met = chosen(database, self._condition, batch, texts, ids, name=of.name, trust=of.trust)
             out = usable & ~met
             outcome[out], gate[out], rule[out] = "filtered", *FILTERED
-        hidden = to_redact(self.quality, found)
+        hidden = to_redact(database, self.quality, found)
         if self.quality is not None and hidden.any():
             batch = without_personal_data(batch, hidden, redacting(database, self.quality))
             texts = pc.if_else(pa.array(usable), joined(batch["sections"]), None)
@@ -227,7 +230,9 @@ class QualityGates:
         sizes = pc.fill_null(found["bytes"], 0).to_numpy()
         return found["digest"].combine_chunks(), sizes
 
-    def _settle(self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, *columns: Any) -> None:
+    def _settle(
+        self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, *columns: Any
+    ) -> None:
         """Reject copies of texts, and of records by their ids."""
         outcome, gate, rule = columns
         looked = np.flatnonzero((outcome == "accepted") | (outcome == "rejected"))

@@ -13,15 +13,16 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.shown import Reported, counted, shown
+from duckplets.base.shown import counted
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import QualityError
@@ -31,65 +32,15 @@ from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.quality.metrics import measured, needed
 from duckplets.quality.notes import STORED, measured_by, stored_metrics
+from duckplets.quality.report import JudgeReport
 from duckplets.quality.settings import Quality
-from duckplets.quality.settling import GATE, OTHER_TEXT, Candidate, settle
+from duckplets.quality.settling import GATE, Candidate, settle
 from duckplets.quality.texts import hash_records, joined, texts_of, without_personal_data
-from duckplets.quality.verdicts import breaks_privacy, redacting
+from duckplets.quality.verdicts import breaks_privacy, fields_of, redacting
 
 _ROWS = 65_536
+_NOTHING: Mapping[str, pa.Array] = {}
 _TEXTS = 8_192  # rows whose texts are held at once
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class JudgeReport(Reported):
-    """What other thresholds change, or would change.
-
-    Attributes:
-        dry_run: Whether nothing was changed.
-        rows: Rows that were judged: those that are records, and those that were rejected.
-        accepted: Rejected rows that become records.
-        rejected: Records that are removed.
-        changes: Of each source, and of each gate and rule before and now, the ``rows`` that end
-            otherwise: ``source``, ``was`` and ``now`` (``GATE: RULE``, or accepted), ``rows``.
-        measured: Rows of which a metric was missing and was measured from the stored text.
-        without_text: Rows that are acceptable and stay rejected, as their texts were not kept.
-        version: Corpus version, the one that was made if anything changed.
-        seconds: Wall time.
-    """
-
-    dry_run: bool
-    rows: int
-    accepted: int
-    rejected: int
-    changes: list[dict[str, Any]] = field(default_factory=list)
-    measured: int = 0
-    without_text: int = 0
-    version: int = 0
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        """Say in plain lines what changes."""
-        would = "would become" if self.dry_run else "became"
-        lines = [
-            f"{counted(self.rows, 'row')} judged: {self.accepted:,} {would} records, "
-            f"{counted(self.rejected, 'record')} {'would be' if self.dry_run else 'were'} removed "
-            f"(version {self.version}, {self.seconds:g} s)"
-        ]
-        lines += [
-            f"  {shown(row['source'])}: {counted(row['rows'], 'row')} {shown(row['was'])} → "
-            f"{shown(row['now'])}"
-            for row in self.changes
-        ]
-        if self.measured:
-            lines.append(f"  measured from stored texts: {counted(self.measured, 'row')}")
-        if self.without_text:
-            lines.append(
-                f"  stay rejected, as their texts were not kept: "
-                f"{counted(self.without_text, 'row')}"
-            )
-        return "\n".join(lines)
-
-    __repr__ = __str__
 
 
 class _DryRunError(Exception):
@@ -105,16 +56,12 @@ def judge(database: Database, quality: Any, *, dry_run: bool) -> JudgeReport:
             "judge() leaves texts as they are, so pii='redact' is for ingest: give pii='reject' "
             "or None"
         )
-    report: JudgeReport | None = None
-    try:
-        with database.transaction():
-            report = _Judging(database, wanted).run(started, dry_run=dry_run)
-            if dry_run:
-                raise _DryRunError
-    except _DryRunError:
-        pass
-    assert report is not None  # of a transaction that was whole
-    return report
+    made = []
+    with suppress(_DryRunError), database.transaction():
+        made.append(_Judging(database, wanted).run(started, dry_run=dry_run))
+        if dry_run:
+            raise _DryRunError
+    return made[0]
 
 
 class _Judging:
@@ -154,7 +101,7 @@ class _Judging:
             ],
             measured=self.measured,
             without_text=lost,
-            version=version,
+            version=current_version(self.database) if dry_run else version,
             seconds=round(time.monotonic() - started, 3),
         )
         if not dry_run and len(differ):
@@ -175,21 +122,21 @@ class _Judging:
             return
         hash_records(self.database, table)
         for keys, texts in texts_of(self.database, table):
-            metrics = self._measure(texts)
             rows = table.take(pc.index_in(keys, table["record_key"].combine_chunks()))
+            metrics = self._measure(texts, fields_of(rows.combine_chunks().to_batches()[0]))
             with self.database.registered(texts=pa.table({"row": keys, "text": texts})):
                 found = self.database.table("quality/intake/digests")
-            columns = {name: rows[name] for name in rows.column_names}
+            columns = {n: rows[n] for n in ("record_key", "record_id", "source_id", "source")}
             columns |= {name: found[name] for name in ("digest", "bytes")}
             columns |= {"metrics": stored_metrics(metrics), "measured": self._by(len(keys))}
             with self.database.registered(judged=pa.table(columns)):
                 self.database.run("quality/judge/append_unjudged")
 
-    def _measure(self, texts: pa.Array) -> pa.Table:
+    def _measure(self, texts: pa.Array, fields: Mapping[str, pa.Array] = _NOTHING) -> pa.Table:
         from duckplets.quality.measure import measure
 
         self.measured += len(texts)
-        rows = pa.table({"row": pa.array(np.arange(len(texts))), "text": texts})
+        rows = pa.table({"row": pa.array(np.arange(len(texts))), "text": texts, **fields})
         return measure(self.database, rows, self.quality)
 
     def _rows(self) -> dict[str, Any]:
@@ -225,7 +172,7 @@ class _Judging:
         metrics = self._completed(batch, missing) if missing.any() else batch["metrics"]
         columns = {"row": pa.array(np.arange(batch.num_rows)), "sha256": batch["digest"]}
         columns |= {f.name: pc.struct_field(metrics, f.name) for f in STORED}
-        return decide(pa.table(columns), self.quality)
+        return decide(self.database, pa.table(columns), self.quality)
 
     def _has_all(self, measured_as: str | None) -> bool:
         """Whether rows have all metrics that decide, as they would be measured now."""
@@ -233,7 +180,7 @@ class _Judging:
         return all(there.get(name) == self.keys[name] for name in needed(self.quality))
 
     def _decided(self, rows: dict[str, Any]) -> tuple[Any, Any, Any, int]:
-        """Return how rows end, copies rejected; and how many could be records but for their text."""
+        """Return how rows end, copies rejected, and how many lack a text to be records."""
         outcome, gate, rule = (rows[f"new_{name}"] for name in ("outcome", "gate", "rule"))
         lost = (outcome == "accepted") & ~rows["has_text"].astype(bool)
         outcome[lost], gate[lost], rule[lost] = "rejected", rows["gate"][lost], rows["rule"][lost]
@@ -286,7 +233,10 @@ class _Judging:
         for table in self._kept(numbers):
             batch = table.combine_chunks().to_batches()[0]
             appending = Appending(
-                self.database, batch["source_id"][0].as_py(), version, None,
+                self.database,
+                batch["source_id"][0].as_py(),
+                version,
+                None,
                 batch["source_trust"][0].as_py(),
             )
             first = appending.record_key if first is None else first
@@ -358,7 +308,7 @@ class _Judging:
     def _merged(self, before: pa.StructArray, now: pa.Table) -> pa.StructArray:
         """Return metrics as they were measured now, and before what was not measured now."""
         own = any(name.startswith("own:") for name in self.keys)
-        taken = {*self.keys, *(["own"] if own else [])}
+        taken = {*self.keys, *(["own"] if own else [])} - {"present", "license"}  # of rows
         columns = {
             f.name: now[f.name] if f.name in taken else pc.struct_field(before, f.name)
             for f in STORED

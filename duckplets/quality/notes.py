@@ -62,7 +62,9 @@ class Noting:
             settings: The columns of ``acquisitions`` that say how it decides and where it begins.
         """
         database = of.database
-        database.run("quality/intake/forget", {"name": of.name, "source_id": of.source_id})
+        for statement in ("forget", "forget_rejected"):
+            of_source = {"name": of.name, "source_id": of.source_id}
+            database.run(f"quality/intake/{statement}", of_source)
         given = {
             "source_id": of.source_id,
             "source": of.name,
@@ -112,7 +114,9 @@ class Noting:
         if keep and rejected.any():
             mask = pa.array(rejected)
             of = {"acquisition_id": self._number, "source_id": self._of.source_id}
-            with self._database.registered(rejected=rows_to_keep(batch.filter(mask), ids.filter(mask))):
+            with self._database.registered(
+                rejected=rows_to_keep(batch.filter(mask), ids.filter(mask))
+            ):
                 self._database.run("quality/intake/append_rejected", of)
         hashes = pa.table({"record_key": keys, "digest": digests})
         with self._database.registered(new_hashes=hashes.filter(pa.array(accepted))):
@@ -129,7 +133,9 @@ class Noting:
     ) -> None:
         there, count = batch.schema.names, batch.num_rows
         columns = {
-            "file": batch["file"].cast(pa.string()) if "file" in there else pa.nulls(count, pa.string()),
+            "file": batch["file"].cast(pa.string())
+            if "file" in there
+            else pa.nulls(count, pa.string()),
             "line": batch["line"] if "line" in there else pa.nulls(count, pa.int64()),
             "row": batch["row"],
             "record_id": ids,
@@ -144,8 +150,14 @@ class Noting:
             self._measured = measured_by(self._database, found.keys)
         unmeasured = pc.is_null(digests).to_numpy(zero_copy_only=False) | (not found.keys)
         columns["metrics"] = stored_metrics(found.metrics)
-        columns["measured"] = pa.array(np.full(count, self._measured, object), pa.string(), mask=unmeasured)
-        of = {"acquisition_id": self._number, "source_id": self._of.source_id, "source": self._of.name}
+        columns["measured"] = pa.array(
+            np.full(count, self._measured, object), pa.string(), mask=unmeasured
+        )
+        of = {
+            "acquisition_id": self._number,
+            "source_id": self._of.source_id,
+            "source": self._of.name,
+        }
         with self._database.registered(judged=sliced(pa.table(columns))):
             self._database.run("quality/intake/append_judgements", of)
 
@@ -168,9 +180,7 @@ class Noting:
         taken = [key for (key,) in self._database.run("quality/intake/came_meanwhile", of)]
         if taken:
             with self._database.registered(taken=pa.table({"record_key": taken})):
-                self._database.run(
-                    "quality/intake/reject_keys", {"gate": GATE, "rule": MEANWHILE}
-                )
+                self._database.run("quality/intake/reject_keys", {"gate": GATE, "rule": MEANWHILE})
         return len(taken)
 
 
@@ -205,7 +215,9 @@ def stored_metrics(metrics: pa.Table) -> pa.Array:
     """
     count, there = metrics.num_rows, metrics.column_names
     fields = [
-        metrics[f.name].combine_chunks().cast(f.type) if f.name in there else pa.nulls(count, f.type)
+        metrics[f.name].combine_chunks().cast(f.type)
+        if f.name in there
+        else pa.nulls(count, f.type)
         for f in STORED
     ]
     return pa.StructArray.from_arrays(fields, fields=list(STORED))

@@ -35,7 +35,7 @@ def checked_where(where: Any) -> exp.Expression | None:
     from sqlglot import exp
 
     if not isinstance(where, str) or not where.strip():
-        raise SourceError(f"where={where!r}: give a condition in SQL, such as \"trust > 0.5\"")
+        raise SourceError(f'where={where!r}: give a condition in SQL, such as "trust > 0.5"')
     tree = where_condition(where)
     for column in tree.find_all(exp.Column):
         if column.name not in COLUMNS:

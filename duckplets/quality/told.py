@@ -43,8 +43,8 @@ class Shifts(Reported):
     def warnings(self) -> list[str]:
         """Sentences on shifts above .2."""
         return [
-            f"{shown(row['source'])}: {row['metric']} has shifted (psi {row['psi']:.2f}): quantiles "
-            f"{_told(row['quantiles'])}, {_told(row['before'])} in {self.against}"
+            f"{shown(row['source'])}: {row['metric']} has shifted (psi {row['psi']:.2f}): "
+            f"quantiles {_told(row['quantiles'])}, {_told(row['before'])} in {self.against}"
             for row in self.rows
             if row["psi"] > WARNING
         ]
@@ -116,7 +116,9 @@ def shifts(database: Database, against: str | int) -> Shifts:
             )
         told = f"source {shown(against)}"
         pairs = [(name, (against, newest)) for name in names if name != against]
-    metrics = [f.name for f in STORED if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
+    metrics = [
+        f.name for f in STORED if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)
+    ]
     rows = []
     for metric in metrics:
         held: dict[tuple[str, int], Any] = {}
@@ -163,7 +165,10 @@ def stability(now: Any, before: Any) -> float:
     edges = np.unique(np.quantile(before, np.linspace(0, 1, _BINS + 1)[1:-1]))
     bins = len(edges) + 1
     shares = [
-        np.maximum(np.bincount(np.searchsorted(edges, values, "left"), minlength=bins) / len(values), _LEAST)
+        np.maximum(
+            np.bincount(np.searchsorted(edges, values, "left"), minlength=bins) / len(values),
+            _LEAST,
+        )
         for values in (now, before)
     ]
     return float(((shares[0] - shares[1]) * np.log(shares[0] / shares[1])).sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.db.database import Database
-from duckplets.quality.metrics import PERSONAL, measured
+from duckplets.quality.metrics import measured
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import Redact
 
-_COLUMNS = ("date", "group_key", "taxonomy", "trust", "created_at", "updated_at")
+_COLUMNS = ("date", "group_key", "taxonomy", "created_at", "updated_at")
 
 
 class Verdicts(NamedTuple):
@@ -65,13 +66,32 @@ def verdicts(
     from duckplets.quality.decide import decide
     from duckplets.quality.measure import measure
 
-    rows = pa.table({"row": numbers, "text": texts} | fields_of(batch, quality))
+    rows = pa.table({"row": numbers, "text": texts} | fields_of(batch))
     metrics = measure(database, rows.filter(pc.is_valid(rows["text"])), quality)
-    decided = decide(metrics, quality)
+    decided = decide(database, metrics, quality)
     places = decided["row"].to_numpy()
     for name in ("outcome", "gate", "rule"):
         getattr(found, name)[places] = decided[name].to_numpy(zero_copy_only=False)
     return found._replace(metrics=_in_places(metrics, count), keys=measured(quality))
+
+
+def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Return what the gates ask of rows beside their texts: ``license`` and ``fields``.
+
+    The fields of a row are its metadata, by their names, and ``date``, ``group_key``,
+    ``taxonomy``, ``created_at`` and ``updated_at``.
+    """
+    meta = batch["meta"].to_pylist()
+    others = {name: batch[name].to_pylist() for name in _COLUMNS}
+    fields = [
+        [*(own or ()), *((name, str(values[i])) for name, values in others.items() if values[i])]
+        for i, own in enumerate(meta)
+    ]
+    licenses = [next((v for k, v in own or () if k == "license"), None) for own in meta]
+    return {
+        "fields": pa.array(fields, pa.map_(pa.string(), pa.string())),
+        "license": pa.array(licenses, pa.string()),
+    }
 
 
 def _in_places(metrics: pa.Table, count: int) -> pa.Table:
@@ -85,7 +105,7 @@ def _in_places(metrics: pa.Table, count: int) -> pa.Table:
     return metrics.take(pa.array(at, mask=~there)).set_column(0, "row", pa.array(np.arange(count)))
 
 
-def to_redact(quality: Quality | None, found: Verdicts) -> Any:
+def to_redact(database: Database, quality: Quality | None, found: Verdicts) -> Any:
     """Return which rows are stored without personal data, bool[rows]."""
     count = len(found.outcome)
     if quality is None or quality.pii is None or not found.keys:
@@ -94,11 +114,31 @@ def to_redact(quality: Quality | None, found: Verdicts) -> Any:
         return np.ones(count, bool)
     if quality.max_pii_density is None:
         return np.zeros(count, bool)
-    # A row may have failed another gate before.
-    counts = [found.metrics[PERSONAL[kind]] for kind in quality.pii_kinds]
-    pieces = sum(pc.fill_null(column, 0).to_numpy() for column in counts)
-    words = pc.fill_null(found.metrics["words"], 0).to_numpy()
-    return (found.outcome == "rejected") & (pieces > quality.max_pii_density * words)
+    # A row may have failed another gate before: this rule is asked alone.
+    from duckplets.quality.decide import decide
+
+    places = np.flatnonzero(found.outcome == "rejected")
+    failed = np.zeros(count, bool)
+    if len(places):
+        metrics = found.metrics.take(pa.array(places))
+        alone = decide(database, metrics, _privacy(quality.pii_kinds, quality.max_pii_density))
+        failed[places] = pc.equal(alone["outcome"], "rejected").to_numpy(zero_copy_only=False)
+    return failed
+
+
+@cache
+def _privacy(kinds: tuple[str, ...], density: float) -> Quality:
+    """Return settings with the rule on personal data and no other."""
+    return Quality(
+        preset="c4",
+        duplicates=False,
+        min_sentences=None,
+        lorem_ipsum=True,
+        curly_brackets=True,
+        pii="reject",
+        pii_kinds=kinds,
+        max_pii_density=density,
+    )
 
 
 def redacting(database: Database, quality: Quality) -> Redact:

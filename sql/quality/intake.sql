@@ -78,8 +78,11 @@ WHERE acquisition_id = $acquisition_id
 -- Delete what was decided on the rows of a removed source, before another has its name.
 -- Parameters: $name, $source_id.
 DELETE FROM judgements
-WHERE source = $name AND source_id <> $source_id;
+WHERE source = $name AND source_id <> $source_id
 
+-- name: forget_rejected
+-- Delete the rejected rows of a removed source likewise.
+-- Parameters: $name, $source_id.
 DELETE FROM rejected_rows
 WHERE source_id IN (SELECT source_id FROM sources WHERE name = $name) AND source_id <> $source_id
 

@@ -1,7 +1,10 @@
 -- name: unjudged
 -- The records of the newest version that no gate has seen.
 -- Rows: by record_key.
-SELECT records.record_key, records.record_id, records.source_id, sources.name AS source
+SELECT
+    records.record_key, records.record_id, records.source_id, sources.name AS source,
+    records.date, records.group_key, records.taxonomy, records.meta, records.created_at,
+    records.updated_at
 FROM records
 JOIN sources ON sources.source_id = records.source_id
 WHERE
