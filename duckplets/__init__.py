@@ -110,7 +110,7 @@ _HOMES = {
     "errors": (
         "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "
         "EmptyPoolError "
-        "ExtensionError MigrationError MixtureError QueryError ReadOnlyError "
+        "ExtensionError MigrationError MixtureError QualityError QueryError ReadOnlyError "
         "RecipeError SamplerError "
         "SourceError SplitError StateMismatchError"
     ),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -217,10 +217,10 @@ class Quality:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
-        """Read settings from a file: a key for each, ``false`` for None; in a table ``quality``
-        or at the top.
+        """Read settings from a file: a key for each, and ``false`` for None.
 
-        Word files are found from the folder of the file.
+        They stand at the top or in a table ``quality``. Word files are found from the folder of
+        the file.
 
         Raises:
             QualityError: It cannot be read, or a setting is wrong.
