@@ -133,8 +133,7 @@ class QualityGates:
     def begin(self, of: Intake) -> None:
         """Begin an ingest, or go on with it."""
         self._of = of
-        if of.is_anew:
-            self._hash_what_is_there()
+        self._hash_what_is_there()
         self._noting = Noting.begun(of, self._begun()) if of.is_anew else Noting.gone_on(of)
         if not of.is_anew:
             state = self._noting.state

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from duckplets.base.shown import counted
 from duckplets.db.database import Database
-from duckplets.db.queries import query
 from duckplets.errors import QualityError
 from duckplets.ingest.append import Appending
 from duckplets.ingest.records import commit_version, current_version
@@ -72,13 +71,13 @@ class _Judging:
         self.quality = quality
         self.measured = 0
         self.keys = measured(quality)
-        self.measurings = {
-            name: json.loads(keys) for name, keys in database.run("quality/intake/measurings")
-        }
+        self.measurings: dict[str, dict[str, str]] = {}
 
     def run(self, started: float, *, dry_run: bool) -> JudgeReport:
         """Judge, and change what changes; return the report."""
         self._take_in_unjudged()
+        for name, keys in self.database.run("quality/intake/measurings"):
+            self.measurings[name] = json.loads(keys)
         rows = self._rows()
         outcome, gate, rule, lost = self._decided(rows)
         was = _reasons(rows["outcome"], rows["gate"], rows["rule"])
@@ -143,10 +142,13 @@ class _Judging:
         """Return the rows, a column each but for their metrics, and how they end by thresholds."""
         held: dict[str, list[Any]] = {}
         names = ("number", "source", "record_key", "outcome", "gate", "rule", "has_text")
-        reader = self.database.stream(
-            query("quality/judge/rows"), {"unpublished": UNPUBLISHED}, rows=_ROWS
-        )
-        for batch in list(reader):
+        last = int(self.database.run("quality/judge/last")[0][0])
+        for low in range(1, last + 1, _ROWS):
+            span = {"unpublished": UNPUBLISHED, "low": low, "high": low + _ROWS - 1}
+            table = self.database.table("quality/judge/rows", span).combine_chunks()
+            if not table.num_rows:
+                continue
+            batch = table.to_batches()[0]
             found = self._thresholds(batch)
             for name in names:
                 column = batch[name]
@@ -296,8 +298,9 @@ class _Judging:
                 parts.append(self._measure(texts))
                 order.append(at)
         at = pa.array(np.concatenate(order))
-        metrics = self._merged(batch["metrics"].take(at), pa.concat_tables(parts))
-        keys = pa.array(self._merged_keys(batch["measured"].take(at)), pa.string())
+        kinds = batch["measured"].take(at)
+        metrics = self._merged(batch["metrics"].take(at), pa.concat_tables(parts), kinds)
+        keys = pa.array(self._merged_keys(kinds), pa.string())
         columns = {"number": batch["number"].take(at), "metrics": metrics, "measured": keys}
         with self.database.registered(judged=pa.table(columns)):
             self.database.run("quality/judge/set_metrics")
@@ -305,15 +308,28 @@ class _Judging:
         index[at.to_numpy()] = batch.num_rows + np.arange(len(at))
         return pa.concat_arrays([batch["metrics"], metrics]).take(pa.array(index))
 
-    def _merged(self, before: pa.StructArray, now: pa.Table) -> pa.StructArray:
-        """Return metrics as they were measured now, and before what was not measured now."""
-        own = any(name.startswith("own:") for name in self.keys)
-        taken = {*self.keys, *(["own"] if own else [])} - {"present", "license"}  # of rows
-        columns = {
-            f.name: now[f.name] if f.name in taken else pc.struct_field(before, f.name)
-            for f in STORED
-        }
+    def _merged(self, before: pa.StructArray, now: pa.Table, kinds: pa.Array) -> pa.StructArray:
+        """Return metrics, those as they were measured now that lacked before.
+
+        The others stay: of a redacted text what was taken out can be counted no more.
+        """
+        coded = kinds.fill_null("").dictionary_encode()
+        codes = coded.indices.to_numpy()
+        lacking = [self._lacking(kind) for kind in coded.dictionary.to_pylist()]
+        count, columns = len(before), {}
+        for field in STORED:
+            taken = np.array([field.name in names for names in lacking], bool)[codes]
+            index = np.arange(count) + np.where(taken, count, 0)
+            new = now[field.name].combine_chunks().cast(field.type)
+            both = pa.concat_arrays([pc.struct_field(before, field.name), new])
+            columns[field.name] = both.take(pa.array(index))
         return stored_metrics(pa.table(columns))
+
+    def _lacking(self, measured_as: str) -> set[str]:
+        """Return the metrics that rows lack, or that were taken by other settings."""
+        there = self.measurings.get(measured_as, {})
+        names = {name for name, key in self.keys.items() if there.get(name) != key}
+        return names | {"own"} if any(name.startswith("own:") for name in names) else names
 
     def _merged_keys(self, before: pa.Array) -> list[str]:
         merged = {

@@ -52,6 +52,7 @@ COMMENT ON COLUMN acquisitions.version IS 'Corpus version it made; 9223372036854
 COMMENT ON COLUMN acquisitions.duckplets IS 'Version of the package';
 
 CREATE TABLE judgements (
+    judgement_key BIGINT NOT NULL,
     acquisition_id INTEGER,
     source_id INTEGER NOT NULL,
     source VARCHAR NOT NULL,
@@ -126,6 +127,7 @@ CREATE TABLE judgements (
     )
 );
 COMMENT ON TABLE judgements IS 'What became of every row read through gates; unique by source, file and row';
+COMMENT ON COLUMN judgements.judgement_key IS 'Its number, in the order in which rows were judged first';
 COMMENT ON COLUMN judgements.acquisition_id IS 'The intake; NULL for a record without one that judge() has judged';
 COMMENT ON COLUMN judgements.source_id IS 'The source';
 COMMENT ON COLUMN judgements.source IS 'Name of the source';

@@ -148,6 +148,7 @@ FROM new_hashes
 -- Parameters: $acquisition_id, $source_id, $source.
 INSERT INTO judgements
 SELECT
+    (SELECT coalesce(max(judgement_key), 0) FROM judgements) + row_number() OVER (ORDER BY "row"),
     $acquisition_id, $source_id, $source, file, "row", line, record_id, record_key, outcome, gate,
     rule, digest, bytes, measured, metrics
 FROM judged

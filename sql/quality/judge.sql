@@ -18,6 +18,8 @@ ORDER BY records.record_key
 -- Note records (Arrow judged) that came without gates.
 INSERT INTO judgements
 SELECT
+    (SELECT coalesce(max(judgement_key), 0) FROM judgements)
+    + row_number() OVER (ORDER BY record_key),
     NULL, source_id, source, NULL, -record_key, NULL, record_id, record_key, 'accepted', NULL,
     NULL, digest, bytes, measured, metrics
 FROM judged
@@ -25,9 +27,10 @@ FROM judged
 -- name: rows
 -- The rows that other thresholds may end otherwise: those of sources that are there, accepted and
 -- still a record, or rejected. Of rejected ones, whether their texts were kept.
+-- Parameters: $unpublished, $low, $high (numbers, both included).
 -- Rows: by number.
 SELECT
-    judgements.rowid AS number, judgements.source, judgements.record_key,
+    judgements.judgement_key AS number, judgements.source, judgements.record_key,
     judgements.outcome, judgements.gate, judgements.rule, judgements.digest,
     judgements.measured, judgements.metrics,
     judgements.outcome = 'accepted' OR rejected_rows.source_id IS NOT NULL AS has_text
@@ -40,7 +43,8 @@ LEFT JOIN rejected_rows
     AND rejected_rows.row = judgements.row
 LEFT JOIN records ON records.record_key = judgements.record_key
 WHERE
-    coalesce(acquisitions.version, 0) <> $unpublished
+    judgements.judgement_key BETWEEN $low AND $high
+    AND coalesce(acquisitions.version, 0) <> $unpublished
     AND (
         judgements.outcome = 'rejected'
         OR (judgements.outcome = 'accepted' AND records.removed_version IS NULL)
@@ -56,7 +60,7 @@ WITH rows AS (
         judgements.row, judgements.acquisition_id,
         coalesce(acquisitions.first_record_key, -judgements.row) AS began
     FROM candidates
-    JOIN judgements ON judgements.rowid = candidates.number
+    JOIN judgements ON judgements.judgement_key = candidates.number
     LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
 )
 SELECT number, record_id, digest, passes
@@ -71,7 +75,7 @@ ORDER BY began, acquisition_id NULLS FIRST, row
 -- Rows: by number.
 SELECT wanted.number, rejected_rows.sections
 FROM wanted
-JOIN judgements ON judgements.rowid = wanted.number
+JOIN judgements ON judgements.judgement_key = wanted.number
 JOIN rejected_rows
     ON rejected_rows.source_id = judgements.source_id AND rejected_rows.row = judgements.row
 ORDER BY wanted.number
@@ -81,7 +85,7 @@ ORDER BY wanted.number
 UPDATE judgements
 SET metrics = judged.metrics, measured = judged.measured
 FROM judged
-WHERE judgements.rowid = judged.number
+WHERE judgements.judgement_key = judged.number
 
 -- name: change
 -- Note how rows end now (Arrow changed: number, outcome, gate, rule, record_key).
@@ -92,7 +96,7 @@ SET
     rule = changed.rule,
     record_key = changed.record_key
 FROM changed
-WHERE judgements.rowid = changed.number
+WHERE judgements.judgement_key = changed.number
 
 -- name: remove
 -- Mark records (Arrow removed: record_key) as removed.
@@ -134,7 +138,7 @@ SELECT
     conversations.messages, conversations.rejected_messages,
     record_prefixes.definition::VARCHAR AS prefix
 FROM wanted
-JOIN judgements ON judgements.rowid = wanted.number
+JOIN judgements ON judgements.judgement_key = wanted.number
 JOIN records ON records.record_key = wanted.record_key
 JOIN texts ON texts.record_key = wanted.record_key
 LEFT JOIN conversations ON conversations.record_key = wanted.record_key
@@ -153,7 +157,7 @@ FROM rejected
 SELECT
     wanted.number, judgements.digest, rejected_rows.*, sources.trust AS source_trust
 FROM wanted
-JOIN judgements ON judgements.rowid = wanted.number
+JOIN judgements ON judgements.judgement_key = wanted.number
 JOIN sources ON sources.source_id = judgements.source_id
 JOIN rejected_rows
     ON rejected_rows.source_id = judgements.source_id AND rejected_rows.row = judgements.row
@@ -168,7 +172,7 @@ DELETE FROM rejected_rows
 WHERE (source_id, row) IN (
     SELECT judgements.source_id, judgements.row
     FROM wanted
-    JOIN judgements ON judgements.rowid = wanted.number
+    JOIN judgements ON judgements.judgement_key = wanted.number
 )
 
 -- name: order_of_kept
@@ -176,8 +180,13 @@ WHERE (source_id, row) IN (
 -- Rows: in the order in which they came.
 SELECT wanted.number, judgements.source_id
 FROM wanted
-JOIN judgements ON judgements.rowid = wanted.number
+JOIN judgements ON judgements.judgement_key = wanted.number
 LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
 ORDER BY
     coalesce(acquisitions.first_record_key, -judgements.row), judgements.acquisition_id NULLS FIRST,
     judgements.row
+
+-- name: last
+-- The largest number of a judged row, 0 for none.
+SELECT coalesce(max(judgement_key), 0)
+FROM judgements
