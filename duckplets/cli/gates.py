@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -70,7 +69,7 @@ def acquire(
 
     Example:
         duckplets acquire web.duckdb pages.jsonl --text text --quality general --size-mb 50
-        duckplets acquire web.duckdb a.parquet b.parquet --text body --where "meta['lang'] = 'en'" --meta lang
+        duckplets acquire web.duckdb pages.jsonl --meta lang --where "meta['lang'] = 'en'"
     """
     from duckplets.corpus import Corpus
     from duckplets.quality.settings import Quality

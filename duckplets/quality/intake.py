@@ -204,7 +204,7 @@ class QualityGates:
         if self.quality is not None and hidden.any():
             batch = without_personal_data(batch, hidden, redacting(database, self.quality))
             texts = pc.if_else(pa.array(usable), joined(batch["sections"]), None)
-        digests, sizes = self._digests(texts)
+        digests, sizes = self._digests(texts, found, is_changed=bool(hidden.any()))
         self._settle(batch, ids, digests, outcome, gate, rule)
         end = self._cut(outcome, sizes)
         batch, ids, digests = batch.slice(0, end), ids.slice(0, end), digests.slice(0, end)
@@ -221,8 +221,13 @@ class QualityGates:
         outcome[~usable], rule[~usable] = "unreadable", skips[~usable]
         outcome[dropped], gate[dropped] = "filtered", "source"
 
-    def _digests(self, texts: pa.Array) -> tuple[pa.Array, Any]:
+    def _digests(
+        self, texts: pa.Array, found: Verdicts, *, is_changed: bool
+    ) -> tuple[pa.Array, Any]:
         """Return the SHA-256 of texts, and their bytes, int64[rows]; null and 0 for no text."""
+        if found.keys and not is_changed:  # they were measured
+            sizes = pc.fill_null(found.metrics["bytes"], 0).to_numpy()
+            return found.metrics["sha256"].combine_chunks(), sizes
         rows = pa.array(np.arange(len(texts)))
         with self._of.database.registered(texts=pa.table({"row": rows, "text": texts})):
             found = self._of.database.table("quality/intake/digests").combine_chunks()

@@ -29,18 +29,17 @@ FROM judged
 -- still a record, or rejected. Of rejected ones, whether their texts were kept.
 -- Parameters: $unpublished, $low, $high (numbers, both included).
 -- Rows: by number.
+WITH kept AS (SELECT source_id, "row" FROM rejected_rows)
+
 SELECT
     judgements.judgement_key AS number, judgements.source, judgements.record_key,
     judgements.outcome, judgements.gate, judgements.rule, judgements.digest,
     judgements.measured, judgements.metrics,
-    judgements.outcome = 'accepted' OR rejected_rows.source_id IS NOT NULL AS has_text
+    judgements.outcome = 'accepted' OR kept.row IS NOT NULL AS has_text
 FROM judgements
 JOIN sources ON sources.source_id = judgements.source_id AND sources.removed_version IS NULL
 LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
-LEFT JOIN rejected_rows
-    ON judgements.outcome = 'rejected'
-    AND rejected_rows.source_id = judgements.source_id
-    AND rejected_rows.row = judgements.row
+LEFT JOIN kept ON kept.source_id = judgements.source_id AND kept.row = judgements.row
 LEFT JOIN records ON records.record_key = judgements.record_key
 WHERE
     judgements.judgement_key BETWEEN $low AND $high

@@ -137,7 +137,7 @@ def test_what_was_not_measured_is_measured_from_kept_texts_or_refused(tmp_path: 
                 assert (report.measured, report.accepted, report.rejected) == (6, 1, 1)
                 assert texts(corpus) == [LONG * 5, LONG + "© somebody"]
             else:
-                with pytest.raises(dp.QualityError, match="4 rows .* texts were not kept"):
+                with pytest.raises(dp.QualityError, match=r"4 rows .* texts were not kept"):
                     corpus.judge(asked)
                 loose = Quality(language=None, min_characters=1)
                 assert corpus.judge(loose).without_text == 1 + 1
