@@ -85,8 +85,8 @@ USERS_MEET = (  # above all rooms
     "testing huggingface errors __init__"
 )
 ROOMS = (
-    "sources ingest text quality recipes pools order sampling serving search mining records export torch "
-    "cli db base"
+    "sources ingest text quality recipes pools order sampling serving search mining records export "
+    "torch cli db base"
 )
 FOLDERS = {
     "sql": "Statements, in folders of the same names; a header says what each takes and yields.",

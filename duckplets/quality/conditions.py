@@ -50,6 +50,8 @@ def condition(text: str) -> Condition:
         QualityError: It is neither the name of a registered function nor a condition.
     """
     text = text.strip()
+    if taken := {"row", "text", *METRICS.names} & {*own.names()}:
+        raise QualityError(f"gate name {min(taken)!r} is taken: a metric is called so")
     if own.is_registered(text):
         names = frozenset({f"own:{text}"})
         return Condition(text, _sql(_own(text), 1), False, (text,), True, names, names)

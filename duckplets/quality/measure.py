@@ -71,7 +71,11 @@ _TERMINAL = (
 
 _LINES = {
     "blanks": _BLANKS,
-    "least_words": rf"^(?:\S+\s+){{{_LINE_WORDS - 1}}}\S",
+    "edge": rf"^[{_BLANKS}]|[{_BLANKS}]$",
+    "solid": rf"[^{_BLANKS}]",
+    "ended": r"[.?!\"']\s*$",
+    "cut": r"\.\.\.\s*$",
+    "least_words": rf"^\s*(?:\S+\s+){{{_LINE_WORDS - 1}}}\S",
     "longest_word": _LONGEST_WORD,
     "citation": r"\[\d*\]|\[edit\]|\[citation needed\]",
     "policy": _POLICIES,
@@ -130,7 +134,8 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
         found["code_early"] = _early(texts)
         if quality.language is not None:
             by = (quality.detector, quality.language_prefix, quality.min_letters)
-            found["language"], found["language_probability"] = languages(texts, *by)
+            codes, shares = languages(texts, *by)
+            found |= {"language": codes, "language_probability": shares}
     fields = [field for field in METRICS if field.name != "own"]
     columns = [found.get(field.name, pa.nulls(count)) for field in fields]
     cast = [pa.array(c).cast(f.type) for c, f in zip(columns, fields, strict=True)]
@@ -194,8 +199,17 @@ def _flexible(phrase: str) -> str:
 
 # What stands for a letter, beside itself; a star stands for any vowel.
 _LOOKALIKES = {
-    **{"a": "4@*", "b": "8", "e": "3*", "g": "9", "i": "1!|*", "l": "1|", "o": "0*", "s": "5$z"},
-    **{"t": "7+", "u": "v*", "z": "2"},
+    "a": "4@*",
+    "b": "8",
+    "e": "3*",
+    "g": "9",
+    "i": "1!|*",
+    "l": "1|",
+    "o": "0*",
+    "s": "5$z",
+    "t": "7+",
+    "u": "v*",
+    "z": "2",
 }
 
 

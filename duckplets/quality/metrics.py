@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from duckplets.quality import own
+from duckplets.quality.language import detector_of
 
 if TYPE_CHECKING:
     from duckplets.quality.settings import Quality
@@ -182,8 +183,6 @@ def measured(quality: Quality) -> dict[str, str]:
 
     A stored metric serves other settings where these have the same key for it.
     """
-    from duckplets.quality.language import detector_of
-
     keys = {name: _VERSION for name in METRICS.names if name != "own"}
     keys["copyright"] = _key("copyright", quality.copyright)
     keys |= dict.fromkeys(

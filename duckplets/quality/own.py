@@ -180,6 +180,7 @@ def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
     kinds: tuple[type, ...] = (bool, np.bool_)
     if not alone:
         kinds += (int, float, np.integer, np.floating)
+    value: Any
     for value in values:
         if not isinstance(value, kinds) or not math.isfinite(value):
             advice = (

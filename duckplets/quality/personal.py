@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,11 +83,14 @@ def _redact(text: str, kinds: Sequence[str]) -> str:
     for candidate in _CANDIDATES:
         kind = "ipv4" if candidate == "number" else candidate
         if kind in kinds:
-            label = f"[{'IP' if kind == 'ipv4' else kind.upper()}]"
-            text = _ANY[candidate].sub(
-                lambda m, k=kind, new=label: new if _is(k, m[0]) else m[0], text
-            )
+            text = _ANY[candidate].sub(partial(_replaced, kind), text)
     return text
+
+
+def _replaced(kind: str, found: re.Match[str]) -> str:
+    if not _is(kind, found[0]):
+        return found[0]
+    return "[IP]" if kind == "ipv4" else f"[{kind.upper()}]"
 
 
 def _is(kind: str, found: str) -> bool:

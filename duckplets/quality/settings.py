@@ -242,7 +242,7 @@ class Quality:
             if key not in known and key != "sha256":
                 close = nearest(str(key), known)
                 raise QualityError(f"{where}: unknown setting {shown(repr(key))}{close}")
-        given = {
+        given: dict[str, Any] = {
             name: None if value is False and not CHECKS[name].is_flag else value
             for name, value in table.items()
             if name in CHECKS

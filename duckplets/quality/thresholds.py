@@ -46,9 +46,10 @@ class Check(NamedTuple):
 
 
 def _number(value: Any, most: float, kinds: tuple[type, ...]) -> Any:
-    if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, kinds):
         raise TypeError
-    if not 0 <= value <= most:
+    number: Any = value
+    if not math.isfinite(number) or not 0 <= number <= most:
         raise ValueError
     return value
 

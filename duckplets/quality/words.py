@@ -21,7 +21,9 @@ __all__ = ["SHIPPED", "Words", "read_terms", "read_words"]
 
 SHIPPED = "medical"  # the vocabulary that lies in the package
 
-_MOST = 20_000  # words of a file: one regular expression holds them all
+# Characters of all words of a file: one regular expression holds them, and RE2 has a limit. Those
+# of profanity take more, with what may stand for each letter.
+_MOST_TERMS, _MOST_WORDS = 150_000, 25_000
 _LONGEST = 100  # characters of a word
 
 
@@ -46,7 +48,8 @@ def read_words(file: str | Path) -> Words:
     """
     lines = _text_of(file).splitlines()
     found = [("", line.strip(), f"line {n}") for n, line in enumerate(lines, 1)]
-    return _checked(file, [(c, w, at) for c, w, at in found if w and not w.startswith("#")])
+    found = [(c, w, at) for c, w, at in found if w and not w.startswith("#")]
+    return _checked(file, found, _MOST_WORDS)
 
 
 def read_terms(file: str | Path) -> Words:
@@ -75,7 +78,7 @@ def read_terms(file: str | Path) -> Words:
         if not isinstance(terms, list) or not terms or not str(category).strip():
             raise QualityError(f"{shown(file)}: category {shown(repr(category))}: {_WANTED}")
         found += [(str(category), term, f"category {category!r}") for term in terms]
-    return _checked(file, found)
+    return _checked(file, found, _MOST_TERMS)
 
 
 _WANTED = 'expected categories with lists of terms, such as {"anatomy": ["heart", "lung"]}'
@@ -93,7 +96,7 @@ def _text_of(file: str | Path) -> str:
         raise QualityError(f"{shown(file)}: it cannot be read: it {error}") from error
 
 
-def _checked(file: str | Path, found: list[tuple[str, Any, str]]) -> Words:
+def _checked(file: str | Path, found: list[tuple[str, Any, str]], most: int) -> Words:
     """Return words in lower case with single spaces, each once in its category."""
     terms = set()
     for category, word, where in found:
@@ -106,8 +109,11 @@ def _checked(file: str | Path, found: list[tuple[str, Any, str]]) -> Words:
         terms.add((category, " ".join(word.lower().split())))
     if not terms:
         raise QualityError(f"{shown(file)}: it holds no words")
-    if len(terms) > _MOST:
-        raise QualityError(f"{shown(file)}: it holds {len(terms):,} words; {_MOST:,} are allowed")
+    size = sum(len(word) for _, word in terms)
+    if size > most:
+        raise QualityError(
+            f"{shown(file)}: its words have {size:,} characters; {most:,} are allowed"
+        )
     ordered = tuple(sorted(terms))
     digest = hashlib.sha256("\n".join(f"{c}\t{w}" for c, w in ordered).encode()).hexdigest()
     return Words(digest, ordered)

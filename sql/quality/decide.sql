@@ -27,7 +27,9 @@ SELECT
     END AS schema_rule,
     CASE
         WHEN $pii AND (
-            emails * $email + phones * $phone + ssns * $ssn + addresses * $ipv4 + cards * $card
+            coalesce(emails * $email, 0) + coalesce(phones * $phone, 0)
+            + coalesce(ssns * $ssn, 0) + coalesce(addresses * $ipv4, 0)
+            + coalesce(cards * $card, 0)
         ) / words > $max_pii_density THEN 'max_pii_density'
         WHEN profanity / words > $max_profanity_density THEN 'max_profanity_density'
         WHEN $copyright AND copyright > 0 THEN 'copyright'

@@ -48,90 +48,107 @@ FROM found
 
 -- name: lines
 -- What Gopher, C4 and FineWeb ask of lines and paragraphs.
--- Parameters: $blanks (characters of white space), $least_words, $citation, $policy, $boundary,
---     $abbreviation, $end_of_sentence (regular expressions), $longest_word, $short_line
---     (characters).
+-- Parameters: $edge, $solid, $least_words, $ended, $cut, $citation, $policy, $boundary,
+--     $abbreviation, $end_of_sentence (regular expressions), $blanks (characters of white space),
+--     $longest_word, $short_line (characters).
 -- Rows: one for each of `quality_texts` (place, text), in any order.
 WITH split AS (
     SELECT
         place,
         text,
         string_split(text, chr(10)) AS lines,
-        list_filter(
-            list_transform(
-                string_split(trim(text, $blanks), chr(10) || chr(10)),
-                lambda part: ltrim(part, chr(10))
-            ),
-            lambda part: part != ''
-        ) AS paragraphs
+        CASE
+            WHEN contains(text, chr(10) || chr(10)) THEN list_filter(
+                list_transform(
+                    string_split(
+                        CASE WHEN regexp_matches(text, $edge) THEN trim(text, $blanks) ELSE text END,
+                        chr(10) || chr(10)
+                    ),
+                    lambda part: ltrim(part, chr(10))
+                ),
+                lambda part: part != ''
+            )
+            ELSE [text]
+        END AS paragraphs
     FROM quality_texts
 ),
 
--- C4 looks at the lines that have some words and none too long, and end like a sentence.
-ended AS (
+pieces AS (
     SELECT
         *,
         list_filter(lines, lambda line: line != '') AS pieces,
-        list_filter(lines, lambda line: trim(line, $blanks) != '') AS filled,
-        list_transform(
-            list_filter(
-                list_transform(
-                    list_filter(
-                        list_transform(lines, lambda line: trim(line, $blanks)),
-                        lambda line: regexp_matches(line, $least_words) AND NOT (
-                            length(line) > $longest_word AND list_max(list_transform(
-                                string_split_regex(line, '\s+'), lambda word: length(word)
-                            )) > $longest_word
-                        )
-                    ),
-                    lambda line: CASE
-                        WHEN contains(line, '[') THEN regexp_replace(line, $citation, '', 'g')
-                        ELSE line
-                    END
-                ),
-                lambda line: right(line, 1) IN ('.', '?', '!', '"', '''')
-                AND NOT suffix(line, '...')
-            ),
-            lambda line: lower(line)
-        ) AS ended
+        list_filter(lines, lambda line: regexp_matches(line, $solid)) AS filled,
+        list_distinct(list_filter(lines, lambda line: line != '')) AS various,
+        list_distinct(paragraphs) AS various_paragraphs
     FROM split
 ),
 
-kept AS (
+-- C4 looks at lines that have some words and none too long, and end like a sentence.
+ended AS (
     SELECT
         *,
-        list_filter(ended, lambda line: NOT contains(line, 'javascript')) AS plain,
         list_filter(
-            ended,
-            lambda line: NOT contains(line, 'javascript') AND NOT regexp_matches(line, $policy)
-        ) AS kept
+            list_transform(
+                list_filter(
+                    filled,
+                    lambda line: regexp_matches(line, $least_words) AND NOT (
+                        length(line) > $longest_word AND list_max(list_transform(
+                            string_split_regex(line, '\s+'), lambda word: length(word)
+                        )) > $longest_word
+                    )
+                ),
+                lambda line: lower(CASE
+                    WHEN contains(line, '[') THEN regexp_replace(line, $citation, '', 'g')
+                    ELSE line
+                END)
+            ),
+            lambda line: regexp_matches(line, $ended) AND NOT regexp_matches(line, $cut)
+        ) AS ended
+    FROM pieces
+),
+
+script AS (
+    SELECT *, list_filter(ended, lambda line: NOT contains(line, 'javascript')) AS plain
     FROM ended
 ),
 
--- Sentences are counted in all kept lines at once; between two of them stands no white space.
-joined AS (SELECT *, array_to_string(kept, chr(1)) AS body FROM kept)
+policy AS (
+    SELECT *, list_filter(plain, lambda line: NOT regexp_matches(line, $policy)) AS kept
+    FROM script
+),
+
+-- Sentences are counted in all kept lines at once; no white space stands around these.
+joined AS (
+    SELECT *, array_to_string(list_transform(kept, lambda line: regexp_replace(line, '\s+$', '')), chr(1)) AS body
+    FROM policy
+)
 
 SELECT
     place,
-    length(text) - length(replace(text, '#', '')) AS hashes,
-    (length(text) - length(replace(text, '...', ''))) // 3
-    + length(text) - length(replace(text, '…', '')) AS ellipses,
+    CASE WHEN contains(text, '#') THEN length(text) - length(replace(text, '#', '')) ELSE 0 END
+        AS hashes,
+    CASE
+        WHEN contains(text, '...') THEN (length(text) - length(replace(text, '...', ''))) // 3
+        ELSE 0
+    END + CASE
+        WHEN contains(text, '…') THEN length(text) - length(replace(text, '…', '')) ELSE 0
+    END AS ellipses,
     len(lines) - suffix(text, chr(10))::INTEGER AS lines,
     len(lines) - 1 AS newlines,
-    len(list_filter(lines, lambda line: regexp_matches(line, '^\s*[•-]'))) AS bullet_lines,
-    len(list_filter(lines, lambda line: regexp_matches(line, '(?:\.\.\.|…)\s*$')))
+    len(list_filter(filled, lambda line: regexp_matches(line, '^\s*[•-]'))) AS bullet_lines,
+    len(list_filter(filled, lambda line: regexp_matches(line, '(?:\.\.\.|…)\s*$')))
         AS ellipsis_lines,
     len(paragraphs) AS paragraphs,
-    len(paragraphs) - len(list_distinct(paragraphs)) AS duplicate_paragraphs,
+    len(paragraphs) - len(various_paragraphs) AS duplicate_paragraphs,
     coalesce(list_sum(list_transform(paragraphs, lambda part: length(part))), 0)
-    - coalesce(list_sum(list_transform(list_distinct(paragraphs), lambda part: length(part))), 0)
+    - coalesce(list_sum(list_transform(various_paragraphs, lambda part: length(part))), 0)
         AS duplicate_paragraph_characters,
     -- Around line breaks: an empty piece before the first and after the last line.
     len(pieces) + prefix(text, chr(10))::INTEGER + suffix(text, chr(10))::INTEGER AS pieces,
-    len(pieces) - len(list_distinct(pieces))
-    + (prefix(text, chr(10)) AND suffix(text, chr(10)))::INTEGER AS duplicate_lines,
+    len(pieces) - len(various) + (prefix(text, chr(10)) AND suffix(text, chr(10)))::INTEGER
+        AS duplicate_lines,
     coalesce(list_sum(list_transform(pieces, lambda line: length(line))), 0)
-    - coalesce(list_sum(list_transform(list_distinct(pieces), lambda line: length(line))), 0)
+    - coalesce(list_sum(list_transform(various, lambda line: length(line))), 0)
         AS duplicate_line_characters,
     len(kept) + len(regexp_extract_all(body, $boundary))
     - len(regexp_extract_all(body, $abbreviation)) AS sentences,
@@ -142,8 +159,10 @@ SELECT
         AS punctuated_lines,
     len(list_filter(filled, lambda line: length(line) <= $short_line)) AS short_lines,
     coalesce(list_sum(list_transform(filled, lambda line: length(line))), 0)
-    - coalesce(list_sum(list_transform(list_distinct(filled), lambda line: length(line))), 0)
-        AS duplicate_filled_characters
+    - coalesce(list_sum(list_transform(
+        list_filter(various, lambda line: regexp_matches(line, $solid)),
+        lambda line: length(line)
+    )), 0) AS duplicate_filled_characters
 FROM joined
 
 -- name: terms

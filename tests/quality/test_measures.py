@@ -1,0 +1,234 @@
+"""What is found in texts: a table of planted kinds, with near misses, measured in one call."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import tempfile
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from effort import often
+
+from duckplets.db.database import Database
+from duckplets.quality import tokens
+from duckplets.quality.decide import decide
+from duckplets.quality.measure import measure
+from duckplets.quality.personal import redacted
+from duckplets.quality.settings import Quality
+from duckplets.text.characters import bytes_of, classes
+
+PROFANE = "damn\nhell\nbastard\n# a comment\nass\nblow it all\n"
+
+# Texts, and what is found in them; every metric that is not named in a row of PII is 0.
+PII: dict[str, dict[str, int]] = {
+    "write to ann@example.com today": {"emails": 1},
+    "a.b+c@mail.example.co.uk, x@y.org": {"emails": 2},
+    "ann@example and @example.com": {},
+    "ann at example.com": {},
+    "call 212-555-0123 now": {"phones": 1},
+    "(212) 555-0123 or 1-212-555-0124": {"phones": 2},
+    "+49 30 901820 and +442071838750": {"phones": 2},
+    "pages 212-555 and 0123": {},
+    "12125550123 without marks": {},
+    "ssn 123-45-6789.": {"ssns": 1},
+    "ssn 123 45 6789.": {"ssns": 1},
+    "ssn 000-45-6789, 666-45-6789, 912-45-6789": {},
+    "ssn 123-00-6789, 123-45-0000, 1234-45-6789": {},
+    "host 8.8.8.8 and 1.1.1.1.": {"addresses": 2},
+    "host 127.0.0.1, 10.1.2.3, 192.168.0.1, 172.16.5.4": {},
+    "host 169.254.1.1, 100.64.0.1, 203.0.113.9, 224.0.0.1": {},
+    "host 256.1.1.1, 1.2.3, version 1.2.3.4.5": {},
+    "172.32.0.1 and 100.128.0.1 are public": {"addresses": 2},
+    "card 4111 1111 1111 1111": {"cards": 1},
+    "card 4111-1111-1111-1111, 5500000000000004": {"cards": 2},
+    "card 3782 822463 10005": {"cards": 1},
+    "card 4111 1111 1111 1112": {},
+    "isbn 9780306406157, 0000 0000 0000 0000": {},
+    "order 12345": {},
+}
+
+# Texts, a metric, its value.
+FOUND: list[tuple[str, str, Any]] = [
+    ("Copyright 2024", "copyright", 1),
+    ("© 2024. ALL RIGHTS RESERVED", "copyright", 2),
+    ("the right to copy", "copyright", 0),
+    ("damn it", "profanity", 1),
+    ("DAMN, d4mn! d.a.m.n and daaamn", "profanity", 4),
+    ("d@mn h3ll h*ll", "profanity", 3),
+    ("b-a-s-t-a-r-d b4$t4rd", "profanity", 2),
+    ("a$$ @ss asss", "profanity", 3),
+    ("he said 'damn/hell'", "profanity", 2),
+    ("as assess class hello shell damnation he'll", "profanity", 0),
+    ("blow  it\nall, then", "profanity", 1),
+    ("damn's", "profanity", 1),
+    ("The patient had a myocardial  infarction and chronic pain.", "domain_terms", 4),
+    ("The patient had a myocardial infarction and chronic pain.", "domain_categories", 3),
+    ("hearty painting", "domain_terms", 0),
+    ("a b  c\n d", "words", 4),
+    ("a\u00a0b\u2003c", "words", 3),
+    ("a\n\nb\n", "lines", 3),
+    ("a\n\nb\n", "newlines", 3),
+    ("nul\0 and \x07 bell", "characters", 15),
+    ("naïve", "bytes", 6),
+    ("don't e.g. 1,000 3.14 ... --", "tokens", 8),
+    ("日本語 text", "tokens", 2),
+    ("! ? «x» “y”", "plain_tokens", 2),
+    ("The the of OF and", "stop_words", 3),
+    ("a1 22 é 33", "alphabetic_tokens", 2),
+    ("### #", "hashes", 4),
+    ("a... b.... c…", "ellipses", 3),
+    ("- a\n • b\nc -", "bullet_lines", 2),
+    ("a...\nb… \nc... d", "ellipsis_lines", 2),
+    ("a\n\nb\n\n\n a\n\na", "paragraphs", 4),
+    ("\n a\n\nb\n\n\na ", "duplicate_paragraphs", 1),
+    ("ab\nab\n\nab", "duplicate_lines", 2),
+    ("ab\nab\n\nab", "duplicate_line_characters", 4),
+    ("\nab\n", "pieces", 3),
+    ("\nab\n", "duplicate_lines", 1),
+    ("One two three. Four five six! seven", "sentences", 0),
+    ("One two three. Four five six!\nseven eight nine", "sentences", 2),
+    ("Dr. Who came. He left.\n", "sentences", 2),
+    ("It works with javascript now.\nThis line stays here.", "sentences", 1),
+    ("Read our privacy policy here.\nThis line stays here.", "sentences", 1),
+    ("This is cited.[12]\nThis trails off...", "sentences", 1),
+    ("Lorem ipsum dolor sit.", "lorem_ipsum", 1),
+    ("Lorem ipsum", "lorem_ipsum", 0),
+    ("A { brace here.", "curly_brackets", 1),
+    ("A { javascript brace.", "curly_brackets", 0),
+    ("short.\n\nshort\n", "filled_lines", 2),
+    ("short.\n\nshort\n", "punctuated_lines", 1),
+    ("終わり。", "punctuated_lines", 1),
+    ("x" * 30 + "\n" + "x" * 31, "short_lines", 1),
+    ("def f(x):\n    return x\n", "code_indented", 1),
+    ("def f(x):\n    return x\n", "code_keywords", 2),
+    ("def f(x):\n    return x\n", "code_early", True),
+    ("for if end with", "code_keywords", 0),
+    ("The code (of law)\nsays no.", "code_early", False),
+    ("a" * 8192 + "{", "code_symbols", 0),
+    ("a" * 8191 + "{", "code_symbols", 1),
+    ("Der schnelle braune Fuchs springt über den faulen Hund und läuft davon.", "language", "de"),
+    ("The quick brown fox jumps over the lazy dog and runs away again.", "language", "en"),
+    ("12345 67890 !!!", "language", "undetermined"),
+    ("Too short here", "language", "undetermined"),
+]
+
+
+@cache
+def metrics() -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the metrics of all texts above, measured at once, and the texts."""
+    texts = [*PII, *(text for text, _, _ in FOUND)]
+    table = pa.table({"row": pa.array(range(100, 100 + len(texts))), "text": texts})
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "words.txt"
+        file.write_text(PROFANE, encoding="utf-8")
+        found = measure(Database.reader(), table, Quality(profanity=file))
+    assert found["row"].to_pylist() == table["row"].to_pylist()
+    return found.to_pydict(), texts
+
+
+@pytest.mark.parametrize("text", PII)
+def test_personal_data(text: str) -> None:
+    found, texts = metrics()
+    at = texts.index(text)
+    kinds = ("emails", "phones", "ssns", "addresses", "cards")
+    assert {kind: found[kind][at] for kind in kinds if found[kind][at]} == PII[text]
+
+
+@pytest.mark.parametrize(("text", "metric", "value"), FOUND)
+def test_metrics(text: str, metric: str, value: Any) -> None:
+    found, texts = metrics()
+    assert found[metric][texts.index(text, len(PII))] == value
+
+
+def test_the_hash_is_of_the_text() -> None:
+    found, texts = metrics()
+    assert found["sha256"] == [hashlib.sha256(text.encode()).digest() for text in texts]
+
+
+def test_what_is_taken_out_is_what_was_counted() -> None:
+    kinds = {"emails": "[EMAIL]", "phones": "[PHONE]", "ssns": "[SSN]", "addresses": "[IP]"}
+    kinds["cards"] = "[CARD]"
+    database, texts = Database.reader(), pa.array([*PII, "nothing"])
+    cleaned = redacted(database, texts, ("email", "phone", "ssn", "ipv4", "card"))
+    for text, expected in zip(cleaned.to_pylist(), [*PII.values(), {}], strict=True):
+        assert {k: text.count(mark) for k, mark in kinds.items() if mark in text} == expected
+    again = redacted(database, cleaned, ("email", "phone", "ssn", "ipv4", "card"))
+    assert again.equals(cleaned)
+    only = redacted(database, pa.array(["a@b.org 8.8.8.8"]), ("ipv4",))
+    assert only.to_pylist() == ["a@b.org [IP]"]
+
+
+def test_nothing_at_all_is_measured() -> None:
+    empty = pa.table({"row": pa.array([], pa.int64()), "text": pa.array([], pa.string())})
+    quality = Quality(language=None)
+    found = measure(Database.reader(), empty, quality)
+    assert found.num_rows == 0
+    assert decide(Database.reader(), found, quality).num_rows == 0
+
+
+# -- tokens and n-grams, beside what Python says ---------------------------------------------------
+
+
+def tokens_of(text: str) -> list[str]:
+    data, bounds = bytes_of(pa.array([text]))
+    start, end, _ = tokens._tokens(data, classes(data), bounds)
+    raw = data.tobytes()
+    return [raw[a:b].decode() for a, b in zip(start.tolist(), end.tolist(), strict=True)]
+
+
+def expected(text: str) -> dict[str, int]:
+    found, words = {}, tokens_of(text)
+    for n in tokens.TOP:
+        grams = Counter(" ".join(words[i : i + n]) for i in range(len(words) - n + 1))
+        gram, times = grams.most_common(1)[0] if grams else ("", 0)
+        found[f"top_{n}gram"] = len(gram) * times
+    for n in tokens.DUPLICATE:
+        at = total = 0
+        seen: set[tuple[str, ...]] = set()
+        while at < len(words) - n + 1:
+            gram_at = tuple(words[at : at + n])
+            again = gram_at in seen
+            total += len("".join(gram_at)) * again
+            at += n if again else 1
+            seen.add(gram_at)
+        found[f"duplicate_{n}grams"] = total
+    found["words"], found["tokens"] = len(text.split()), len(words)
+    found["alphabetic_tokens"] = sum(any(map(str.isalpha, word)) for word in words)
+    found["stop_words"] = len({*tokens.STOP_WORDS} & {*words})
+    found["code_characters"] = sum(not c.isspace() for c in text[:50])
+    found["code_symbols"] = sum(c in tokens.SYMBOLS.decode() for c in text[:50])
+    found["code_words"] = len(text[:50].split())
+    return found
+
+
+def test_tokens_and_repetition_are_as_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(5)
+    parts = ["a", "b", "dé", "the", "of", ".", "..", "'", "日", "#", "{", ",", " ", "\n", "3", "。"]
+    sizes = [0, 1, 2, 3, 7, 30, 150]
+    for limit in (300, 4 << 20):  # bytes of a block
+        monkeypatch.setattr(tokens, "_BYTES", limit)
+        texts = [
+            "".join(draw.choice(parts) + draw.choice(["", " "]) for _ in range(draw.choice(sizes)))
+            for _ in range(often(600, less=80))
+        ]
+        found = tokens.counts(pa.array(texts), 50)
+        for at, text in enumerate(texts):
+            assert {k: int(found[k][at]) for k in expected(text)} == expected(text), text
+
+
+def test_order_and_neighbours_of_texts_change_nothing() -> None:
+    _, texts = metrics()
+    quality, database = Quality(language=None), Database.reader()
+    order = np.random.default_rng(1).permutation(len(texts))
+    table = pa.table({"row": np.arange(len(texts)), "text": texts})
+    whole = measure(database, table, quality)
+    parts = [table.take(order[at : at + 40]) for at in range(0, len(order), 40)]
+    mixed = pa.concat_tables([measure(database, part, quality) for part in parts])
+    assert mixed.num_rows == len(texts)
+    assert mixed.equals(whole.take(mixed["row"]))

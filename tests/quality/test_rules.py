@@ -1,0 +1,265 @@
+"""Every rule at its limit: one text that just keeps it, and one that just does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from duckplets.db.database import Database
+from duckplets.quality.decide import GATES, decide
+from duckplets.quality.measure import measure
+from duckplets.quality.metrics import METRICS, RULES, measured, needed
+from duckplets.quality.settings import Quality
+from duckplets.quality.thresholds import PRESETS, THRESHOLDS
+
+OFF: dict[str, Any] = dict.fromkeys(THRESHOLDS) | {
+    "pii": None,
+    "copyright": (),
+    "language": None,
+    "lorem_ipsum": True,
+    "curly_brackets": True,
+}
+
+
+def words(count: int, size: int = 5, start: int = 0) -> str:
+    letters = product("bcdfghjklmnpqrstvwxz", repeat=3)
+    found = ["".join(each) for each in letters][start : start + count]
+    return " ".join((each + "u" * size)[:size] for each in found)
+
+
+def padded(text: str, size: int) -> str:
+    """Return a text of so many characters, the last ones one word."""
+    return f"{text} {'y' * (size - len(text) - 1)}"
+
+
+def twice(n: int) -> str:
+    """Return n tokens of 20 - n characters, a word, and the same tokens again."""
+    extra = 20 - 2 * n
+    sizes = [1 + extra // n + (i < extra % n) for i in range(n)]
+    gram = " ".join(chr(ord("a") + i) * size for i, size in enumerate(sizes))
+    return f"{gram} q {gram}"
+
+
+def lines(*counted: tuple[int, str], joint: str = "\n") -> str:
+    found: list[str] = []
+    for count, line in counted:
+        found += [line.replace("@", words(1, start=len(found) + i)) for i in range(count)]
+    return joint.join(found)
+
+
+LONG, SHORT = "x" * 31, "@" + "x" * 25
+GRAMS = [(2, "ab cd", 4, 100), (3, "ab cd ef", 9, 400), (4, "ab cd ef gh", 4, 275)]
+PARTS = "p" * 100
+
+
+def cases() -> Iterator[tuple[str, Any, str, str]]:
+    """Yield a rule, the value of its setting (None for that of its preset), and both texts."""
+    yield "min_characters", 20, "x" * 20, "x" * 19
+    yield "max_characters", 20, "é" * 20, "é" * 21
+    yield "min_words", None, words(50) + " , . !", words(49) + " , . !"
+    yield "max_words", 60, words(60) + " , .", words(61)
+    yield "min_word_length", None, words(60, 3), words(60, 3) + " of"
+    yield "max_word_length", None, words(60, 10), words(60, 10) + " " + "z" * 11
+    yield "max_hashes", None, words(90) + " #" * 10, words(89) + " #" * 11
+    yield "max_ellipses", None, words(90) + " ..." * 10, words(89) + " …" * 11
+    yield "max_bullet_lines", None, lines((9, "- @"), (1, "@")), lines((9, "• @"), (1, "  -@"))
+    yield "max_ellipsis_lines", None, lines((3, "@..."), (7, "@")), lines((4, "@… "), (6, "@"))
+    yield "min_alphabetic_words", None, words(80) + " 1" * 20, words(79) + " 1" * 21
+    yield "min_stop_words", None, "the cat of the", "the The OF the"
+    blank = "\n\n"
+    yield (
+        "max_duplicate_paragraphs",
+        None,
+        lines((6, "@"), (4, "x"), joint=blank),
+        lines((5, "@"), (5, "x"), joint="\n\n\n"),
+    )
+    yield "max_duplicate_lines", None, lines((6, "@"), (4, "x")), lines((5, "@"), (5, "x"))
+    both = {"paragraph": blank, "line": "\n"}
+    for name, joint in both.items():
+        text = f"{PARTS}{joint}{PARTS}{joint}q"
+        limits = padded(text, 500), padded(text, 499)
+        yield f"max_duplicate_{name}_characters", None, *limits
+    for n, gram, times, size in GRAMS:
+        text = " ".join(f"{gram} {words(1, 3, i)}" for i in range(times))
+        yield f"max_top_{n}gram", None, padded(text, size), padded(text, size - 1)
+    for n in range(5, 11):
+        yield f"max_duplicate_{n}grams", None, padded(twice(n), 100), padded(twice(n), 99)
+    yield "min_sentences", None, lines((5, "One two @.")), lines((4, "One two @."), (1, "No @."))
+    yield "lorem_ipsum", False, "Lorem ipsa, she said.", "LOREM IPSUM, she said."
+    yield "curly_brackets", False, "Now ( it ends.", "Now { it ends."
+    yield "min_punctuated_lines", None, lines((3, "@."), (22, "@")), lines((2, "@."), (23, "@"))
+    yield "max_short_lines", None, lines((67, SHORT), (33, LONG)), lines((68, SHORT), (32, LONG))
+    text = f"{'s' * 5}\n{'s' * 5}\nq"
+    limits = padded(text, 502), padded(text, 501)
+    yield "max_duplicate_filled_characters", None, *limits
+    yield "max_newlines", None, "a b c d e f g\nh\ni\nj", "a b c d e f\ng\nh\ni\nj"
+    mail = "ann@example.com "
+    yield "max_pii_density", 0.01, mail + words(99), mail + words(98)
+    yield "copyright", ("all rights",), "All right", "ALL RIGHTS"
+    yield "min_domain_terms", 3, "heart lung pain", "heart lung"
+    yield "min_domain_density", 0.05, "heart " + words(19), "heart " + words(20)
+    yield "min_domain_categories", 2, "heart pain", "heart lung"
+    code = "    a\n    b\nc\nd"
+    yield "code_score", 0.225, code, code + "\ne"
+    yield "code_score", 0.15, "    a\n    b\n    c", "    a\n    b"
+
+
+CASES = list(cases())
+
+
+def only(rule: str, value: Any) -> Quality:
+    """Return settings in which one rule is on."""
+    if value is None:
+        (value,) = [preset[rule] for preset in PRESETS.values() if rule in preset]
+    pii = {"pii": "reject"} if rule == "max_pii_density" else {}
+    return Quality(**{**OFF, rule: value, **pii})
+
+
+@cache
+def measured_cases() -> pa.Table:
+    texts = [text for *_, inside, outside in CASES for text in (inside, outside)]
+    table = pa.table({"row": pa.array(range(len(texts))), "text": texts})
+    return measure(Database.reader(), table, Quality(language=None, copyright=("all rights",)))
+
+
+@pytest.mark.parametrize("at", range(len(CASES)), ids=[case[0] for case in CASES])
+def test_a_rule_at_its_limit(at: int) -> None:
+    rule, value, *_ = CASES[at]
+    quality = only(rule, value)
+    found = decide(Database.reader(), measured_cases().slice(2 * at, 2), quality)
+    assert found["rule"].to_pylist() == [None, rule]
+    assert found["outcome"].to_pylist() == ["accepted", "rejected"]
+
+
+def test_every_rule_of_the_presets_has_its_case() -> None:
+    rules = {rule for name in ("gopher", "c4", "fineweb") for rule in PRESETS[name]}
+    assert rules <= {case[0] for case in CASES}
+    # Those that are no thresholds of text alone have tests of their own.
+    assert set(THRESHOLDS) - {case[0] for case in CASES} == {
+        "max_profanity_density",
+        "min_language_probability",
+    }
+
+
+def test_a_rule_decides_by_the_metrics_that_it_needs() -> None:
+    """Without one of them, no row fails by the rule: so ``needed`` names what has to be there."""
+    database, table = Database.reader(), measured_cases()
+    for at, (rule, value, *_) in enumerate(CASES):
+        if rule in RULES:
+            quality = only(rule, value)
+            row = table.slice(2 * at + 1, 1)
+            assert needed(quality) == {*RULES[rule], "sha256"}
+            kept = row.select(["row", *needed(quality)])
+            assert decide(database, kept, quality)["rule"].to_pylist() == [rule]
+
+
+def row(**values: Any) -> pa.Table:
+    columns = {"row": pa.array([7])}
+    columns |= {name: pa.array([v], METRICS.field(name).type) for name, v in values.items()}
+    return pa.table(columns)
+
+
+BAD = {
+    "present": [],
+    "characters": 5,
+    "words": 1,
+    "emails": 1,
+    "copyright": 1,
+    "language": "de",
+    "language_probability": 1.0,
+}
+
+
+def test_the_first_gate_that_fails_is_the_reason() -> None:
+    """Undone one after the other, from the first gate to the last."""
+    undone: list[tuple[str, str, dict[str, Any]]] = [
+        ("schema", "required", {"present": ["title"]}),
+        ("schema", "min_characters", {"characters": 50}),
+        ("content", "max_pii_density", {"words": 100}),
+        ("content", "copyright", {"copyright": 0}),
+        ("language_domain", "language", {"language": "en", "language_probability": 0.8999}),
+        ("language_domain", "min_language_probability", {"language_probability": 0.9}),
+    ]
+    quality, database, values = Quality(required=("title",)), Database.reader(), dict(BAD)
+    (reason,) = decide(database, row(**values), quality, pa.array([True])).to_pylist()
+    assert reason == {"row": 7, "outcome": "rejected", "gate": GATES[0], "rule": "same text"}
+    for gate, rule, change in undone:
+        (reason,) = decide(database, row(**values), quality, pa.array([False])).to_pylist()
+        assert (reason["gate"], reason["rule"]) == (gate, rule)
+        values |= change
+    (reason,) = decide(database, row(**values), quality).to_pylist()
+    assert reason == {"row": 7, "outcome": "accepted", "gate": None, "rule": None}
+
+
+def test_duplicates_have_rules_and_can_be_let_pass() -> None:
+    database, one = Database.reader(), row(characters=100)
+    given = pa.array(["same id"])
+    assert decide(database, one, Quality(), given)["rule"].to_pylist() == ["same id"]
+    assert decide(database, one, Quality(duplicates=False), given)["rule"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("license", "passes"),
+    [("mit", True), (" MIT ", True), ("gpl", False), ("", False), (None, False)],
+)
+def test_licences(license: str | None, passes: bool) -> None:  # noqa: A002
+    quality = Quality(licenses=("MIT", "apache-2.0"))
+    found = decide(Database.reader(), row(characters=100, license=license), quality)
+    assert (found["rule"].to_pylist() == [None]) == passes
+    assert passes or found["gate"].to_pylist() == ["schema"]
+
+
+def test_undetermined_text_follows_its_setting() -> None:
+    one = row(characters=100, language="undetermined")
+    for choice, rule in (("accept", None), ("reject", "undetermined")):
+        quality = Quality(undetermined=choice)
+        assert decide(Database.reader(), one, quality)["rule"].to_pylist() == [rule]
+
+
+def test_kinds_of_personal_data_can_be_left_out_and_redaction_rejects_nothing() -> None:
+    database, one = Database.reader(), row(characters=100, words=2, emails=1)
+    choices: list[tuple[dict[str, Any], str | None]] = [
+        ({}, "max_pii_density"),
+        ({"pii_kinds": ("phone", "card")}, None),
+        ({"pii": "redact"}, None),
+        ({"pii": None}, None),
+        ({"max_pii_density": 0.5}, None),
+    ]
+    for settings, rule in choices:
+        quality = Quality(**settings)
+        assert decide(database, one, quality)["rule"].to_pylist() == [rule], settings
+
+
+def test_fields_that_are_there_are_metrics() -> None:
+    fields = [{"title": "x", "date": None, "note": " "}, {"title": "", "date": "2", "note": "n"}]
+    table = pa.table({"row": [1, 2], "text": ["a" * 60] * 2, "fields": fields})
+    quality = Quality(required=("title",), language=None)
+    found = measure(Database.reader(), table, quality)
+    assert found["present"].to_pylist() == [["title"], ["date", "note"]]
+    assert decide(Database.reader(), found, quality)["rule"].to_pylist() == [None, "required"]
+
+
+def test_keys_tell_which_stored_metrics_other_settings_can_use() -> None:
+    before = measured(Quality())
+    after = measured(Quality(min_characters=3, copyright=("mine",), language_prefix=200))
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"copyright", "language", "language_probability"}
+    assert "language" not in measured(Quality(language=None))
+    assert needed(Quality()) <= set(before)
+
+
+def test_the_report_takes_less_for_code_than_we_do() -> None:
+    header = "# Copyright\n# by\n# somebody\n" + "# and more of it\n" * 20
+    text = header + "def f(x):\n    y = [x]\n    return {y: 1}\n\n" * 9
+    table = pa.table({"row": [1], "text": [text]})
+    database = Database.reader()
+    found = measure(database, table, Quality(preset="code"))
+    assert decide(database, found, Quality(preset="code"))["rule"].to_pylist() == [None]
+    assert decide(database, found, Quality(preset="report"))["rule"].to_pylist() == [
+        "code_early_gate"
+    ]

@@ -1,0 +1,321 @@
+"""Settings: presets, files and what is refused; gates and detectors of the user's own."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import duckplets as dp
+from duckplets.db.database import Database
+from duckplets.quality import language, own
+from duckplets.quality.decide import decide
+from duckplets.quality.measure import measure, ready
+from duckplets.quality.metrics import measured, needed
+from duckplets.quality.thresholds import CHECKS, PRESETS
+
+LONG = "This is a text of some words that is long enough to be looked at. "
+
+
+@pytest.fixture(autouse=True)
+def _no_gates_are_left() -> Iterator[None]:
+    yield
+    own._GATES.clear()
+    own._DETECTORS.clear()
+
+
+def file(folder: Path, name: str, text: str | bytes) -> str:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
+
+
+def rules(texts: list[str], quality: dp.Quality) -> list[str | None]:
+    database = Database.reader()
+    table = pa.table({"row": pa.array(range(len(texts))), "text": texts})
+    found: list[str | None] = decide(database, measure(database, table, quality), quality)[
+        "rule"
+    ].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_what_they_store(name: str) -> None:
+    quality = dp.Quality(preset=name)
+    stored = json.loads(json.dumps(quality.to_dict()))
+    assert set(stored) == {"preset", "sha256", *CHECKS}
+    assert dp.Quality.of(stored) == quality == dp.Quality.of(name) == replace(quality)
+    assert dp.Quality.of(stored).fingerprint() == quality.fingerprint()
+    assert dp.Quality.of(quality) is quality
+
+
+def test_general_is_what_the_rules_say() -> None:
+    quality = dp.Quality()
+    assert (quality.min_characters, quality.language, quality.min_language_probability) == (
+        *(50, "en"),
+        0.9,
+    )
+    assert (quality.language_prefix, quality.undetermined, quality.licenses) == (
+        500,
+        "accept",
+        None,
+    )
+    assert quality.copyright == ("copyright", "©", "all rights reserved")
+    assert (quality.profanity, quality.pii, quality.max_pii_density) == (None, "reject", 0.01)
+
+
+def test_fingerprints_follow_what_decides(tmp_path: Path) -> None:
+    first, second = (file(tmp_path, name, "damn\n#\nhell") for name in ("a.txt", "b.txt"))
+    base = dp.Quality(profanity=first)
+    assert dp.Quality(profanity=second).fingerprint() == base.fingerprint()
+    assert (
+        dp.Quality(profanity=Path(first), keep_rejected=False).fingerprint() == base.fingerprint()
+    )
+    assert dp.Quality(preset="medical", profanity=first).fingerprint() != base.fingerprint()
+    stored = base.to_dict()
+    file(tmp_path, "a.txt", "hell\nDAMN\n")
+    assert dp.Quality.of(stored) == base  # the same words
+    file(tmp_path, "a.txt", "hell")
+    assert dp.Quality(profanity=first).fingerprint() != base.fingerprint()
+    with pytest.raises(dp.QualityError, match="its words have changed"):
+        dp.Quality.of(stored)
+
+
+def test_a_file_has_all_settings(tmp_path: Path) -> None:
+    file(tmp_path, "words.txt", "damn")
+    file(tmp_path, "terms.json", '{"plants": ["oak tree", "Elm"], "animals": ["elk"]}')
+    toml = (
+        '[quality]\npreset = "medical"\nlanguage = false\nmin_characters = 10\n'
+        'profanity = "words.txt"\nvocabulary = "terms.json"\nduplicates = false\n'
+        "min_domain_density = 0.2\nmax_profanity_density = false\n"
+    )
+    quality = dp.Quality.of(file(tmp_path, "quality.toml", toml))
+    assert quality == dp.Quality.from_toml(tmp_path / "quality.toml")
+    assert (quality.language, quality.duplicates, quality.max_profanity_density) == (
+        None,
+        False,
+        None,
+    )
+    assert quality.terms.terms == (("animals", "elk"), ("plants", "elm"), ("plants", "oak tree"))
+    texts = ["an elk below an oak  tree and an elm", "an elk, an elk, an elk", "elms of elk trees"]
+    assert rules(texts, quality) == [None, "min_domain_categories", "min_domain_terms"]
+    assert dp.Quality.of(file(tmp_path, "flat.toml", 'preset = "code"')) == dp.Quality(
+        preset="code"
+    )
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"preset": "medcal"}, r"did you mean 'medical'\?"),
+    ({"min_characters": -1}, "min_characters=-1: expected a number from 0"),
+    ({"min_characters": 1.5}, "min_characters=1.5"),
+    ({"max_bullet_lines": 1.1}, "max_bullet_lines=1.1: expected a number from 0 to 1"),
+    ({"max_pii_density": float("nan")}, "max_pii_density=nan"),
+    ({"max_pii_density": True}, "max_pii_density=True"),
+    ({"duplicates": 1}, "duplicates=1: expected True or False"),
+    ({"pii": "drop"}, "pii='drop': expected 'reject' or 'redact' or None"),
+    ({"pii_kinds": ("email", "phones")}, "did you mean 'phone'"),
+    ({"pii_kinds": ()}, "pii_kinds"),
+    ({"copyright": "©"}, "copyright='©': expected several texts"),
+    ({"licenses": ()}, r"licenses=\(\): expected one or more"),
+    ({"required": ("",)}, "required"),
+    ({"language": "eng"}, r"language='eng' \(did you mean 'en'\?\): py3langid knows"),
+    ({"language": "xx"}, "language='xx'"),
+    ({"language": "en", "detector": "mine"}, "detector='mine' is not registered"),
+    ({"language_prefix": 0}, "language_prefix=0"),
+    ({"undetermined": None}, "undetermined=None"),
+    ({"gates": ("word > 3",)}, "unknown column word"),
+    ({"gates": ("words",)}, "words is a value, not a condition"),
+    ({"gates": ("toxicity",)}, "gate 'toxicity' is not registered"),
+    ({"gates": ("(SELECT 1) = 1",)}, "a subquery is not allowed"),
+    ({"gates": ("random() < 0.5",)}, "random is not allowed"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG)
+def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(dp.QualityError, match=message):
+        dp.Quality(**settings)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("generel", "did you mean 'general'"),
+        (7, "quality=7: expected one of"),
+        ({"min_character": 3}, "unknown setting 'min_character' .did you mean 'min_characters'"),
+        ("nothing.toml", "there is no such file"),
+    ],
+)
+def test_what_is_no_settings(value: Any, message: str) -> None:
+    with pytest.raises(dp.QualityError, match=message):
+        dp.Quality.of(value)
+
+
+FILES: list[tuple[str, str, str | bytes | None, str]] = [
+    ("profanity", "w.txt", None, "there is no such file"),
+    ("profanity", "w.txt", "", "it holds no words"),
+    ("profanity", "w.txt", "# only\n\n", "it holds no words"),
+    ("profanity", "w.txt", b"\xff\xfe", "it is not UTF-8"),
+    ("profanity", "w.txt", "ok\n---\n", "line 2: '---' is no word"),
+    ("profanity", "w.txt", "x" * 101, "line 1"),
+    ("vocabulary", "v.json", None, "there is no such file"),
+    ("vocabulary", "v.json", "", "it is not JSON"),
+    ("vocabulary", "v.json", "[]", "expected categories with lists of terms"),
+    ("vocabulary", "v.json", '{"a": []}', "category 'a': expected categories"),
+    ("vocabulary", "v.json", '{"a": [1]}', "1 is no word"),
+    ("vocabulary", "v.toml", 'a = "heart"', "category 'a': expected categories"),
+    ("vocabulary", "v.toml", "a = [", "it is not TOML"),
+    ("vocabulary", "v.txt", "heart", "ends in .json or .toml"),
+]
+
+
+@pytest.mark.parametrize(("setting", "name", "content", "message"), FILES)
+def test_wrong_word_files(
+    setting: str, name: str, content: str | bytes | None, message: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / name) if content is None else file(tmp_path, name, content)
+    with pytest.raises(dp.QualityError, match=message) as raised:
+        dp.Quality(**{setting: path})  # type: ignore[arg-type]
+    assert str(raised.value).startswith(path)
+
+
+def test_the_largest_word_files_are_measured(tmp_path: Path) -> None:
+    letters = "abcdefghijkl"
+    many = [a + b + c + d + "zzzz" for a in letters for b in letters for c in letters for d in "mn"]
+    terms = [a + word for a in "opqrs" for word in many]
+    quality = dp.Quality(
+        preset="c4",
+        min_sentences=None,
+        profanity=file(tmp_path, "w.txt", "\n".join(many[:3125])),
+        vocabulary=file(tmp_path, "v.json", json.dumps({"all": terms[:16_666]})),
+        min_domain_terms=2,
+    )
+    texts = [f"{terms[5]} {terms[16_000]}", f"{many[3]} x", "x"]
+    assert rules(texts, quality) == [None, "max_profanity_density", "min_domain_terms"]
+    with pytest.raises(dp.QualityError, match="its words have 25,008 characters; 25,000 are"):
+        dp.Quality(profanity=file(tmp_path, "w.txt", "\n".join(many[:3126])))
+
+
+# -- own gates ------------------------------------------------------------------------------------
+
+
+def test_conditions_and_functions_are_gates() -> None:
+    dp.register_gate("shouting", lambda texts: [sum(map(str.isupper, t)) / len(t) for t in texts])
+    dp.register_gate("polite", lambda texts: ["please" in text for text in texts])
+    quality = dp.Quality(
+        language=None,
+        gates=("polite", "shouting < 0.5", "words >= 3", "NOT contains(text, 'x') AND words < 9"),
+    )
+    texts = ["please " * 8, "a " * 50, "please" + "A" * 50, "please" * 10, "please, x " * 8]
+    assert rules(texts, quality) == [
+        *(None, "polite", "shouting < 0.5"),
+        *("words >= 3", "NOT contains(text, 'x') AND words < 9"),
+    ]
+    assert {name for name in needed(quality) if name.startswith("own:")} == {
+        *("own:polite", "own:shouting", "own:NOT contains(text, 'x') AND words < 9"),
+    }
+    dp.register_gate("shouting", lambda texts: [0.0] * len(texts), version="2")
+    other = measured(dp.Quality.of(quality.to_dict()))
+    assert {name for name, key in measured(quality).items() if other[name] != key} == set()
+    assert other["own:shouting"] == "2"
+
+
+def test_other_limits_need_no_text() -> None:
+    dp.register_gate("score", lambda texts: [len(text) / 100 for text in texts])
+    table = pa.table({"row": [1, 2], "text": ["x" * 60, "x" * 90]})
+    database = Database.reader()
+    found = measure(database, table, dp.Quality(language=None, gates=("score < 1",)))
+    for limit, passed in ((0.5, 0), (0.7, 1), (1.0, 2)):
+        quality = dp.Quality(language=None, gates=(f"score < {limit} AND bytes > 3",))
+        outcomes = decide(database, found, quality)["outcome"].to_pylist()
+        assert outcomes.count("accepted") == passed
+
+
+@pytest.mark.parametrize(
+    ("function", "gate", "message"),
+    [
+        (lambda texts: 1 / 0, "bad", "gate 'bad' failed on 1 texts: ZeroDivisionError"),
+        (lambda texts: [], "bad", "returned 0 values for 1 texts"),
+        (lambda texts: [0.5], "bad", "returned 0.5: expected bools, or compare it"),
+        (lambda texts: ["yes"], "bad < 1", "returned 'yes': expected bools or finite numbers"),
+        (lambda texts: [float("inf")], "bad < 1", "returned inf"),
+    ],
+)
+def test_a_function_that_fails_says_which(function: Any, gate: str, message: str) -> None:
+    dp.register_gate("bad", function)
+    with pytest.raises(dp.QualityError, match=message):
+        rules(["text"], dp.Quality(language=None, gates=(gate,)))
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "two words", "a-b"])
+def test_names_of_gates(name: str) -> None:
+    with pytest.raises(dp.QualityError, match="gate name"):
+        dp.register_gate(name, lambda texts: [True] * len(texts))
+    with pytest.raises(dp.QualityError, match="expected a function"):
+        dp.register_gate("mine", 3)  # type: ignore[arg-type]
+
+
+def test_a_gate_cannot_take_the_name_of_a_metric() -> None:
+    for name in ("words", "text", "row"):
+        dp.register_gate(name, lambda texts: [True] * len(texts))
+        with pytest.raises(dp.QualityError, match=f"gate name '{name}' is taken"):
+            dp.Quality(gates=("bytes > 3",))
+        own._GATES.clear()
+
+
+# -- language -------------------------------------------------------------------------------------
+
+
+def test_detectors_of_the_users_own() -> None:
+    def mine(texts: list[str]) -> list[tuple[str, float]]:
+        return [("xx" if "ø" in text else "yy", 0.87654321) for text in texts]
+
+    dp.register_detector("mine", mine, languages={"xx", "yy"})
+    quality = dp.Quality(language="xx", detector="mine", min_language_probability=0.8765)
+    texts = [LONG + "ø", LONG, "ø" * 60, "12 " * 20]
+    assert rules(texts, quality) == [None, "language", None, None]
+    table = pa.table({"row": [1], "text": [LONG]})
+    found = measure(Database.reader(), table, quality)
+    assert found["language_probability"].to_pylist() == [0.8765]
+    dp.register_detector("mine", lambda texts: [("zz", 1.0)] * len(texts), languages={"xx"})
+    with pytest.raises(dp.QualityError, match="expected a pair of one of its languages"):
+        rules([LONG], quality)
+
+
+def test_only_the_beginning_is_looked_at() -> None:
+    seen: list[str] = []
+
+    def mine(texts: list[str]) -> list[tuple[str, float]]:
+        seen.extend(texts)
+        return [("xx", 1.0)] * len(texts)
+
+    dp.register_detector("mine", mine, languages={"xx"})
+    quality = dp.Quality(language="xx", detector="mine", language_prefix=30)
+    rules([LONG * 9, "é" * 40, "1" * 30 + LONG], quality)
+    assert seen == [(LONG * 9)[:30], "é" * 30]
+
+
+def test_the_codes_are_those_of_the_detector() -> None:
+    assert language.detector_of("py3langid").languages == language.CODES
+
+
+def test_without_the_extra_it_is_an_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **options: Any) -> Any:
+        if name.startswith("py3langid"):
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    language._py3langid.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[quality\]'"):
+        ready(dp.Quality())
+    ready(dp.Quality(language=None))
+    assert rules(["x" * 60], dp.Quality(language=None)) == [None]
