@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.db.database import Database
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest.chunks import SectionWriter, current_chunking, next_key, sliced
+from duckplets.sources.rows import DROPPED
 from duckplets.text.chunking import Chunking
 
 _COLUMNS = (
@@ -81,3 +83,32 @@ class Appending:
         table = pa.table(columns | {"rejected_messages": rejected})
         with self._database.registered(new_conversations=sliced(table)):
             self._database.run("ingest/conversations/append")
+
+
+def quarantine(
+    database: Database, skipped: pa.RecordBatch, source: str, version: int, *, of_gates: bool
+) -> int:
+    """Set aside the rows, as JSON, that cannot be used; return how many.
+
+    Args:
+        database: The corpus, inside a transaction.
+        skipped: Rows with a ``skip`` and a column ``quarantined``.
+        source: Name of the source.
+        version: The version that the ingest makes.
+        of_gates: Whether rows may be there that gates have said no to: these are no bad rows.
+    """
+    reasons = skipped["skip"]
+    if "complaint" in skipped.schema.names:
+        reasons = pc.coalesce(skipped["complaint"], reasons)
+    count, names = skipped.num_rows, skipped.schema.names
+    columns = {"row": skipped["row"], "skip": reasons, "quarantined": skipped["quarantined"]}
+    for name, kind in (("file", pa.string()), ("line", pa.int64())):
+        there = name in names
+        columns[name] = skipped[name].cast(kind) if there else pa.nulls(count, kind)
+    rows = pa.table(columns).filter(pc.not_equal(skipped["skip"], DROPPED))
+    if of_gates:
+        rows = rows.filter(pc.is_valid(rows["quarantined"]))
+    if rows.num_rows:
+        with database.registered(set_aside=rows):
+            database.run("ingest/conversations/quarantine", {"source": source, "version": version})
+    return int(rows.num_rows)

@@ -23,7 +23,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import unfinished
-from duckplets.ingest.append import Appending
+from duckplets.ingest.append import Appending, quarantine
 from duckplets.ingest.chunks import current_chunking
 from duckplets.ingest.counts import Counts
 from duckplets.ingest.gates import Gates, Intake
@@ -35,7 +35,6 @@ from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.readings import described, told
-from duckplets.sources.rows import DROPPED
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -146,7 +145,10 @@ class Storing:
             noted = batch.filter(pc.is_valid(batch["note"]))
             self.counts.note(noted, noted["note"], self.counts.incomplete)
         if skipped.num_rows and "quarantined" in batch.schema.names:
-            self._quarantine(skipped)
+            of_gates = self.request.gates is not None
+            self.counts.quarantined += quarantine(
+                self.database, skipped, self.request.name, self.version, of_gates=of_gates
+            )
         if skipped.num_rows < batch.num_rows:
             self._flags = flags_of(batch) if self._flags is None else self._flags
             # Filtering copies all texts.
@@ -312,26 +314,6 @@ class Storing:
         self.counts.reasons[OVERTAKEN] += overtaken
         self.counts.replaced += replaced
         self.database.run("ingest/records/update_source", self._of_source() | self._remap())
-
-    def _quarantine(self, skipped: pa.RecordBatch) -> None:
-        """Set aside the rows, as JSON, that cannot be used."""
-        reasons = skipped["skip"]
-        if "complaint" in skipped.schema.names:
-            reasons = pc.coalesce(skipped["complaint"], reasons)
-        count, names = skipped.num_rows, skipped.schema.names
-        columns = {"row": skipped["row"], "skip": reasons, "quarantined": skipped["quarantined"]}
-        for name, kind in (("file", pa.string()), ("line", pa.int64())):
-            there = name in names
-            columns[name] = skipped[name].cast(kind) if there else pa.nulls(count, kind)
-        rows = pa.table(columns)
-        rows = rows.filter(pc.not_equal(skipped["skip"], DROPPED))
-        if self.request.gates is not None:  # what these say no to is no bad row
-            rows = rows.filter(pc.is_valid(rows["quarantined"]))
-        self.counts.quarantined += rows.num_rows
-        if rows.num_rows:
-            of_source = {"source": self.request.name, "version": self.version}
-            with self.database.registered(set_aside=rows):
-                self.database.run("ingest/conversations/quarantine", of_source)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         ids = pc.binary_join_element_wise(self.request.name, batch["key"], "/")
