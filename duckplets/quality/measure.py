@@ -216,7 +216,7 @@ _LOOKALIKES = {
 _NOTHING = r"[^\s\S]"  # is found nowhere
 
 
-def _profane(words: Words) -> dict[str, str]:
+def _profane(words: Words) -> dict[str, Any]:
     found = [term for _, term in words.terms]
     single = "|".join(_obfuscated(word) for word in found if " " not in word)
     several = "|".join(_flexible(phrase) for phrase in found if " " in phrase)
@@ -224,6 +224,7 @@ def _profane(words: Words) -> dict[str, str]:
         # Around a word stands what is no letter.
         "words": rf"[^\pL\pN@$]*(?:{single or _NOTHING})(?:['’]s)?[^\pL\pN]*",
         "phrases": rf"\b(?:{several})\b" if several else _NOTHING,
+        "longest": 300,
         "apart": r"[-/,;:.…_&()\"“”]+",
     }
 

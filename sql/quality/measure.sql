@@ -61,7 +61,10 @@ WITH split AS (
             WHEN contains(text, chr(10) || chr(10)) THEN list_filter(
                 list_transform(
                     string_split(
-                        CASE WHEN regexp_matches(text, $edge) THEN trim(text, $blanks) ELSE text END,
+                        CASE
+                            WHEN regexp_matches(text, $edge) THEN trim(text, $blanks)
+                            ELSE text
+                        END,
                         chr(10) || chr(10)
                     ),
                     lambda part: ltrim(part, chr(10))
@@ -119,7 +122,11 @@ policy AS (
 
 -- Sentences are counted in all kept lines at once; no white space stands around these.
 joined AS (
-    SELECT *, array_to_string(list_transform(kept, lambda line: regexp_replace(line, '\s+$', '')), chr(1)) AS body
+    SELECT
+        *,
+        array_to_string(
+            list_transform(kept, lambda line: regexp_replace(line, '\s+$', '')), chr(1)
+        ) AS body
     FROM policy
 )
 
@@ -191,7 +198,8 @@ GROUP BY counted.place
 
 -- name: profanity
 -- Words of a list in texts, whatever stands for their letters, and its phrases.
--- Parameters: $words, $phrases (regular expressions), $apart (what words are cut at).
+-- Parameters: $words, $phrases (regular expressions), $apart (what words are cut at), $longest
+--     (characters that stand between white space; what is longer is no word).
 -- Rows: one for each of `quality_texts` (place, text) that has any, in any order.
 WITH tokens AS (
     SELECT place, unnest(regexp_extract_all(lower(text), '\S+')) AS token FROM quality_texts
@@ -208,7 +216,7 @@ judged AS (
                 string_split_regex(token, $apart), lambda part: regexp_full_match(part, $words)
             ))
         ) AS hits
-    FROM (SELECT DISTINCT token FROM counted)
+    FROM (SELECT DISTINCT token FROM counted WHERE length(token) <= $longest)
 )
 
 SELECT place, sum(hits)::BIGINT AS profanity
