@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -54,7 +54,7 @@ def acquire(
         list[str] | None, typer.Option(metavar="COLUMN", help="Kept as metadata. Repeat it.")
     ] = None,
     on_conflict: Annotated[
-        str, typer.Option(metavar="error|skip", help="For known ids with new content.")
+        Literal["error", "skip"], typer.Option(help="For known ids with new content.")
     ] = "error",
     restart: Annotated[
         bool, typer.Option("--restart", help="Discard what an unfinished intake has stored.")

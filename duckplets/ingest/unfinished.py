@@ -137,8 +137,9 @@ def differing(settings: Mapping[str, Any], others: Mapping[str, Any], *, inner: 
         one, other = settings.get(name), others.get(name)
         if one == other:
             continue
-        within = inner and isinstance(one, dict) and isinstance(other, dict)
-        of = sorted(n for n in {**one, **other} if one.get(n) != other.get(n)) if within else []
+        of: list[str] = []
+        if inner and isinstance(one, dict) and isinstance(other, dict):
+            of = sorted(n for n in {**one, **other} if one.get(n) != other.get(n))
         names.append(f"{name} ({', '.join(of)})" if of else name)
     return names
 

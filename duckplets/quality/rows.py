@@ -67,7 +67,7 @@ def chosen(
         name: Of the source.
         trust: Of the source, for rows without their own.
     """
-    from sqlglot import parse_one
+    from sqlglot import exp, parse_one
 
     columns = {column: rows[column] for column in _OF_ROWS} | {"text": texts, "record_id": ids}
     columns |= {
@@ -75,7 +75,7 @@ def chosen(
         "trust": pc.fill_null(rows["trust"], trust),
         "source": pa.array([name] * rows.num_rows, pa.string()),
     }
-    statement = parse_one(query("quality/intake/chosen"), dialect="duckdb")
+    statement = parse_one(query("quality/intake/chosen"), dialect="duckdb", into=exp.Select)
     sql = statement.where(condition.copy()).sql(dialect="duckdb")
     with database.registered(mapped_rows=pa.table(columns)), database.deadline("where="):
         found = database.arrow(sql)

@@ -108,11 +108,9 @@ def _in_places(metrics: pa.Table, count: int) -> pa.Table:
 def to_redact(database: Database, quality: Quality | None, found: Verdicts) -> Any:
     """Return which rows are stored without personal data, bool[rows]."""
     count = len(found.outcome)
-    if quality is None or quality.pii is None or not found.keys:
-        return np.zeros(count, bool)
-    if quality.pii == "redact":
-        return np.ones(count, bool)
-    if quality.max_pii_density is None:
+    if quality is not None and quality.pii == "redact":
+        return np.ones(count, bool)  # unreadable rows as well: they may be set aside
+    if quality is None or quality.pii is None or quality.max_pii_density is None or not found.keys:
         return np.zeros(count, bool)
     # A row may have failed another gate before: this rule is asked alone.
     from duckplets.quality.decide import decide
