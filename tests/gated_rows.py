@@ -24,8 +24,8 @@ def written(path: Path, texts: list[Any], start: int = 0, mode: str = "w") -> dp
 
 
 def take(corpus: dp.Corpus, source: Any, name: str = "s", **arguments: Any) -> Any:
-    arguments = {"quality": QUALITY, "progress": False} | arguments
-    return corpus.ingest(source, name=name, **arguments)
+    given: dict[str, Any] = {"quality": QUALITY, "progress": False}
+    return corpus.ingest(source, name=name, **given | arguments)
 
 
 def texts(corpus: dp.Corpus) -> list[str]:

@@ -230,9 +230,9 @@ class QualityGates:
             return found.metrics["sha256"].combine_chunks(), sizes
         rows = pa.array(np.arange(len(texts)))
         with self._of.database.registered(texts=pa.table({"row": rows, "text": texts})):
-            found = self._of.database.table("quality/intake/digests").combine_chunks()
-        sizes = pc.fill_null(found["bytes"], 0).to_numpy()
-        return found["digest"].combine_chunks(), sizes
+            table = self._of.database.table("quality/intake/digests").combine_chunks()
+        sizes = pc.fill_null(table["bytes"], 0).to_numpy()
+        return table["digest"].combine_chunks(), sizes
 
     def _settle(
         self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, *columns: Any

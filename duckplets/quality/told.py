@@ -74,7 +74,7 @@ def why(database: Database, record: str) -> list[dict[str, Any]]:
     Raises:
         QualityError: No gate has seen such a row.
     """
-    rows = database.table("quality/told/why", {"record": record}).to_pylist()
+    rows: list[dict[str, Any]] = database.table("quality/told/why", {"record": record}).to_pylist()
     if not rows:
         raise QualityError(
             f"no row {shown(repr(record))} was read through gates: give a record's id, as in "
@@ -115,7 +115,7 @@ def shifts(database: Database, against: str | int) -> Shifts:
                 f"metrics; give one of {', '.join(names) or 'none'}, or the number of a version"
             )
         told = f"source {shown(against)}"
-        pairs = [(name, (against, newest)) for name in names if name != against]
+        pairs = [(name, (str(against), newest)) for name in names if name != against]
     metrics = [
         f.name for f in STORED if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)
     ]

@@ -364,7 +364,7 @@ def gates(path: Path) -> None:
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
-    feed.MAX_ROWS = 60
+    vars(feed)["MAX_ROWS"] = 60
     tell("ready")
     with dp.Corpus(path) as corpus:
         source = dp.JsonSource(path.with_name("a.jsonl"), text="text", id="id")
