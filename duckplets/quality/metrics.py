@@ -202,8 +202,8 @@ def measured(quality: Quality) -> dict[str, str]:
         keys |= {f"own:{name}": own.gate(name).version for name in condition.gates}
     for condition in quality.conditions:
         if condition.looks:
-            by = sorted((name, keys.get(name)) for name in condition.reads)
-            keys[f"own:{condition.text}"] = _key("condition", by)
+            reads = sorted((name, keys.get(name)) for name in condition.reads)
+            keys[f"own:{condition.text}"] = _key("condition", reads)
     return keys
 
 

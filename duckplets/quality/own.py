@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -180,9 +180,8 @@ def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
     kinds: tuple[type, ...] = (bool, np.bool_)
     if not alone:
         kinds += (int, float, np.integer, np.floating)
-    value: Any
     for value in values:
-        if not isinstance(value, kinds) or not math.isfinite(value):
+        if not isinstance(value, kinds) or not math.isfinite(float(cast("Any", value))):
             advice = (
                 f"bools, or compare it in a condition such as '{name} < 0.5'"
                 if alone

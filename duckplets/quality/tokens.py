@@ -32,7 +32,7 @@ TOP = (2, 3, 4)
 DUPLICATE = (5, 6, 7, 8, 9, 10)
 SYMBOLS = b"{}()[]<>=;+*/%&|^~!#@\\"
 
-_BYTES, _TEXTS = 4 << 20, 4096  # of a block; a longer text is one by itself
+_BYTES, _TEXTS = 1 << 20, 4096  # of a block; a longer text is one by itself
 _GAP, _WORD, _MARK = 0, 1, 2
 
 Columns = dict[str, Integers]
