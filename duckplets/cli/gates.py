@@ -68,8 +68,8 @@ def acquire(
     what was appended to it. With --license the column license is kept as metadata.
 
     Example:
-        duckplets acquire web.duckdb pages.jsonl --text text --quality general --size-mb 50
-        duckplets acquire web.duckdb pages.jsonl --meta lang --where "meta['lang'] = 'en'"
+        duckplets acquire web.duckdb pages.jsonl --text text --quality code --size-mb 50
+        duckplets acquire web.duckdb pages.jsonl --name few --text text --quality c4 --limit 9
     """
     from duckplets.corpus import Corpus
     from duckplets.quality.settings import Quality
