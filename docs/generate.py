@@ -48,7 +48,7 @@ INTERFACE = {
     "Clean texts and prefixes": (
         *("Denoiser", "Normaliser", "register_preprocessor", "Preprocessor", "Prefix", "Field"),
     ),
-    "Quality": (*("Quality", "register_gate", "register_detector"),),
+    "Quality": (*("Quality", "register_gate", "register_detector", "JudgeReport", "Shifts"),),
     "Data sets and indexes": (
         *("load_data_sets", "DataSet", "DocumentLimits", "IndexControls", "DataIndex"),
     ),

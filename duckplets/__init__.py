@@ -51,7 +51,9 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.quality.near import NearReport as NearReport
     from duckplets.quality.own import register_detector as register_detector
     from duckplets.quality.own import register_gate as register_gate
+    from duckplets.quality.report import JudgeReport as JudgeReport
     from duckplets.quality.settings import Quality as Quality
+    from duckplets.quality.told import Shifts as Shifts
     from duckplets.recipes.bm25 import Bm25 as Bm25
     from duckplets.recipes.bm25 import bm25 as bm25
     from duckplets.recipes.files import load_recipes as load_recipes
@@ -130,7 +132,9 @@ _HOMES = {
     "mining.report": "MiningReport PairReport",
     "order.mixture": "Anneal Mixture Phase",
     "quality.own": "register_detector register_gate",
+    "quality.report": "JudgeReport",
     "quality.settings": "Quality",
+    "quality.told": "Shifts",
     "recipes.bm25": "Bm25 bm25",
     "recipes.files": "load_recipes",
     "recipes.recipes": "TextRecipe TripletRecipe sql",

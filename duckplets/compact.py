@@ -36,6 +36,7 @@ _MEMORY = "300MB"  # of the old file, which is only read
 
 # Which rows of a table are kept: by its name, else by the first of these columns that it has.
 _OF_TABLES = {
+    "judgements": "compact/of_sources",
     "corpus_versions": "compact/whole",
     "mined_anchors": "compact/of_mined_anchors",
     "mined_negatives": "compact/of_mined_negatives",

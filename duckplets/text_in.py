@@ -14,6 +14,7 @@ from duckplets.base.shown import html_table, shown
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError
+from duckplets.gated import Gated, gates_of
 from duckplets.ingest import chunks, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from duckplets.ingest.splits import KeepTogether, SplitReport
     from duckplets.ingest.store import OnConflict
     from duckplets.order.copies import SizeMode
+    from duckplets.quality.settings import Quality
     from duckplets.records.data_index import DataIndex
     from duckplets.sources.limits import Limits
     from duckplets.sources.mapping_checks import OnError
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
 
 
-class TextIn(Repeats):
+class TextIn(Repeats, Gated):
     """The part of ``Corpus`` that takes text in, cleans it, lists it and removes it."""
 
     _database: Database
@@ -56,12 +58,18 @@ class TextIn(Repeats):
         remap: bool = False,
         restart: bool = False,
         limits: Limits | None = None,
+        quality: Quality | Any = None,
+        where: str | None = None,
+        size_mb: float | None = None,
+        limit: int | None = None,
         progress: Progress | bool | None = None,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
 
         An ingest of a ``HubSource``, a custom source or a ``Resumable`` one that stops half-way
-        goes on where it stopped when it is called again with the same source.
+        goes on where it stopped when it is called again with the same source. With ``quality``,
+        ``where``, ``size_mb`` or ``limit`` that holds of all files, what became of every row is
+        noted in the table ``judgements``, and the same call again reads only what was appended.
 
         Args:
             source: What to read: one of the sources of this package, or any object with a
@@ -82,6 +90,14 @@ class TextIn(Repeats):
             restart: Discard what an unfinished ingest of this name has stored, and begin anew.
             limits: How much memory reading may take, and how large rows and fields may be; by
                 default ``Limits()``, which no honest file meets.
+            quality: Gates for its texts: settings, a preset or a TOML file; see ``Quality``. Equal
+                texts are rejected but for the first, records of the corpus come before.
+            where: A condition on rows in SQL, over ``record_id``, ``source``, ``date``,
+                ``group_key``, ``taxonomy``, ``meta``, ``trust``, ``created_at``, ``updated_at``
+                and ``text``; others are skipped, before any gate.
+            size_mb: Read no further once the accepted texts of the source have so many 10^6 bytes
+                of UTF-8; at most one record more.
+            limit: Read no further once so many records of the source were accepted.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -108,6 +124,7 @@ class TextIn(Repeats):
                 remap=remap,
                 restart=restart,
                 limits=limits,
+                gates=gates_of(quality, where=where, size_mb=size_mb, limit=limit),
                 progress=advance,
             )
 

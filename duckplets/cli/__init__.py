@@ -25,6 +25,7 @@ T = TypeVar("T")
 _COMMANDS = {
     "demo": "demo",
     "ingest": "ingest",
+    "acquire": "gates",
     "split": "ingest",
     "chunk": "chunk",
     "deduplicate": "repeats",
@@ -43,6 +44,8 @@ _COMMANDS = {
     "mix-diff": "mix_diff",
     "status": "upkeep",
     "capacity": "upkeep",
+    "judge": "gates",
+    "quality": "gates",
     "show": "show",
     "remove": "upkeep",
     "compact": "upkeep",

@@ -230,13 +230,13 @@ def ingest(
                 from duckplets.text.normaliser import Normaliser
 
                 opened.normalise(Normaliser(code=normalise == "code"))
-            _store(opened, found, arguments, problems, json=json, keep_going=keep_going)
+            store(opened, found, arguments, problems, json=json, keep_going=keep_going)
         finally:
             if is_new:
-                _remove_empty(opened)
+                remove_empty(opened)
 
 
-def _store(
+def store(
     corpus: Corpus,
     found: Sequence[Found],
     arguments: dict[str, Any],
@@ -276,7 +276,7 @@ def _ingested(corpus: Corpus, found: Found, arguments: dict[str, Any]) -> Ingest
         return report
 
 
-def _remove_empty(corpus: Corpus) -> None:
+def remove_empty(corpus: Corpus) -> None:
     """Remove a file that was made for what then failed, while nobody else can have it open."""
     if corpus.version == 0 and not corpus.unfinished():
         corpus.path.unlink(missing_ok=True)

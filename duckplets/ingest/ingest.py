@@ -26,6 +26,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import unfinished
 from duckplets.ingest.counts import Counts
+from duckplets.ingest.gates import Gates, NothingNew
 from duckplets.ingest.records import IngestReport, current_version
 from duckplets.ingest.store import OnConflict, Request, Storing
 from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
@@ -34,6 +35,7 @@ from duckplets.sources.base import EARLIER
 from duckplets.sources.limits import Limits, Reader
 from duckplets.sources.mapping_checks import OnError, check_on_error
 from duckplets.sources.readings import as_before, described, overriding, written
+from duckplets.sources.resumable import in_pieces
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -58,6 +60,7 @@ def ingest(
     remap: bool = False,
     restart: bool = False,
     limits: Limits | None = None,
+    gates: Gates | None = None,
     progress: Progress | None = None,
 ) -> IngestReport:
     """Read a source to its end and store its records; see ``Corpus.ingest``."""
@@ -71,7 +74,9 @@ def ingest(
     check_on_error(on_error)
     source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
     on_conflict = "replace" if remap else on_conflict
-    request = Request(source, name, _checked_trust(trust), on_conflict, prefix, remap, notes)
+    if gates is not None:
+        source = _in_rows(source, on_conflict)
+    request = Request(source, name, _checked_trust(trust), on_conflict, prefix, remap, notes, gates)
     settings = None
     if isinstance(source, ResumableSource) and not remap:
         settings = _settings_of(source, request)
@@ -83,9 +88,32 @@ def ingest(
     if found is not None:
         _refuse_another(found, settings)
     started = time.monotonic()
+    cursor = found.cursor if found else None
+    if gates is not None:
+        before = gates.take_up(database, name, source)
+        cursor = cursor if found else before
+        if gates.is_full and found is None:
+            return _nothing_new(database, request, started)
+    try:
+        return _read(database, request, settings, found, cursor, limits, started, progress)
+    except NothingNew:
+        return _nothing_new(database, request, started)
+
+
+def _read(
+    database: Database,
+    request: Request,
+    settings: dict[str, Any] | None,
+    found: Unfinished | None,
+    cursor: Any,
+    limits: Limits | None,
+    started: float,
+    progress: Progress | None,
+) -> IngestReport:
+    source = request.source
     with database.frugal(_MEMORY), closing(Reader.within(limits or Limits())) as reader:
         if isinstance(source, ResumableSource) and settings is not None:
-            rows = source.open_at(reader, found.cursor if found else None)
+            rows = source.open_at(reader, cursor)
             return _InPieces(database, request, rows, settings, found).run(started, progress)
         rows = source.open(reader)
         with closing(ahead(rows.batches)) as items, database.transaction():
@@ -173,7 +201,7 @@ class _InPieces:
                 return self._store(under_way, items, started, progress)
         except BaseException:  # Ctrl-C too
             found = unfinished.find(self.database, self.request.name)
-            if found is not None and not found.counts.get("added"):  # nothing to go on with
+            if found is not None and not found.counts.get(_kept(found)):  # nothing to go on with
                 unfinished.discard(self.database, found)
             raise
 
@@ -190,6 +218,8 @@ class _InPieces:
                 if mark is None:  # the rows since the last mark, published with the others
                     report = under_way.finish(started)
                     break
+                if self.request.gates is not None:
+                    self.request.gates.save()
                 counts = under_way.counts.to_json()
                 unfinished.save(self.database, self.request.name, mark.cursor, counts)
         if under_way.refusal is not None:
@@ -223,10 +253,16 @@ class _InPieces:
     ) -> Mark | None:
         """Store batches up to a mark that is worth a commit; None at the end of the source."""
         before, started = under_way.counts.read, time.monotonic()
+        if under_way.is_full:
+            return None
         for item in items:
             if not isinstance(item, Mark):
                 under_way.store(item, progress)
+                if under_way.is_full:
+                    return None
                 continue
+            if self.request.gates is not None:
+                self.request.gates.at(item.cursor)
             long_ago = time.monotonic() - started >= _SECONDS_A_COMMIT
             if long_ago or under_way.counts.read - before >= _ROWS_A_COMMIT:
                 return item
@@ -241,6 +277,8 @@ def _settings_of(source: ResumableSource, request: Request) -> dict[str, Any]:
         "trust": request.trust,
         "source": source.settings(),
     }
+    if request.gates is not None:
+        found |= request.gates.settings()
     try:
         return dict(json.loads(json.dumps(found)))
     except (TypeError, ValueError) as error:
@@ -250,7 +288,36 @@ def _settings_of(source: ResumableSource, request: Request) -> dict[str, Any]:
 
 
 def _is_nothing(found: Unfinished, settings: dict[str, Any] | None) -> bool:
-    return not found.counts.get("added") and found.settings != settings
+    return not found.counts.get(_kept(found)) and found.settings != settings
+
+
+def _kept(found: Unfinished) -> str:
+    """Return the count of what an ingest has stored: gates note every row that is read."""
+    return "read" if "quality" in found.settings else "added"
+
+
+def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
+    """Return a source that goes on at a row, if it can be read again, for gates."""
+    if on_conflict == "replace":
+        raise SourceError(
+            "quality=, where=, size_mb= and limit= do not go with on_conflict='replace' or "
+            "remap=True: a row that was judged is not judged again; remove() the source and read "
+            "it anew, or give on_conflict='skip'"
+        )
+    return source if isinstance(source, ResumableSource) else in_pieces(source)
+
+
+def _nothing_new(database: Database, request: Request, started: float) -> IngestReport:
+    """Return the report of an ingest that had nothing to read."""
+    return IngestReport(
+        read=0,
+        added=0,
+        skipped=0,
+        failed=0,
+        seconds=round(time.monotonic() - started, 3),
+        version=current_version(database),
+        notes=[*request.notes, *(request.gates.notes if request.gates else ())],
+    )
 
 
 def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
@@ -260,7 +327,8 @@ def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
     where = found.settings["uri"] or f"a source of kind {found.settings['kind']}"
     differ = ""
     if settings is not None and settings["uri"] == found.settings["uri"]:
-        names = sorted(n for n in settings if settings[n] != found.settings.get(n))
+        gated = "quality" in settings and "quality" in found.settings
+        names = unfinished.differing(settings, found.settings, inner=gated)
         differ = f" with another {' and '.join(names)}"
     raise SourceError(
         f"source {found.name!r} has an unfinished ingest from {where}{differ}, stopped at "

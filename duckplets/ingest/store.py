@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,22 +23,18 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import unfinished
-from duckplets.ingest.chunks import SectionWriter, current_chunking, next_keys, sliced
+from duckplets.ingest.append import Appending, quarantine
+from duckplets.ingest.chunks import current_chunking
 from duckplets.ingest.counts import Counts
+from duckplets.ingest.gates import Gates, Intake
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.preview import flags_of
-from duckplets.ingest.records import (
-    IngestReport,
-    commit_version,
-    current_version,
-    labels_told,
-)
+from duckplets.ingest.records import IngestReport, commit_version, current_version, labels_told
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.readings import described, told
-from duckplets.sources.rows import DROPPED
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -47,6 +42,7 @@ if TYPE_CHECKING:
 OnConflict = Literal["error", "skip", "replace"]
 
 SAME = "duplicate id, same content"
+TAKEN = "duplicates: came in meanwhile"
 CONFLICT = "conflicting id, first kept"
 OVERTAKEN = "replaced by a later row"
 _REASONS = {"same": SAME, "conflict": CONFLICT, "overtaken": OVERTAKEN}
@@ -64,6 +60,7 @@ class Request:
         prefix: Metadata prefix of the source from now on, or None to leave it.
         remap: Whether what the source has now takes the place of all that it had.
         notes: What is to be said of the request itself.
+        gates: What decides which rows are records, if anything does.
     """
 
     source: Source
@@ -73,6 +70,7 @@ class Request:
     prefix: Prefix | None
     remap: bool = False
     notes: tuple[str, ...] = ()
+    gates: Gates | None = None
 
 
 class Storing:
@@ -106,14 +104,17 @@ class Storing:
         self.removed_version = UNPUBLISHED if version == UNPUBLISHED else None
         self.counts = counts or Counts()
         self.chunking = current_chunking(database)
-        keys = next_keys(database)
-        self.record_key = self.first_record_key = keys["record"]
-        self.sections = SectionWriter(database, self.chunking, keys["section"], keys["chunk"])
         self.refusal: SourceError | None = None  # raised when what was set aside is stored
         self._kept: list[pa.Array] = []  # ids that a remapped source still has
         self._is_new = False
         self._flags: list[str] | None = None  # what looks odd about the first texts
-        self.source_id, self.trust = source or self._source()
+        self.source_id, trust = source or self._source()
+        self.appending = Appending(
+            database, self.source_id, version, self.removed_version, trust, self.chunking
+        )
+        self.first_record_key = self.appending.record_key
+        if request.gates is not None:
+            request.gates.begin(self._intake(trust, is_anew=source is None))
 
     def store_all(
         self, batches: Iterator[pa.RecordBatch | Mark], progress: Progress | None
@@ -122,11 +123,20 @@ class Storing:
         for batch in batches:
             if not isinstance(batch, Mark):
                 self.store(batch, progress)
+            elif self.request.gates is not None:
+                self.request.gates.at(batch.cursor)
+            if self.is_full:
+                break
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further row is wanted."""
+        return self.request.gates is not None and self.request.gates.is_full
 
     def store(self, batch: pa.RecordBatch, progress: Progress | None) -> None:
         """Store the rows of a batch that can be records, counting the others."""
+        batch, dropped = self._judged(batch)
         self.counts.read += batch.num_rows
-        batch, dropped = preprocess(batch, self.chunking)
         self.counts.dropped_sections.update(dropped)
         skipped = batch.filter(pc.is_valid(batch["skip"]))
         if skipped.num_rows:
@@ -135,7 +145,10 @@ class Storing:
             noted = batch.filter(pc.is_valid(batch["note"]))
             self.counts.note(noted, noted["note"], self.counts.incomplete)
         if skipped.num_rows and "quarantined" in batch.schema.names:
-            self._quarantine(skipped)
+            of_gates = self.request.gates is not None
+            self.counts.quarantined += quarantine(
+                self.database, skipped, self.request.name, self.version, of_gates=of_gates
+            )
         if skipped.num_rows < batch.num_rows:
             self._flags = flags_of(batch) if self._flags is None else self._flags
             # Filtering copies all texts.
@@ -144,6 +157,32 @@ class Storing:
             self._add(usable)
         if progress:
             progress(self.counts.read, self.rows.total)
+
+    def _judged(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, int]]:
+        """Return the rows after preprocessing and gates, and the dropped sections by reason."""
+        gates = self.request.gates
+        if gates is None:
+            return preprocess(batch, self.chunking)
+        fresh = gates.fresh(batch)
+        found, dropped = preprocess(fresh, self.chunking)
+        found = gates.judge(found, self.appending.record_key)
+        if found.num_rows < fresh.num_rows:  # nothing of what is not wanted is counted
+            dropped = preprocess(fresh.slice(0, found.num_rows), self.chunking)[1]
+        return found, dropped
+
+    def _intake(self, trust: float, *, is_anew: bool) -> Intake:
+        request = self.request
+        return Intake(
+            database=self.database,
+            source_id=self.source_id,
+            name=request.name,
+            source=request.source,
+            trust=trust,
+            on_conflict=request.on_conflict,
+            unpublished=self.removed_version,
+            record_key=self.appending.record_key,
+            is_anew=is_anew,
+        )
 
     def finish(self, started: float) -> IngestReport:
         """Make a version of what was stored, and return the report.
@@ -185,6 +224,7 @@ class Storing:
             said.append(self._quarantined())
         said.append(labels_told(self.database, self.source_id) if self.refusal is None else "")
         said += [f"look: {flag}" for flag in self._flags or ()]
+        said += self.request.gates.notes if self.request.gates is not None else []
         return [note for note in (*said, *self.rows.notes()) if note]
 
     def _quarantined(self) -> str:
@@ -198,6 +238,10 @@ class Storing:
         """
         if self.removed_version is not None:
             self._publish()
+        if self.request.gates is not None:
+            overtaken = self.request.gates.finish(self.version)
+            self.counts.added -= overtaken
+            self.counts.reasons[TAKEN] += overtaken
         removed = self._remove_the_rest() if self.request.remap else 0
         _, spanning = assign_missing(self.database, self.first_record_key)
         if self.request.prefix is not None:
@@ -266,29 +310,11 @@ class Storing:
             self.version,
             replace=self.request.on_conflict == "replace",
         )
-        self.first_record_key = self.record_key if first is None else first
+        self.first_record_key = self.appending.record_key if first is None else first
         self.counts.added -= overtaken
         self.counts.reasons[OVERTAKEN] += overtaken
         self.counts.replaced += replaced
         self.database.run("ingest/records/update_source", self._of_source() | self._remap())
-
-    def _quarantine(self, skipped: pa.RecordBatch) -> None:
-        """Set aside the rows, as JSON, that cannot be used."""
-        reasons = skipped["skip"]
-        if "complaint" in skipped.schema.names:
-            reasons = pc.coalesce(skipped["complaint"], reasons)
-        count, names = skipped.num_rows, skipped.schema.names
-        columns = {"row": skipped["row"], "skip": reasons, "quarantined": skipped["quarantined"]}
-        for name, kind in (("file", pa.string()), ("line", pa.int64())):
-            there = name in names
-            columns[name] = skipped[name].cast(kind) if there else pa.nulls(count, kind)
-        rows = pa.table(columns)
-        rows = rows.filter(pc.not_equal(skipped["skip"], DROPPED))
-        self.counts.quarantined += rows.num_rows
-        if rows.num_rows:
-            of_source = {"source": self.request.name, "version": self.version}
-            with self.database.registered(set_aside=rows):
-                self.database.run("ingest/conversations/quarantine", of_source)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         ids = pc.binary_join_element_wise(self.request.name, batch["key"], "/")
@@ -297,15 +323,8 @@ class Storing:
             batch, ids = batch.filter(keep), ids.filter(keep)
         if batch.num_rows == 0:
             return
-        keys = np.arange(self.record_key, self.record_key + batch.num_rows, dtype=np.int64)
-        self.record_key += batch.num_rows
         self.counts.added += batch.num_rows
-        self._append_records(batch, ids, keys)
-        self.sections.append(batch["sections"], keys)
-        if "messages" in batch.schema.names:
-            self._append_conversations(batch, keys)
-        if "prefix" in batch.schema.names:
-            prefix_store.append(self.database, keys, batch["prefix"])
+        self.appending.append(batch, ids)
 
     def _classify(self, ids: pa.Array, batch: pa.RecordBatch) -> pa.Array:
         """Return which rows to store, after marking the records they replace."""
@@ -358,39 +377,15 @@ class Storing:
                 f"on_conflict='replace' or 'skip'"
             )
 
-    def _append_records(self, batch: pa.RecordBatch, ids: pa.Array, keys: Any) -> None:
-        columns = [
-            *("date", "group_key", "taxonomy", "meta"),
-            *("trust", "content_hash", "created_at", "updated_at"),
-        ]
-        labelled = "label" in batch.schema.names
-        label = batch["label"] if labelled else pa.nulls(batch.num_rows, pa.float64())
-        named = {"record_key": keys, "record_id": ids, "label": label}
-        table = pa.table(named | {c: batch[c] for c in columns})
-        parameters = {
-            "source_id": self.source_id,
-            "version": self.version,
-            "removed_version": self.removed_version,
-            "trust": self.trust,
-        }
-        with self.database.registered(new_records=sliced(table)):
-            self.database.run("ingest/records/append_records", parameters)
-
-    def _append_conversations(self, batch: pa.RecordBatch, keys: Any) -> None:
-        """Store the messages of new records, and the rejected ones of preference pairs."""
-        columns = {"record_key": keys, "messages": batch["messages"]}
-        rejected = pa.nulls(batch.num_rows, pa.string())
-        if "rejected_messages" in batch.schema.names:
-            rejected = batch["rejected_messages"]
-        table = pa.table(columns | {"rejected_messages": rejected})
-        with self.database.registered(new_conversations=sliced(table)):
-            self.database.run("ingest/conversations/append")
-
     def _refuse_nothing(self) -> None:
         name, counts = self.request.name, self.counts
+        gates = self.request.gates
+        if counts.read == 0 and gates is not None:
+            gates.nothing_read()
         if counts.read == 0:
             raise SourceError(f"source {name!r} has no rows; nothing was stored")
-        if counts.added == 0 and not counts.reasons[SAME] and not counts.reasons[CONFLICT]:
+        known = counts.reasons[SAME] or counts.reasons[CONFLICT]
+        if counts.added == 0 and gates is None and not known:
             reasons = ", ".join(f"{n} {r}" for r, n in counts.reasons.items() if n)
             rows = counted(counts.read, "row")
             told_of = f"none of the {rows} of source {name!r} can be a record "

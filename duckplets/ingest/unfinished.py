@@ -24,7 +24,14 @@ UNPUBLISHED = 2**63 - 1
 
 _WAY = "Discard what it has stored: ingest that source with restart=True (--restart)."
 _NUMBER = range(1 << 63)
-_SETTINGS = {"kind": str, "uri": (str, None), "trust?": (float, None), "source?": object}
+_SETTINGS = {
+    "kind": str,
+    "uri": (str, None),
+    "trust?": (float, None),
+    "source?": object,
+    "quality?": object,
+    "where?": (str, None),
+}
 _TEXT = (str, _NUMBER, None)
 _COUNTS = {
     "read?": _NUMBER,
@@ -38,6 +45,10 @@ _COUNTS = {
     "examples?": {str: [{"row": _NUMBER, "file": _TEXT, "line": _TEXT, "value": _TEXT}]},
 }
 _DISCARD = (
+    "ingest/unfinished/discard_judgements",
+    "ingest/unfinished/discard_rejected_rows",
+    "ingest/unfinished/discard_acquisitions",
+    "ingest/unfinished/discard_record_hashes",
     "ingest/unfinished/discard_chunks",
     "ingest/unfinished/discard_text_hashes",
     "ingest/unfinished/discard_sections",
@@ -117,6 +128,20 @@ def overview(database: Database) -> list[dict[str, Any]]:
 def find(database: Database, name: str) -> Unfinished | None:
     """Return the unfinished ingest of a source, if there is one."""
     return next((found for found in ingests(database) if found.name == name), None)
+
+
+def differing(settings: Mapping[str, Any], others: Mapping[str, Any], *, inner: bool) -> list[str]:
+    """Return the names of settings that differ, with ``inner`` those within them in brackets."""
+    names = []
+    for name in sorted({*settings, *others}):
+        one, other = settings.get(name), others.get(name)
+        if one == other:
+            continue
+        of: list[str] = []
+        if inner and isinstance(one, dict) and isinstance(other, dict):
+            of = sorted(n for n in {**one, **other} if one.get(n) != other.get(n))
+        names.append(f"{name} ({', '.join(of)})" if of else name)
+    return names
 
 
 def begin(database: Database, name: str, source_id: int, settings: Mapping[str, Any]) -> None:

@@ -28,9 +28,9 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.records import current_version
 from duckplets.quality.evaluation import Evaluation, evaluation_of
+from duckplets.quality.live_texts import LiveTexts
 from duckplets.quality.near import Action, by_source, checked_action, remove
 from duckplets.quality.shingles import ALGORITHM
-from duckplets.quality.texts import LiveTexts
 
 _SLICE = 1 << 23  # n-grams of the evaluation set that are looked for at once
 _MEMORY = "300MB"  # of all of them: what is more waits on disk

@@ -26,8 +26,8 @@ from duckplets.base.shown import listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 from duckplets.ingest.splits import need_splits
+from duckplets.quality.live_texts import LiveTexts, combined
 from duckplets.quality.shingles import Grams
-from duckplets.quality.texts import LiveTexts, combined
 from duckplets.sources.limits import Limits, Reader
 from duckplets.sources.paths import inner_suffix, reading
 from duckplets.sources.readings import as_before

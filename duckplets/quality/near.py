@@ -29,8 +29,8 @@ from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import commit_version, current_version
+from duckplets.quality.live_texts import LiveTexts, portions
 from duckplets.quality.shingles import ALGORITHM, bands_of
-from duckplets.quality.texts import LiveTexts, portions
 
 Action = Literal["mark", "remove"]
 

@@ -1,127 +1,96 @@
-"""Read the words of records, a block after the other: the same words for all that compares texts.
-
-    live records ─by source and key→ places ─blocks of some megabytes→ n-grams
-
-A place is the rank by which one of several equal texts stays. Blocks are read in the order of keys,
-in which texts lie in the file.
-"""
+"""The text of records: sections but rejected ones, in order, joined by a blank line; redaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers
 from duckplets.db.database import Database
-from duckplets.quality.shingles import Grams
 
-_BYTES = 4 << 20  # of the texts that are looked at together; one text may be longer
-_RECORDS = 16_384
+Redact = Callable[[pa.Array], pa.Array]
+
+_RECORDS = 20_000  # whose texts are held at once
+_BLANK_LINE = "\n\n"
+_WHOLE = ("messages", "rejected_messages", "quarantined", "value", "complaint")
 
 
-class Block(NamedTuple):
-    """Some records with their n-grams.
+def joined(sections: pa.ListArray) -> pa.Array:
+    """Return the text of every row, shape (rows,); null where it has none.
 
-    Attributes:
-        places: Of the records, ascending; int64[n].
-        grams: Of their texts, in that order.
+    Args:
+        sections: Lists of structs with ``role`` and ``text``; a null text is of no section.
     """
+    flat = sections.flatten()
+    texts, roles = flat.field("text"), flat.field("role")
+    kept = pc.and_(pc.is_valid(texts), pc.fill_null(pc.not_equal(roles, "rejected"), True))
+    owners = pc.list_parent_indices(sections).filter(kept).to_numpy(zero_copy_only=False)
+    counts = np.bincount(owners, minlength=len(sections))
+    offsets = np.zeros(len(sections) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    texts = texts.filter(kept)
+    if (counts == 1).all():
+        return texts
+    lists = pa.ListArray.from_arrays(pa.array(offsets), texts)
+    return pc.if_else(pa.array(counts > 0), pc.binary_join(lists, _BLANK_LINE), None)
 
-    places: Integers
-    grams: Grams
 
+def without_personal_data(batch: pa.RecordBatch, rows: Any, redact: Redact) -> pa.RecordBatch:
+    """Return rows whose texts are redacted in some of them, originals and messages too.
 
-@dataclass(frozen=True, slots=True)
-class LiveTexts:
-    """The records of a version that have text, by place: in the order of source_id and record_key.
-
-    Attributes:
-        database: The corpus.
-        keys: The record_key of each place; int64[n].
-        sizes: Bytes of the text of each place; int64[n].
+    Args:
+        batch: Rows as from ``preprocess``.
+        rows: Which, bool[rows].
+        redact: Returns texts with personal data replaced.
     """
-
-    database: Database
-    keys: Integers
-    sizes: Integers
-
-    @classmethod
-    def of(cls, database: Database, version: int, **which: Any) -> LiveTexts:
-        """Look up the records of a version.
-
-        Args:
-            database: The corpus.
-            version: Of the corpus.
-            which: ``splits``, names of splits, and ``source``, the name of one, to take only the
-                records there; ``without``, the name of a source to leave out.
-        """
-        given: dict[str, Any] = {"splits": None, "source": None, "without": None, **which}
-        found = database.table("quality/texts/places", given | {"version": version})
-        return cls(database, found["record_key"].to_numpy(), found["size"].to_numpy())
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def blocks(self, n: int, *, whole: bool) -> Iterator[Block]:
-        """Yield all records with their n-grams, in the order of their keys.
-
-        Args:
-            n: Words of an n-gram.
-            whole: Whether a text of fewer words is an n-gram by itself, or has none.
-        """
-        order = np.argsort(self.keys, kind="stable")
-        for low, high in portions(self.sizes[order], _BYTES, _RECORDS):
-            yield self.block(order[low:high], n, whole=whole)
-
-    def block(self, places: Integers, n: int, *, whole: bool) -> Block:
-        """Return some records with their n-grams."""
-        table = self._asked("quality/texts/sections", places)
-        place = table["place"].to_numpy()
-        first = np.flatnonzero(np.diff(place, prepend=-1))
-        texts = np.append(first, len(place))
-        return Block(place[first], Grams.of(combined(table["text"]), texts, n, whole=whole))
-
-    def record_ids(self, places: Integers) -> list[str]:
-        """Return what records are called."""
-        requests = pa.table({"place": np.arange(len(places)), "record_key": self.keys[places]})
-        with self.database.registered(requests=requests):
-            found = self.database.table("quality/texts/record_ids")["record_id"]
-        return list(found.to_pylist())
-
-    def digests(self) -> pa.Table:
-        """Return the SHA-256 of the text of every record, as ``place`` and ``digest``."""
-        order = np.argsort(self.keys, kind="stable")
-        parts = [
-            self._asked("quality/texts/digests", order[low:high])
-            for low, high in portions(self.sizes[order], _BYTES, _RECORDS)
-        ]
-        return pa.concat_tables(parts)
-
-    def _asked(self, statement: str, places: Integers) -> pa.Table:
-        keys = self.keys[places]
-        requests = pa.table({"place": places, "record_key": keys})
-        span = {"low": int(keys.min()), "high": int(keys.max())}
-        with self.database.registered(requests=requests):
-            return self.database.table(statement, span)
+    if not rows.any():
+        return batch
+    names = batch.schema.names
+    mask = pa.array(rows)
+    for name in _WHOLE:
+        if name in names:
+            column = pc.replace_with_mask(batch[name], mask, redact(batch[name].filter(mask)))
+            batch = batch.set_column(names.index(name), name, column)
+    sections = batch["sections"]
+    owners = pc.list_parent_indices(sections).to_numpy(zero_copy_only=False)
+    flat, mask = sections.flatten(), pa.array(rows[owners])
+    fields = {field.name: flat.field(field.name) for field in flat.type}
+    for name in fields.keys() & {"heading", "text", "original"}:
+        redacted = redact(fields[name].filter(mask))
+        fields[name] = pc.replace_with_mask(fields[name], mask, redacted)
+    lengths = pc.fill_null(pc.list_value_length(sections), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(sections) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    values = pa.StructArray.from_arrays(list(fields.values()), list(fields))
+    lists = pa.ListArray.from_arrays(pa.array(offsets), values, mask=pc.is_null(sections))
+    return batch.set_column(names.index("sections"), "sections", lists)
 
 
-def combined(texts: pa.ChunkedArray) -> pa.Array:
-    """Return texts in one piece, however large."""
-    found = texts.cast(pa.large_string()).combine_chunks()
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+def hash_records(database: Database, wanted: pa.Table) -> None:
+    """Hash the texts of records (``record_key``, in order), within a transaction."""
+    for keys, texts in texts_of(database, wanted):
+        with database.registered(texts=pa.table({"row": keys, "text": texts})):
+            found = database.table("quality/intake/digests")
+        hashes = pa.table({"record_key": found["row"], "digest": found["digest"]})
+        hashes = hashes.filter(pc.is_valid(hashes["digest"]))
+        with database.registered(new_hashes=hashes):
+            database.run("quality/intake/append_hashes")
 
 
-def portions(sizes: Integers, most: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield runs of rows that are together no larger than ``most``, or one row."""
-    ends = np.cumsum(sizes)
-    low = 0
-    while low < len(sizes):
-        limit = int(ends[low - 1] if low else 0) + most
-        high = int(np.searchsorted(ends, limit, side="right"))
-        high = min(max(high, low + 1), low + rows)
-        yield low, high
-        low = high
+def texts_of(database: Database, wanted: pa.Table) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Yield the keys and the texts of records (``record_key``, in order) that have a text."""
+    for start in range(0, wanted.num_rows, _RECORDS):
+        with database.registered(wanted=wanted.slice(start, _RECORDS).select(["record_key"])):
+            rows = database.table("quality/intake/sections_of").combine_chunks()
+        if not rows.num_rows:
+            continue
+        owners = rows["record_key"].to_numpy()
+        firsts = np.flatnonzero(np.diff(owners, prepend=owners[0] - 1))
+        offsets = np.append(firsts, len(owners)).astype(np.int32)
+        values = pa.StructArray.from_arrays(
+            [rows["role"].combine_chunks(), rows["text"].combine_chunks()], ["role", "text"]
+        )
+        yield pa.array(owners[firsts]), joined(pa.ListArray.from_arrays(pa.array(offsets), values))

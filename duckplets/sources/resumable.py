@@ -128,6 +128,12 @@ class Resumable(_Wrapped):
         return paths.files(place)
 
 
+def in_pieces(source: Source) -> Source:
+    """Return a source that goes on at a row where it reads files, else the source itself."""
+    files = isinstance(source, Mapped | TextFileSource) and _place(source)
+    return Resumable(source) if files and str(_place(source)) != "-" else source
+
+
 @dataclass(frozen=True, slots=True)
 class Whole(_Wrapped):
     """A resumable source whose records are stored in one piece, or not at all.

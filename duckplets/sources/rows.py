@@ -73,9 +73,15 @@ UNREADABLE = frozenset(
 )
 
 
+NO_RECORD = "unreadable: "
+"""What stands before the reason, where there are gates, for which a row was no record anyway."""
+
+_FAILURES = ("invalid ", "not text: ", "sections: ", NO_RECORD)
+
+
 def is_failure(reason: str) -> bool:
     """Return whether a reason means that a row could not be read, rather than not be used."""
-    return reason in UNREADABLE or reason.startswith(("invalid ", "not text: ", "sections: "))
+    return reason in UNREADABLE or reason.startswith(_FAILURES)
 
 
 @dataclass(frozen=True, slots=True)

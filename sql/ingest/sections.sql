@@ -26,6 +26,8 @@ DELETE FROM sections;
 
 DELETE FROM text_hashes;
 
+DELETE FROM record_hashes;
+
 DELETE FROM section_originals
 
 -- name: originals

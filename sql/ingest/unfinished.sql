@@ -74,6 +74,42 @@ WHERE record_key IN (
     WHERE source_id = $source_id AND removed_version = $unpublished
 )
 
+-- name: discard_judgements
+-- Delete what gates decided on the rows of a source's unfinished ingest.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM judgements
+WHERE acquisition_id IN (
+    SELECT acquisition_id
+    FROM acquisitions
+    WHERE source_id = $source_id AND version = $unpublished
+)
+
+-- name: discard_rejected_rows
+-- Delete the rows that gates rejected of a source's unfinished ingest.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM rejected_rows
+WHERE acquisition_id IN (
+    SELECT acquisition_id
+    FROM acquisitions
+    WHERE source_id = $source_id AND version = $unpublished
+)
+
+-- name: discard_acquisitions
+-- Delete what is noted of a source's unfinished ingest.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM acquisitions
+WHERE source_id = $source_id AND version = $unpublished
+
+-- name: discard_record_hashes
+-- Delete what belongs to a source's unpublished records from record_hashes.
+-- Parameters: $source_id, $unpublished.
+DELETE FROM record_hashes
+WHERE record_key IN (
+    SELECT record_key
+    FROM records
+    WHERE source_id = $source_id AND removed_version = $unpublished
+)
+
 -- name: unfinished
 -- Ingests that stopped half-way.
 -- Rows: by name.

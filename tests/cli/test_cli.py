@@ -578,6 +578,8 @@ def test_examples_of_the_help_texts_run(
     Path("exam.csv").write_text("question\nwhat is asked here has eight words or more\n")
     Path("mixture.toml").write_text('[[data.datasets]]\nname = "news"\nweight = 0.5\n')
     stdin = "".join(json.dumps({"text": f"text {i}", "url": i}) + "\n" for i in range(20))
+    Path("pages.jsonl").write_text(stdin)
+    Path("strict.toml").write_text("language = false\n")
     shown = examples()
     assert len(shown) >= len(COMMANDS)
     shown.remove("duckplets demo --keep demo.duckdb")  # above

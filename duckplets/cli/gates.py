@@ -1,0 +1,176 @@
+"""Commands of gates: `acquire` takes text in, `judge` judges it anew, `quality` tells of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+import typer
+
+from duckplets.base.shown import shown
+from duckplets.cli import output
+from duckplets.cli.app import CORPUS, JSON, existing, in_options, say
+from duckplets.cli.ingest import remove_empty, store
+from duckplets.cli.inputs import Options, found_in, names
+
+_QUALITY = "general, code, medical, report, gopher, c4, fineweb, or a TOML file."
+
+
+def acquire(
+    corpus: CORPUS,
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE…", help="As for ingest: files, globs, folders, hf://…, data-set files."
+        ),
+    ],
+    quality: Annotated[str, typer.Option(metavar="PRESET|FILE.toml", help=_QUALITY)] = "general",
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help='Only rows for which it is true, as in "trust > 0.5".'),
+    ] = None,
+    size_mb: Annotated[
+        float | None,
+        typer.Option(metavar="MB", help="Of accepted text of each source, in 10^6 bytes."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", help="Accepted records of each source.")
+    ] = None,
+    license: Annotated[  # noqa: A002 - it is the option's name
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Only rows with one of these in the column license. Repeat it."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the source.")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="The text. Repeat it, or separate by commas."),
+    ] = None,
+    id: Annotated[  # noqa: A002
+        str | None, typer.Option(metavar="COLUMN", help="Identifies a row.")
+    ] = None,
+    meta: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Kept as metadata. Repeat it.")
+    ] = None,
+    on_conflict: Annotated[
+        Literal["error", "skip"], typer.Option(help="For known ids with new content.")
+    ] = "error",
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Discard what an unfinished intake has stored.")
+    ] = False,
+    json: JSON = False,
+) -> None:
+    """Take text in through gates, and note what became of every row and why.
+
+    Sources are read one after the other; of equal texts the first is kept, those of the corpus
+    come before. What was interrupted goes on by the same command; a finished source gives only
+    what was appended to it. With --license the column license is kept as metadata.
+
+    Example:
+        duckplets acquire web.duckdb pages.jsonl --text text --quality code --size-mb 50
+        duckplets acquire web.duckdb pages.jsonl --name few --text text --quality c4 --limit 9
+    """
+    from duckplets.corpus import Corpus
+    from duckplets.quality.settings import Quality
+
+    wanted = Quality.of(quality)
+    kept = names(meta)
+    if license:
+        wanted = Quality.of({**wanted.to_dict(), "licenses": names(license)})
+        kept = [*(kept or []), *([] if "license" in (kept or []) else ["license"])]
+    columns: dict[str, Any] = {"text": names(text), "id": id, "meta": kept}
+    options = Options(
+        columns=columns, trust=None, delimiter=None, no_quote=False, pattern=None, encoding=None
+    )
+    found, _ = found_in(sources, [], None, name, options, keep_going=False)
+    arguments: dict[str, Any] = {"quality": wanted, "where": where, "size_mb": size_mb}
+    arguments |= {"limit": limit, "on_conflict": on_conflict, "restart": restart}
+    is_new = not corpus.exists()
+    with Corpus(corpus) as opened:
+        try:
+            store(opened, found, arguments, [], json=json, keep_going=False)
+        finally:
+            if is_new:
+                remove_empty(opened)
+
+
+def judge(
+    corpus: CORPUS,
+    quality: Annotated[str, typer.Option(metavar="PRESET|FILE.toml", help=_QUALITY)] = "general",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    json: JSON = False,
+) -> None:
+    """Apply other thresholds to all that was read, without the sources, as a new version.
+
+    Example:
+        duckplets judge web.duckdb --quality strict.toml --dry-run
+    """
+    from duckplets.corpus import Corpus
+
+    with Corpus(existing(corpus)) as opened:
+        report = opened.judge(quality, dry_run=dry_run)
+    say(*(in_options(line, judge) for line in str(report).splitlines()))
+    if json:
+        output.print_document(asdict(report))
+    elif report.changes:
+        output.show_columns(("source", "was", "now", "rows"), report.changes)
+
+
+def quality(
+    corpus: CORPUS,
+    why: Annotated[
+        str | None,
+        typer.Option(metavar="RECORD", help="One row: its record id, or SOURCE:ROW."),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE|VERSION", help="How every metric differs from those of it."),
+    ] = None,
+    json: JSON = False,
+) -> None:
+    """Tell what was accepted, filtered and rejected, by source, gate and rule.
+
+    With --against the metrics of every source are compared with those of one, or of a version:
+    quantiles, and the population stability index, with a warning above 0.2.
+
+    Example:
+        duckplets quality web.duckdb
+        duckplets quality web.duckdb --why pages:17
+        duckplets quality web.duckdb --against 1
+    """
+    from duckplets.corpus import Corpus
+
+    if why is not None and against is not None:
+        raise typer.BadParameter("--why and --against are two questions: give one of them")
+    with Corpus(existing(corpus), read_only=True) as opened:
+        if why is not None:
+            rows = opened.why(why)
+            output.print_document(rows if json else rows[0] if len(rows) == 1 else rows)
+        elif against is not None:
+            shifts = opened.shifts(int(against) if against.isdigit() else against)
+            say(*str(shifts).splitlines())
+            if json:
+                output.print_document(shifts.rows)
+            else:
+                shown_rows = [
+                    {**row, "quantiles": _line(row["quantiles"]), "before": _line(row["before"])}
+                    for row in shifts.rows
+                ]
+                output.show_columns(("source", "metric", "quantiles", "before", "psi"), shown_rows)
+        else:
+            _show_outcomes(opened.outcomes().to_pylist(), json=json)
+
+
+def _show_outcomes(rows: list[dict[str, Any]], *, json: bool) -> None:
+    if json:
+        output.print_document(rows)
+        return
+    for row in rows:
+        row["examples"] = ", ".join(map(str, row["examples"]))
+        row |= {name: shown(row[name] or "-") for name in ("gate", "rule")}
+    output.show_columns(("source", "outcome", "gate", "rule", "rows", "examples"), rows)
+
+
+def _line(values: list[float]) -> str:
+    return " / ".join(f"{value:.4g}" for value in values)

@@ -1,0 +1,98 @@
+"""What ingest asks of the gates of an intake: which rows are records, and how far it has come.
+
+Gates are made above this room (``quality/intake``); here stands only what ``ingest`` and ``store``
+call, in this order: ``take_up``, ``begin``, then for every batch ``fresh`` and ``judge``, for every
+commit ``save``, and in the last transaction ``finish``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from duckplets.db.database import Database
+from duckplets.sources import Source
+
+
+class NothingNew(Exception):  # noqa: N818 - it is no error
+    """Raised where a source that was read before has no row after the last one read."""
+
+
+class Intake(NamedTuple):
+    """What an ingest tells its gates of itself.
+
+    Attributes:
+        database: The corpus.
+        source_id: Of the source.
+        name: Of the source.
+        source: What is read.
+        trust: Of the source.
+        on_conflict: What to do about a known id with other content.
+        unpublished: The version that marks records of this ingest, or None.
+        record_key: The next record's key.
+        is_anew: Whether no part of this ingest is stored yet.
+    """
+
+    database: Database
+    source_id: int
+    name: str
+    source: Source
+    trust: float
+    on_conflict: str
+    unpublished: int | None
+    record_key: int
+    is_anew: bool
+
+
+class Gates(Protocol):
+    """Decides what becomes of every row, and notes it in the transaction that stores it."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the source has given as much as it may."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for the report."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
+
+    def take_up(self, database: Database, name: str, source: Source) -> Any:
+        """Note what was read of a source before; return the cursor to go on at, or None.
+
+        Raises:
+            SourceError: It was read otherwise, or from elsewhere.
+        """
+
+    def begin(self, of: Intake) -> None:
+        """Begin an ingest, or go on with it."""
+
+    def fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch that were not read before."""
+
+    def judge(self, batch: pa.RecordBatch, record_key: int) -> pa.RecordBatch:
+        """Return the rows up to the last that is wanted, each that is no record with a ``skip``.
+
+        Args:
+            batch: Fresh rows, after preprocessing.
+            record_key: Of the first of them that is a record; the others follow it.
+        """
+
+    def nothing_read(self) -> None:
+        """Say what it means that there was no fresh row, unless the source is new.
+
+        Raises:
+            NothingNew: The rows that were read before are all there are.
+            SourceError: They are not what they were.
+        """
+
+    def at(self, cursor: Any) -> None:
+        """Note the cursor of a mark."""
+
+    def save(self) -> None:
+        """Store how far it has come, within the transaction that stores the rows."""
+
+    def finish(self, version: int) -> int:
+        """Note the version; return how many of its records others were there before."""

@@ -1,0 +1,380 @@
+"""The gates of an intake: every row ends accepted, filtered, rejected or unreadable, and is noted.
+
+    batch ─fresh→ rows not read before ─preprocess→ texts ─where→ ─measure, decide→ ─settle→
+    ─cap→ judgements, rejected_rows, record_hashes ─→ the rows, those that are none with a skip
+
+All of it runs in the transaction that stores the records and the cursor. What has to be known to go
+on (the last row, the sizes so far) stands in ``acquisitions`` and is read from there, so an intake
+that was killed decides as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.shown import counted
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.ingest.gates import Intake, NothingNew
+from duckplets.ingest.unfinished import UNPUBLISHED, differing
+from duckplets.quality.measure import ready
+from duckplets.quality.notes import Noting
+from duckplets.quality.rows import checked_where, chosen
+from duckplets.quality.settings import Quality
+from duckplets.quality.settling import GATE, OTHER_TEXT, Candidate, settle
+from duckplets.quality.texts import hash_records, joined, without_personal_data
+from duckplets.quality.verdicts import Verdicts, redacting, to_redact, verdicts
+from duckplets.sources import Source
+from duckplets.sources.rows import DROPPED, NO_RECORD, is_failure
+
+FILTERED = ("where", "not met")
+_COUNTS = ("read", "accepted", "filtered", "rejected", "unreadable")
+_HASHED = 20_000  # records that are hashed at once
+_MB = 10**6
+_BITS = (1 << 64) - 1
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class QualityGates:
+    """The gates of one intake of one source; see ``duckplets.ingest.gates.Gates``.
+
+    Args:
+        quality: What texts are judged by; None for no gates but the other arguments.
+        where: A condition on rows, in SQL; others are filtered.
+        size_mb: Take no further row once the accepted texts of the source have so many 10^6 bytes.
+        limit: Take no further row once so many records of the source were accepted.
+
+    Raises:
+        SourceError, RecipeError, QualityError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        quality: Any = None,
+        *,
+        where: str | None = None,
+        size_mb: float | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self.quality = None if quality is None else Quality.of(quality)
+        if self.quality is not None:
+            ready(self.quality)
+        self.where = where
+        self._condition = checked_where(where)
+        self.size_mb, self.limit = _checked_size(size_mb), _checked_limit(limit)
+        self._counts: Counter[str] = Counter()
+        self._accepted = self._bytes = self._own_bytes = 0
+        self._last_row = self._digest = self._passed = 0
+        self._is_known = self._is_checked = False
+        self._cursor: Any = None
+
+    # -- what was there before ------------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
+        quality = None if self.quality is None else self.quality.to_dict()
+        return {"quality": quality, "where": self.where}
+
+    def take_up(self, database: Database, name: str, source: Source) -> Any:
+        """Note what was read of a source before; return the cursor to go on at, or None."""
+        of_name = {"name": name, "unpublished": UNPUBLISHED}
+        self._accepted, self._bytes = map(int, database.run("quality/intake/totals", of_name)[0])
+        found = database.run("quality/intake/last", of_name)
+        if not found:
+            return None
+        _, kind, uri, quality, condition, last_row, digest, cursor = found[0]
+        before = {"kind": kind, "uri": uri, "where": condition}
+        before["quality"] = None if quality is None else json.loads(quality)
+        now = {"kind": source.kind, "uri": source.uri, **json.loads(json.dumps(self.settings()))}
+        if names := differing(now, before, inner=True):
+            raise SourceError(
+                f"source {name!r} was read through gates before, with another "
+                f"{' and '.join(names)}: judge() applies other thresholds to what was read; to "
+                f"read it anew remove() it first, or give another name="
+            )
+        self._is_known = True
+        self._last_row, self._digest = int(last_row), int(digest)
+        self._cursor = json.loads(cursor)
+        return self._cursor
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the source has given as much as it may."""
+        by_count = self.limit is not None and self._accepted >= self.limit
+        return by_count or (self.size_mb is not None and self._bytes >= self.size_mb * _MB)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for the report."""
+        said = []
+        if self._is_known:
+            said.append("what an earlier intake had read of the source was passed over")
+        if self.is_full:
+            cap = f"limit={self.limit}" if self.size_mb is None else f"size_mb={self.size_mb:g}"
+            if self.size_mb is not None and self.limit is not None:
+                cap += f", limit={self.limit}"
+            said.append(
+                f"full ({cap}): {counted(self._accepted, 'record')} of the source accepted so "
+                f"far, {self._bytes / _MB:.3f} MB of text; a larger one goes on"
+            )
+        if self.quality is not None and self.quality.profanity is None:
+            said.append("profanity: off, as no word file was given (profanity=)")
+        return said
+
+    # -- one batch after the other ----------------------------------------------------------------
+
+    def begin(self, of: Intake) -> None:
+        """Begin an ingest, or go on with it."""
+        self._of = of
+        self._hash_what_is_there()
+        self._noting = Noting.begun(of, self._begun()) if of.is_anew else Noting.gone_on(of)
+        if not of.is_anew:
+            state = self._noting.state
+            self._counts.update({name: int(state[name]) for name in _COUNTS})
+            self._own_bytes = int(state["accepted_bytes"])
+            self._last_row = int(state["last_row"])
+            self._digest = int(state["rows_digest"])
+        # Rows read before are told by their numbers; whether they are still the same, by contents.
+        self._is_checked = of.is_anew and self._is_known and self._cursor is None
+
+    def _begun(self) -> dict[str, Any]:
+        settings, quality = self.settings(), self.quality
+        return {
+            "quality": None if quality is None else json.dumps(settings["quality"]),
+            "fingerprint": None if quality is None else quality.fingerprint(),
+            "condition": self.where,
+            "size_mb": self.size_mb,
+            "row_limit": self.limit,
+            "last_row": self._last_row,
+            "rows_digest": self._digest,
+            "cursor": json.dumps(self._cursor),
+        }
+
+    def fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch that were not read before."""
+        if self.is_full or not batch.num_rows:
+            return batch.slice(0, 0)
+        rows = batch["row"].to_numpy()
+        passed = int(np.searchsorted(rows, self._last_row, side="right"))
+        if self._is_checked:
+            self._passed = self._passed + _digest_of(batch.slice(0, passed)) & _BITS
+            if passed < batch.num_rows:
+                self._check_passed()
+        return batch.slice(passed)
+
+    def nothing_read(self) -> None:
+        """Say what it means that there was no fresh row, unless the source is new."""
+        if self._is_checked:
+            self._check_passed()
+        if self._is_known:
+            raise NothingNew
+
+    def _check_passed(self) -> None:
+        self._is_checked = False
+        if self._passed != self._digest:
+            raise SourceError(
+                f"source {self._of.name!r}: its first {counted(self._last_row, 'row')}, read "
+                f"before, are not what they were; only what is appended to a source can be read "
+                f"as more of it. Give the changed one another name=, or remove() the source first"
+            )
+
+    def judge(self, batch: pa.RecordBatch, record_key: int) -> pa.RecordBatch:
+        """Return the rows up to the last that is wanted, each that is no record with a ``skip``."""
+        if not batch.num_rows:
+            return batch
+        of, database = self._of, self._of.database
+        ids = pc.binary_join_element_wise(of.name, batch["key"], "/")
+        usable = pc.is_null(batch["skip"]).to_numpy(zero_copy_only=False)
+        texts = pc.if_else(pa.array(usable), joined(batch["sections"]), None)
+        found = verdicts(database, batch, texts, self.quality)
+        outcome, gate, rule = found.outcome, found.gate, found.rule
+        self._unreadable(batch, usable, outcome, gate, rule)
+        if self._condition is not None and usable.any():
+            met = chosen(database, self._condition, batch, texts, ids, name=of.name, trust=of.trust)
+            out = usable & ~met
+            outcome[out], gate[out], rule[out] = "filtered", *FILTERED
+        hidden = to_redact(database, self.quality, found)
+        if self.quality is not None and hidden.any():
+            batch = without_personal_data(batch, hidden, redacting(database, self.quality))
+            texts = pc.if_else(pa.array(usable), joined(batch["sections"]), None)
+        digests, sizes = self._digests(texts, found, is_changed=bool(hidden.any()))
+        self._settle(batch, ids, digests, outcome, gate, rule)
+        end = self._cut(outcome, sizes)
+        batch, ids, digests = batch.slice(0, end), ids.slice(0, end), digests.slice(0, end)
+        found = found.first(end)
+        keep = self.quality is not None and self.quality.keep_rejected
+        self._noting.note(batch, ids, digests, sizes[:end], found, record_key, keep=keep)
+        self._count(batch, found.outcome, sizes[:end])
+        return batch.set_column(batch.schema.names.index("skip"), "skip", _reasons(found))
+
+    def _unreadable(self, batch: pa.RecordBatch, usable: Any, *columns: Any) -> None:
+        outcome, gate, rule = columns
+        skips = np.array(batch["skip"].to_pylist(), object)
+        dropped = ~usable & (skips == DROPPED)
+        outcome[~usable], rule[~usable] = "unreadable", skips[~usable]
+        outcome[dropped], gate[dropped] = "filtered", "source"
+
+    def _digests(
+        self, texts: pa.Array, found: Verdicts, *, is_changed: bool
+    ) -> tuple[pa.Array, Any]:
+        """Return the SHA-256 of texts, and their bytes, int64[rows]; null and 0 for no text."""
+        if found.keys and not is_changed:  # they were measured
+            sizes = pc.fill_null(found.metrics["bytes"], 0).to_numpy()
+            return found.metrics["sha256"].combine_chunks(), sizes
+        rows = pa.array(np.arange(len(texts)))
+        with self._of.database.registered(texts=pa.table({"row": rows, "text": texts})):
+            table = self._of.database.table("quality/intake/digests").combine_chunks()
+        sizes = pc.fill_null(table["bytes"], 0).to_numpy()
+        return table["digest"].combine_chunks(), sizes
+
+    def _settle(
+        self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, *columns: Any
+    ) -> None:
+        """Reject copies of texts, and of records by their ids."""
+        outcome, gate, rule = columns
+        looked = np.flatnonzero((outcome == "accepted") | (outcome == "rejected"))
+        if not len(looked):
+            return
+        database, unpublished = self._of.database, self._of.unpublished
+        places = pa.array(looked)
+        incoming = pa.table({"record_id": ids.take(places), "digest": digests.take(places)})
+        of_intake = {"unpublished": unpublished, "source_id": self._of.source_id}
+        with database.registered(incoming=incoming):
+            known_ids = database.table("quality/intake/known_ids", {"unpublished": unpublished})
+            known = database.table("quality/intake/known_digests", of_intake)
+        shared = _shared(incoming["record_id"], known_ids["record_id"])
+        shared |= _shared(incoming["digest"], known["digest"])
+        at = looked[shared]
+        these = pa.array(at)
+        rows = zip(
+            at.tolist(),
+            ids.take(these).to_pylist(),
+            batch["content_hash"].take(these).to_pylist(),
+            digests.take(these).to_pylist(),
+            (outcome[at] == "accepted").tolist(),
+            strict=True,
+        )
+        held = zip(*(known_ids[name].to_pylist() for name in known_ids.column_names), strict=True)
+        texts = self.quality is not None and self.quality.duplicates
+        held_texts = known["digest"].to_pylist()
+        found = settle(map(Candidate._make, rows), dict(held), held_texts, texts=texts)
+        for place, why in found.items():
+            # Another text under a known id is an error unless it is to be skipped; ingest says it.
+            if why != OTHER_TEXT or self._of.on_conflict == "skip":
+                outcome[place], gate[place], rule[place] = "rejected", GATE, why
+
+    def _cut(self, outcome: Any, sizes: Any) -> int:
+        """Return how many rows are wanted: those up to the one that makes the source full."""
+        accepted = outcome == "accepted"
+        full = np.zeros(len(outcome), bool)
+        if self.limit is not None:
+            full |= self._accepted + np.cumsum(accepted) >= self.limit
+        if self.size_mb is not None:
+            full |= self._bytes + np.cumsum(np.where(accepted, sizes, 0)) >= self.size_mb * _MB
+        places = np.flatnonzero(full)
+        return int(places[0]) + 1 if len(places) else len(outcome)
+
+    def _count(self, batch: pa.RecordBatch, outcome: Any, sizes: Any) -> None:
+        accepted = outcome == "accepted"
+        new = int(sizes[accepted].sum())
+        self._accepted += int(accepted.sum())
+        self._bytes += new
+        self._own_bytes += new
+        self._counts["read"] += len(outcome)
+        self._counts.update(outcome.tolist())
+        self._last_row = int(batch["row"][-1].as_py())
+        self._digest = self._digest + _digest_of(batch) & _BITS
+
+    # -- commits ----------------------------------------------------------------------------------
+
+    def at(self, cursor: Any) -> None:
+        """Note the cursor of a mark."""
+        self._cursor = cursor
+
+    def save(self) -> None:
+        """Store how far it has come, within the transaction that stores the rows."""
+        self._noting.save(self._state())
+
+    def finish(self, version: int) -> int:
+        """Note the version; return how many of its records others were there before."""
+        taken = self._noting.came_meanwhile(version) if self._of.unpublished else 0
+        self._counts["accepted"] -= taken
+        self._counts["rejected"] += taken
+        self._accepted -= taken
+        self._noting.save(self._state())
+        self._noting.finish(version)
+        return taken
+
+    def _state(self) -> dict[str, Any]:
+        # A place counted in rows is found by their numbers; then the rows before can be compared.
+        by_row = isinstance(self._cursor, Mapping) and set(self._cursor) == {"rows"}
+        return {name: self._counts[name] for name in _COUNTS} | {
+            "accepted_bytes": self._own_bytes,
+            "last_row": self._last_row,
+            "rows_digest": self._digest,
+            "cursor": json.dumps(None if by_row else self._cursor),
+            "size_mb": self.size_mb,
+            "row_limit": self.limit,
+        }
+
+    def _hash_what_is_there(self) -> None:
+        """Hash the texts of records that came without gates: they come first."""
+        database, after = self._of.database, 0
+        if self.quality is None or not self.quality.duplicates:
+            return
+        while True:
+            span = {"after": after, "limit": _HASHED}
+            wanted = database.table("quality/intake/unhashed", span)
+            if not wanted.num_rows:
+                return
+            after = int(wanted["record_key"][-1].as_py())
+            hash_records(database, wanted)
+
+
+def _shared(values: pa.ChunkedArray, known: pa.ChunkedArray) -> Any:
+    """Return which values come twice, or are known."""
+    codes = values.combine_chunks().dictionary_encode().indices.to_numpy()
+    again = np.bincount(codes)[codes] > 1
+    return again | pc.is_in(values, known.combine_chunks()).to_numpy()
+
+
+def _digest_of(batch: pa.RecordBatch) -> int:
+    contents = pc.fill_null(batch["content_hash"], 0).to_numpy(zero_copy_only=False)
+    mixed = batch["row"].to_numpy().astype(np.uint64) * _ODD ^ contents.astype(np.uint64)
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def _reasons(found: Verdicts) -> pa.Array:
+    """Return why rows are no records, null for those that are."""
+    reasons = np.full(len(found.outcome), None, object)
+    for place in np.flatnonzero(found.outcome != "accepted").tolist():
+        reasons[place] = _reason(found.outcome[place], found.gate[place], found.rule[place])
+    return pa.array(reasons, pa.string())
+
+
+def _reason(outcome: str, gate: str | None, rule: str) -> str:
+    if outcome == "unreadable":
+        return rule if is_failure(rule) else f"{NO_RECORD}{rule}"
+    return rule if gate == "source" else f"{gate}: {rule}"
+
+
+def _checked_size(size_mb: Any) -> float | None:
+    if size_mb is None:
+        return None
+    is_number = isinstance(size_mb, int | float) and not isinstance(size_mb, bool)
+    if not is_number or not 0 <= size_mb < 1e12:
+        raise SourceError(f"size_mb={size_mb!r}: give a number of 10^6 bytes, 0 or more")
+    return float(size_mb)
+
+
+def _checked_limit(limit: Any) -> int | None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise SourceError(f"limit={limit!r}: give a whole number of records, 0 or more")
+    return limit

@@ -1,0 +1,363 @@
+"""Apply other thresholds to what was read before, without its sources.
+
+    judgements ─metrics, those that are missing measured→ decide ─settle→ what changes ─apply→
+    a new version: records removed, records made of rejected rows
+
+The decision that matters: rows are judged again in the order in which they came, all of them at
+once. So the result is that of an intake by the new thresholds, and a row that is good now takes the
+place of later copies of itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.shown import counted
+from duckplets.db.database import Database
+from duckplets.errors import QualityError
+from duckplets.ingest.append import Appending
+from duckplets.ingest.records import commit_version, current_version
+from duckplets.ingest.splits import assign_missing
+from duckplets.ingest.unfinished import UNPUBLISHED
+from duckplets.quality.metrics import measured, needed
+from duckplets.quality.notes import STORED, measured_by, stored_metrics
+from duckplets.quality.report import JudgeReport
+from duckplets.quality.settings import Quality
+from duckplets.quality.settling import GATE, Candidate, settle
+from duckplets.quality.texts import hash_records, joined, texts_of, without_personal_data
+from duckplets.quality.verdicts import breaks_privacy, fields_of, redacting
+
+_ROWS = 65_536
+_NOTHING: Mapping[str, pa.Array] = {}
+_TEXTS = 8_192  # rows whose texts are held at once
+
+
+class _DryRunError(Exception):
+    """Ends the transaction of a dry run, so that nothing of it stays."""
+
+
+def judge(database: Database, quality: Any, *, dry_run: bool) -> JudgeReport:
+    """Judge all rows anew; see ``Corpus.judge``."""
+    started = time.monotonic()
+    wanted = Quality.of(quality)
+    if wanted.pii == "redact":
+        raise QualityError(
+            "judge() leaves texts as they are, so pii='redact' is for ingest: give pii='reject' "
+            "or None"
+        )
+    made = []
+    with suppress(_DryRunError), database.transaction():
+        made.append(_Judging(database, wanted).run(started, dry_run=dry_run))
+        if dry_run:
+            raise _DryRunError
+    return made[0]
+
+
+class _Judging:
+    """One judging, inside a transaction."""
+
+    def __init__(self, database: Database, quality: Quality) -> None:
+        self.database = database
+        self.quality = quality
+        self.measured = 0
+        self.keys = measured(quality)
+        self.measurings: dict[str, dict[str, str]] = {}
+
+    def run(self, started: float, *, dry_run: bool) -> JudgeReport:
+        """Judge, and change what changes; return the report."""
+        self._take_in_unjudged()
+        for name, keys in self.database.run("quality/intake/measurings"):
+            self.measurings[name] = json.loads(keys)
+        rows = self._rows()
+        outcome, gate, rule, lost = self._decided(rows)
+        was = _reasons(rows["outcome"], rows["gate"], rows["rule"])
+        now = _reasons(outcome, gate, rule)
+        differ = np.flatnonzero(was != now)
+        accepted = differ[(outcome[differ] == "accepted")]
+        rejected = differ[(outcome[differ] != "accepted") & (rows["outcome"][differ] == "accepted")]
+        changes = Counter(zip(rows["source"][differ], was[differ], now[differ], strict=True))
+        version = current_version(self.database)
+        if len(accepted) or len(rejected):
+            version += 1
+        report = JudgeReport(
+            dry_run=dry_run,
+            rows=len(outcome),
+            accepted=len(accepted),
+            rejected=len(rejected),
+            changes=[
+                {"source": source, "was": before, "now": after, "rows": count}
+                for (source, before, after), count in sorted(changes.items())
+            ],
+            measured=self.measured,
+            without_text=lost,
+            version=current_version(self.database) if dry_run else version,
+            seconds=round(time.monotonic() - started, 3),
+        )
+        if not dry_run and len(differ):
+            keys = rows["record_key"].copy()
+            self._remove(rows["number"], keys, rejected, rule, version)
+            keys[accepted] = self._add(rows["number"][accepted], version)
+            self._note(rows["number"], outcome, gate, rule, keys, differ)
+            if len(accepted) or len(rejected):
+                commit_version(self.database, version, "judge", "", asdict(report))
+        return report
+
+    # -- what is judged ---------------------------------------------------------------------------
+
+    def _take_in_unjudged(self) -> None:
+        """Give records that came without gates a row, with metrics of their texts."""
+        table = self.database.table("quality/judge/unjudged")
+        if not table.num_rows:
+            return
+        hash_records(self.database, table)
+        for keys, texts in texts_of(self.database, table):
+            rows = table.take(pc.index_in(keys, table["record_key"].combine_chunks()))
+            metrics = self._measure(texts, fields_of(rows.combine_chunks().to_batches()[0]))
+            with self.database.registered(texts=pa.table({"row": keys, "text": texts})):
+                found = self.database.table("quality/intake/digests")
+            columns = {n: rows[n] for n in ("record_key", "record_id", "source_id", "source")}
+            columns |= {name: found[name] for name in ("digest", "bytes")}
+            columns |= {"metrics": stored_metrics(metrics), "measured": self._by(len(keys))}
+            with self.database.registered(judged=pa.table(columns)):
+                self.database.run("quality/judge/append_unjudged")
+
+    def _measure(self, texts: pa.Array, fields: Mapping[str, pa.Array] = _NOTHING) -> pa.Table:
+        from duckplets.quality.measure import measure
+
+        self.measured += len(texts)
+        rows = pa.table({"row": pa.array(np.arange(len(texts))), "text": texts, **fields})
+        return measure(self.database, rows, self.quality)
+
+    def _rows(self) -> dict[str, Any]:
+        """Return the rows, a column each but for their metrics, and how they end by thresholds."""
+        held: dict[str, list[Any]] = {}
+        names = ("number", "source", "record_key", "outcome", "gate", "rule", "has_text")
+        last = int(self.database.run("quality/judge/last")[0][0])
+        for low in range(1, last + 1, _ROWS):
+            span = {"unpublished": UNPUBLISHED, "low": low, "high": low + _ROWS - 1}
+            table = self.database.table("quality/judge/rows", span).combine_chunks()
+            if not table.num_rows:
+                continue
+            batch = table.to_batches()[0]
+            found = self._thresholds(batch)
+            for name in names:
+                column = batch[name]
+                filled = column.fill_null(-1) if name == "record_key" else column
+                held.setdefault(name, []).append(filled.to_numpy(zero_copy_only=False))
+            for name in ("outcome", "gate", "rule"):
+                held.setdefault(f"new_{name}", []).append(found[name].to_numpy())
+        columns = {*names, "new_outcome", "new_gate", "new_rule"}
+        return {n: np.concatenate(held[n]) if held else np.array([], object) for n in columns}
+
+    def _by(self, count: int) -> pa.Array:
+        """Return by which settings rows were measured just now."""
+        return pa.array([measured_by(self.database, self.keys)] * count, pa.string())
+
+    def _thresholds(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return how rows end by the thresholds alone, after measuring what is missing."""
+        from duckplets.quality.decide import decide
+
+        kinds = batch["measured"].dictionary_encode()
+        lacking = [not self._has_all(kind) for kind in kinds.dictionary.to_pylist()]
+        codes = kinds.indices.fill_null(len(lacking)).to_numpy()
+        missing = np.array([*lacking, True])[codes]
+        metrics = self._completed(batch, missing) if missing.any() else batch["metrics"]
+        columns = {"row": pa.array(np.arange(batch.num_rows)), "sha256": batch["digest"]}
+        columns |= {f.name: pc.struct_field(metrics, f.name) for f in STORED}
+        return decide(self.database, pa.table(columns), self.quality)
+
+    def _has_all(self, measured_as: str | None) -> bool:
+        """Whether rows have all metrics that decide, as they would be measured now."""
+        there = self.measurings.get(str(measured_as), {})
+        return all(there.get(name) == self.keys[name] for name in needed(self.quality))
+
+    def _decided(self, rows: dict[str, Any]) -> tuple[Any, Any, Any, int]:
+        """Return how rows end, copies rejected, and how many lack a text to be records."""
+        outcome, gate, rule = (rows[f"new_{name}"] for name in ("outcome", "gate", "rule"))
+        lost = (outcome == "accepted") & ~rows["has_text"].astype(bool)
+        outcome[lost], gate[lost], rule[lost] = "rejected", rows["gate"][lost], rows["rule"][lost]
+        if not len(outcome):
+            return outcome, gate, rule, 0
+        candidates = pa.table({"number": rows["number"], "passes": outcome == "accepted"})
+        with self.database.registered(candidates=candidates):
+            shared = self.database.table("quality/judge/shared")
+        places = np.searchsorted(rows["number"], shared["number"].to_numpy()).tolist()
+        digests = shared["digest"].to_pylist()
+        # Equal ids have the same content here where they have the same text.
+        columns = (places, shared["record_id"].to_pylist(), digests, digests)
+        found = settle(
+            map(Candidate._make, zip(*columns, shared["passes"].to_pylist(), strict=True)),
+            {},
+            (),
+            texts=self.quality.duplicates,
+        )
+        for place, why in found.items():
+            outcome[place], gate[place], rule[place] = "rejected", GATE, why
+        return outcome, gate, rule, int(lost.sum())
+
+    # -- what changes -----------------------------------------------------------------------------
+
+    def _remove(self, numbers: Any, keys: Any, places: Any, rule: Any, version: int) -> None:
+        """Remove records, and keep them as rejected rows."""
+        if not len(places):
+            return
+        with self.database.registered(removed=pa.table({"record_key": keys[places]})):
+            self.database.run("quality/judge/remove", {"version": version})
+        for start in range(0, len(places) if self.quality.keep_rejected else 0, _TEXTS):
+            part = places[start : start + _TEXTS]
+            wanted = pa.table({"number": numbers[part], "record_key": keys[part]})
+            with self.database.registered(wanted=wanted):
+                found = self.database.table("quality/judge/whole_records").combine_chunks()
+            at = np.searchsorted(numbers, found["number"].to_numpy())
+            hidden = np.array([breaks_privacy(name) for name in rule[at]], bool)
+            batch = without_personal_data(
+                found.to_batches()[0], hidden, redacting(self.database, self.quality)
+            )
+            with self.database.registered(rejected=pa.Table.from_batches([batch])):
+                self.database.run("quality/judge/keep")
+
+    def _add(self, numbers: Any, version: int) -> Any:
+        """Make records of rejected rows; return their keys, in the order of their numbers."""
+        if not len(numbers):
+            return np.array([], np.int64)
+        first: int | None = None
+        keys = np.zeros(len(numbers), np.int64)
+        for table in self._kept(numbers):
+            batch = table.combine_chunks().to_batches()[0]
+            appending = Appending(
+                self.database,
+                batch["source_id"][0].as_py(),
+                version,
+                None,
+                batch["source_trust"][0].as_py(),
+            )
+            first = appending.record_key if first is None else first
+            made = appending.append(batch, batch["record_id"])
+            keys[np.searchsorted(numbers, batch["number"].to_numpy())] = made
+            hashes = pa.table({"record_key": made, "digest": batch["digest"]})
+            with self.database.registered(new_hashes=hashes):
+                self.database.run("quality/intake/append_hashes")
+        with self.database.registered(wanted=pa.table({"number": numbers})):
+            self.database.run("quality/judge/forget_kept")
+        if first is not None:
+            assign_missing(self.database, first)
+        return keys
+
+    def _kept(self, numbers: Any) -> Iterator[pa.Table]:
+        """Yield rejected rows in the order in which they came, those of one source at a time."""
+        with self.database.registered(wanted=pa.table({"number": numbers})):
+            order = self.database.table("quality/judge/order_of_kept")
+        of = order["source_id"].to_numpy()
+        ordered = order["number"].to_numpy()
+        starts = np.flatnonzero(np.diff(of, prepend=of[0] - 1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(of)], strict=True):
+            for low in range(start, end, _TEXTS):
+                part = pa.table({"number": ordered[low : min(low + _TEXTS, end)]})
+                with self.database.registered(wanted=part):
+                    yield self.database.table("quality/judge/kept")
+
+    def _note(self, numbers: Any, outcome: Any, gate: Any, rule: Any, keys: Any, at: Any) -> None:
+        changed = {
+            "number": numbers[at],
+            "outcome": pa.array(outcome[at], pa.string()),
+            "gate": pa.array(gate[at], pa.string()),
+            "rule": pa.array(rule[at], pa.string()),
+            "record_key": pa.array(keys[at], mask=keys[at] < 0),
+        }
+        with self.database.registered(changed=pa.table(changed)):
+            self.database.run("quality/judge/change")
+
+    def _completed(self, batch: pa.RecordBatch, missing: Any) -> pa.StructArray:
+        """Return metrics of all rows, after measuring some from the stored texts.
+
+        Raises:
+            QualityError: The text of one was not kept.
+        """
+        lost = missing & ~batch["has_text"].to_numpy(zero_copy_only=False)
+        if lost.any():
+            row = batch.slice(int(np.flatnonzero(lost)[0]), 1).to_pylist()[0]
+            raise QualityError(
+                f"{counted(int(lost.sum()), 'row')} of source {row['source']!r} would have to be "
+                f"measured anew for these thresholds, and their texts were not kept "
+                f"(keep_rejected=False): leave out what was not measured, or read the source again"
+            )
+        places = np.flatnonzero(missing)
+        parts, order = [], []
+        for start in range(0, len(places), _TEXTS):
+            for at, texts in self._texts(batch, places[start : start + _TEXTS]):
+                parts.append(self._measure(texts))
+                order.append(at)
+        at = pa.array(np.concatenate(order))
+        kinds = batch["measured"].take(at)
+        metrics = self._merged(batch["metrics"].take(at), pa.concat_tables(parts), kinds)
+        keys = pa.array(self._merged_keys(kinds), pa.string())
+        columns = {"number": batch["number"].take(at), "metrics": metrics, "measured": keys}
+        with self.database.registered(judged=pa.table(columns)):
+            self.database.run("quality/judge/set_metrics")
+        index = np.arange(batch.num_rows)
+        index[at.to_numpy()] = batch.num_rows + np.arange(len(at))
+        return pa.concat_arrays([batch["metrics"], metrics]).take(pa.array(index))
+
+    def _merged(self, before: pa.StructArray, now: pa.Table, kinds: pa.Array) -> pa.StructArray:
+        """Return metrics, those as they were measured now that lacked before.
+
+        The others stay: of a redacted text what was taken out can be counted no more.
+        """
+        coded = kinds.fill_null("").dictionary_encode()
+        codes = coded.indices.to_numpy()
+        lacking = [self._lacking(kind) for kind in coded.dictionary.to_pylist()]
+        count, columns = len(before), {}
+        for field in STORED:
+            taken = np.array([field.name in names for names in lacking], bool)[codes]
+            index = np.arange(count) + np.where(taken, count, 0)
+            new = now[field.name].combine_chunks().cast(field.type)
+            both = pa.concat_arrays([pc.struct_field(before, field.name), new])
+            columns[field.name] = both.take(pa.array(index))
+        return stored_metrics(pa.table(columns))
+
+    def _lacking(self, measured_as: str) -> set[str]:
+        """Return the metrics that rows lack, or that were taken by other settings."""
+        there = self.measurings.get(measured_as, {})
+        names = {name for name, key in self.keys.items() if there.get(name) != key}
+        return names | {"own"} if any(name.startswith("own:") for name in names) else names
+
+    def _merged_keys(self, before: pa.Array) -> list[str]:
+        merged = {
+            kind: measured_by(self.database, self.measurings.get(str(kind), {}) | self.keys)
+            for kind in set(before.to_pylist())
+        }
+        return [merged[kind] for kind in before.to_pylist()]
+
+    def _texts(self, batch: pa.RecordBatch, places: Any) -> Iterator[tuple[Any, pa.Array]]:
+        """Yield places of rows with their texts: of records, and of rejected rows."""
+        is_record = pc.equal(batch["outcome"], "accepted").to_numpy(zero_copy_only=False)[places]
+        records = places[is_record]
+        keys = batch["record_key"].fill_null(-1).to_numpy()
+        ordered = records[np.argsort(keys[records])]
+        for found, texts in texts_of(self.database, pa.table({"record_key": keys[ordered]})):
+            yield ordered[np.searchsorted(keys[ordered], found.to_numpy())], texts
+        others = places[~is_record]
+        if len(others):
+            numbers = batch["number"].to_numpy()
+            with self.database.registered(wanted=pa.table({"number": numbers[others]})):
+                kept = self.database.table("quality/judge/kept_texts").combine_chunks()
+            at = np.searchsorted(numbers, kept["number"].to_numpy())
+            yield at, joined(kept["sections"].combine_chunks())
+
+
+def _reasons(outcome: Any, gate: Any, rule: Any) -> Any:
+    """Return how rows end in words, object[rows]."""
+    said = np.full(len(outcome), "accepted", object)
+    at = np.flatnonzero(outcome != "accepted")
+    said[at] = [f"{g}: {r}" for g, r in zip(gate[at], rule[at], strict=True)]
+    return said

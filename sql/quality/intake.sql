@@ -1,0 +1,218 @@
+-- name: last
+-- The last whole intake of a source that is there, through gates.
+-- Parameters: $name, $unpublished.
+-- Rows: one, or none.
+SELECT
+    acquisitions.source_id, acquisitions.kind, acquisitions.uri, acquisitions.quality,
+    acquisitions.condition, acquisitions.last_row, acquisitions.rows_digest, acquisitions.cursor
+FROM acquisitions
+JOIN sources ON sources.source_id = acquisitions.source_id
+WHERE
+    sources.name = $name
+    AND sources.removed_version IS NULL
+    AND acquisitions.version <> $unpublished
+ORDER BY acquisitions.acquisition_id DESC
+LIMIT 1
+
+-- name: totals
+-- What a source, published or not, has given through gates so far.
+-- Parameters: $name, $unpublished.
+SELECT
+    coalesce(sum(acquisitions.accepted), 0)::BIGINT AS accepted,
+    coalesce(sum(acquisitions.accepted_bytes), 0)::BIGINT AS accepted_bytes
+FROM acquisitions
+JOIN sources ON sources.source_id = acquisitions.source_id
+WHERE
+    sources.name = $name
+    AND (sources.removed_version IS NULL OR sources.removed_version = $unpublished)
+
+-- name: begin
+-- Note an intake; returns its number.
+-- Parameters: $source_id, $source, $kind, $uri, $quality (JSON), $fingerprint, $condition,
+-- $size_mb, $row_limit, $first_record_key, $last_row, $rows_digest, $cursor (JSON), $version,
+-- $duckplets.
+INSERT INTO acquisitions
+SELECT
+    coalesce(max(acquisition_id), 0) + 1, $source_id, $source, $kind, $uri, $quality, $fingerprint,
+    $condition, $size_mb, $row_limit, now()::TIMESTAMP, NULL, 0, 0, 0, 0, 0, 0, $first_record_key,
+    $last_row, $rows_digest, $cursor, $version, $duckplets
+FROM acquisitions
+RETURNING acquisition_id
+
+-- name: go_on
+-- An unfinished intake of a source.
+-- Parameters: $source_id, $unpublished.
+SELECT
+    acquisition_id, "read", accepted, filtered, rejected, unreadable, accepted_bytes, last_row,
+    rows_digest, cursor
+FROM acquisitions
+WHERE source_id = $source_id AND version = $unpublished
+
+-- name: save
+-- Note how far an intake has come.
+-- Parameters: $acquisition_id, $read, $accepted, $filtered, $rejected, $unreadable,
+-- $accepted_bytes, $last_row, $rows_digest, $cursor (JSON), $size_mb, $row_limit.
+UPDATE acquisitions
+SET
+    "read" = $read,
+    accepted = $accepted,
+    filtered = $filtered,
+    rejected = $rejected,
+    unreadable = $unreadable,
+    accepted_bytes = $accepted_bytes,
+    last_row = $last_row,
+    rows_digest = $rows_digest,
+    cursor = $cursor,
+    size_mb = $size_mb,
+    row_limit = $row_limit
+WHERE acquisition_id = $acquisition_id
+
+-- name: finish
+-- Note that an intake is whole.
+-- Parameters: $acquisition_id, $version.
+UPDATE acquisitions
+SET version = $version, ended_at = now()::TIMESTAMP
+WHERE acquisition_id = $acquisition_id
+
+-- name: forget
+-- Delete what was decided on the rows of a removed source, before another has its name.
+-- Parameters: $name, $source_id.
+DELETE FROM judgements
+WHERE source = $name AND source_id <> $source_id
+
+-- name: forget_rejected
+-- Delete the rejected rows of a removed source likewise.
+-- Parameters: $name, $source_id.
+DELETE FROM rejected_rows
+WHERE source_id IN (SELECT source_id FROM sources WHERE name = $name) AND source_id <> $source_id
+
+-- name: unhashed
+-- The next records of the newest version whose texts have no hash yet.
+-- Parameters: $after (record_key), $limit.
+-- Rows: by record_key.
+SELECT record_key
+FROM records
+WHERE
+    removed_version IS NULL
+    AND record_key > $after
+    AND record_key NOT IN (SELECT record_key FROM record_hashes)
+ORDER BY record_key
+LIMIT $limit
+
+-- name: sections_of
+-- The sections of some records (Arrow wanted: record_key).
+-- Rows: by record and position.
+SELECT sections.record_key, sections.role, sections.text
+FROM sections
+JOIN wanted ON wanted.record_key = sections.record_key
+ORDER BY sections.record_key, sections.position
+
+-- name: digests
+-- The SHA-256 and the size in UTF-8 of texts (Arrow texts: row, text).
+-- Rows: by row.
+SELECT row, unhex(sha256(text)) AS digest, strlen(text)::BIGINT AS bytes
+FROM texts
+ORDER BY row
+
+-- name: known_ids
+-- Of the ids of rows (Arrow incoming: record_id, digest) those of records that are there.
+-- Parameters: $unpublished (marks those of the same intake, or NULL).
+SELECT record_id, arg_max(content_hash, record_key) AS content_hash
+FROM records
+WHERE
+    (removed_version IS NULL OR removed_version = $unpublished)
+    AND record_id IN (SELECT record_id FROM incoming)
+GROUP BY record_id
+
+-- name: known_digests
+-- Of the texts of rows (Arrow incoming: record_id, digest) those of records that are there.
+-- Parameters: $unpublished, $source_id: of the intake, or NULL.
+SELECT DISTINCT record_hashes.digest
+FROM record_hashes
+JOIN records ON records.record_key = record_hashes.record_key
+WHERE
+    (
+        records.removed_version IS NULL
+        OR (records.removed_version = $unpublished AND records.source_id = $source_id)
+    )
+    AND record_hashes.digest IN (SELECT digest FROM incoming)
+
+-- name: append_hashes
+-- Append new_hashes (Arrow: record_key, digest).
+INSERT INTO record_hashes
+SELECT record_key, digest
+FROM new_hashes
+
+-- name: append_judgements
+-- Append judged (Arrow), the rows of an intake.
+-- Parameters: $acquisition_id, $source_id, $source.
+INSERT INTO judgements
+SELECT
+    (SELECT coalesce(max(judgement_key), 0) FROM judgements) + row_number() OVER (ORDER BY "row"),
+    $acquisition_id, $source_id, $source, file, "row", line, record_id, record_key, outcome, gate,
+    rule, digest, bytes, measured, metrics
+FROM judged
+
+-- name: append_rejected
+-- Append rejected (Arrow), rows with all that a record has.
+-- Parameters: $acquisition_id, $source_id.
+INSERT INTO rejected_rows
+SELECT
+    $acquisition_id, $source_id, "row", record_id, content_hash, sections, date, group_key,
+    taxonomy, meta, trust, created_at, updated_at, messages, rejected_messages, prefix, label
+FROM rejected
+
+-- name: came_meanwhile
+-- Mark the unpublished records whose texts came in otherwise since, and forget that they are
+-- records.
+-- Parameters: $source_id, $version, $acquisition_id.
+-- Rows: one a record, its key.
+UPDATE records
+SET removed_version = $version
+WHERE
+    source_id = $source_id
+    AND added_version = $version
+    AND removed_version IS NULL
+    AND record_key IN (
+        SELECT own.record_key
+        FROM judgements
+        JOIN record_hashes AS own ON own.record_key = judgements.record_key
+        JOIN record_hashes AS other ON other.digest = own.digest
+        JOIN records AS others ON others.record_key = other.record_key
+        WHERE
+            judgements.acquisition_id = $acquisition_id
+            AND others.removed_version IS NULL
+            AND others.source_id <> $source_id
+    )
+RETURNING record_key
+
+-- name: reject_keys
+-- Note that records (Arrow taken: record_key) are none.
+-- Parameters: $gate, $rule.
+UPDATE judgements
+SET outcome = 'rejected', gate = $gate, rule = $rule, record_key = NULL
+WHERE record_key IN (SELECT record_key FROM taken)
+
+-- name: metrics
+-- No row of the metrics that are stored: their names and types.
+SELECT metrics
+FROM judgements
+LIMIT 0
+
+-- name: chosen
+-- The rows of an intake (Arrow mapped_rows) for which a condition on slot is true, which is added.
+-- Rows: in any order.
+SELECT slot.row
+FROM mapped_rows AS slot
+
+-- name: measured
+-- Note by which settings metrics were taken, if that is not known.
+-- Parameters: $measured, $keys (JSON).
+INSERT INTO measurings
+SELECT $measured, $keys
+WHERE $measured NOT IN (SELECT measured FROM measurings)
+
+-- name: measurings
+-- By which settings metrics were taken.
+SELECT measured, keys
+FROM measurings

@@ -1,0 +1,191 @@
+-- name: unjudged
+-- The records of the newest version that no gate has seen.
+-- Rows: by record_key.
+SELECT
+    records.record_key, records.record_id, records.source_id, sources.name AS source,
+    records.date, records.group_key, records.taxonomy, records.meta, records.created_at,
+    records.updated_at
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+WHERE
+    records.removed_version IS NULL
+    AND records.record_key NOT IN (
+        SELECT record_key FROM judgements WHERE record_key IS NOT NULL
+    )
+ORDER BY records.record_key
+
+-- name: append_unjudged
+-- Note records (Arrow judged) that came without gates.
+INSERT INTO judgements
+SELECT
+    (SELECT coalesce(max(judgement_key), 0) FROM judgements)
+    + row_number() OVER (ORDER BY record_key),
+    NULL, source_id, source, NULL, -record_key, NULL, record_id, record_key, 'accepted', NULL,
+    NULL, digest, bytes, measured, metrics
+FROM judged
+
+-- name: rows
+-- The rows that other thresholds may end otherwise: those of sources that are there, accepted and
+-- still a record, or rejected. Of rejected ones, whether their texts were kept.
+-- Parameters: $unpublished, $low, $high (numbers, both included).
+-- Rows: by number.
+WITH kept AS (SELECT source_id, "row" FROM rejected_rows)
+
+SELECT
+    judgements.judgement_key AS number, judgements.source, judgements.record_key,
+    judgements.outcome, judgements.gate, judgements.rule, judgements.digest,
+    judgements.measured, judgements.metrics,
+    judgements.outcome = 'accepted' OR kept.row IS NOT NULL AS has_text
+FROM judgements
+JOIN sources ON sources.source_id = judgements.source_id AND sources.removed_version IS NULL
+LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
+LEFT JOIN kept ON kept.source_id = judgements.source_id AND kept.row = judgements.row
+LEFT JOIN records ON records.record_key = judgements.record_key
+WHERE
+    judgements.judgement_key BETWEEN $low AND $high
+    AND coalesce(acquisitions.version, 0) <> $unpublished
+    AND (
+        judgements.outcome = 'rejected'
+        OR (judgements.outcome = 'accepted' AND records.removed_version IS NULL)
+    )
+ORDER BY number
+
+-- name: shared
+-- Those of the rows (Arrow candidates: number, passes) that share a text or an id with another one.
+-- Rows: in the order in which they came.
+WITH rows AS (
+    SELECT
+        candidates.number, candidates.passes, judgements.record_id, judgements.digest,
+        judgements.row, judgements.acquisition_id,
+        coalesce(acquisitions.first_record_key, -judgements.row) AS began
+    FROM candidates
+    JOIN judgements ON judgements.judgement_key = candidates.number
+    LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
+)
+SELECT number, record_id, digest, passes
+FROM rows
+WHERE
+    digest IN (SELECT digest FROM rows GROUP BY digest HAVING count(*) > 1)
+    OR record_id IN (SELECT record_id FROM rows GROUP BY record_id HAVING count(*) > 1)
+ORDER BY began, acquisition_id NULLS FIRST, row
+
+-- name: kept_texts
+-- The sections of some rejected rows (Arrow wanted: number).
+-- Rows: by number.
+SELECT wanted.number, rejected_rows.sections
+FROM wanted
+JOIN judgements ON judgements.judgement_key = wanted.number
+JOIN rejected_rows
+    ON rejected_rows.source_id = judgements.source_id AND rejected_rows.row = judgements.row
+ORDER BY wanted.number
+
+-- name: set_metrics
+-- Store what was measured of rows (Arrow judged: number, measured, metrics).
+UPDATE judgements
+SET metrics = judged.metrics, measured = judged.measured
+FROM judged
+WHERE judgements.judgement_key = judged.number
+
+-- name: change
+-- Note how rows end now (Arrow changed: number, outcome, gate, rule, record_key).
+UPDATE judgements
+SET
+    outcome = changed.outcome,
+    gate = changed.gate,
+    rule = changed.rule,
+    record_key = changed.record_key
+FROM changed
+WHERE judgements.judgement_key = changed.number
+
+-- name: remove
+-- Mark records (Arrow removed: record_key) as removed.
+-- Parameters: $version.
+UPDATE records
+SET removed_version = $version
+WHERE record_key IN (SELECT record_key FROM removed)
+
+-- name: whole_records
+-- Records (Arrow wanted: number, record_key) as rejected_rows has them.
+-- Rows: by number.
+WITH texts AS (
+    SELECT
+        coalesce(sections.record_key, originals.record_key) AS record_key,
+        list(
+            {
+                'role': coalesce(sections.role, originals.role),
+                'heading': coalesce(sections.heading, originals.heading),
+                'text': sections.text,
+                'original': originals.text
+            }
+            ORDER BY coalesce(sections.position, originals.position)
+        ) AS sections
+    FROM (
+        SELECT * FROM sections WHERE record_key IN (SELECT record_key FROM wanted)
+    ) AS sections
+    FULL JOIN (
+        SELECT * FROM section_originals WHERE record_key IN (SELECT record_key FROM wanted)
+    ) AS originals
+        ON originals.record_key = sections.record_key
+        AND originals.position = sections.position
+    GROUP BY ALL
+)
+
+SELECT
+    wanted.number, judgements.acquisition_id, judgements.source_id, judgements.row,
+    records.record_id, records.content_hash, texts.sections, records.date, records.group_key,
+    records.taxonomy, records.meta, records.trust, records.created_at, records.updated_at,
+    conversations.messages, conversations.rejected_messages,
+    record_prefixes.definition::VARCHAR AS prefix, records.label
+FROM wanted
+JOIN judgements ON judgements.judgement_key = wanted.number
+JOIN records ON records.record_key = wanted.record_key
+JOIN texts ON texts.record_key = wanted.record_key
+LEFT JOIN conversations ON conversations.record_key = wanted.record_key
+LEFT JOIN record_prefixes ON record_prefixes.record_key = wanted.record_key
+ORDER BY wanted.number
+
+-- name: keep
+-- Append rejected (Arrow), whole records.
+INSERT INTO rejected_rows BY NAME
+SELECT * EXCLUDE (number)
+FROM rejected
+
+-- name: kept
+-- Rejected rows (Arrow wanted: number) of which records are to be made.
+-- Rows: in the order in which they came.
+SELECT
+    wanted.number, judgements.digest, rejected_rows.*, sources.trust AS source_trust
+FROM wanted
+JOIN judgements ON judgements.judgement_key = wanted.number
+JOIN sources ON sources.source_id = judgements.source_id
+JOIN rejected_rows
+    ON rejected_rows.source_id = judgements.source_id AND rejected_rows.row = judgements.row
+LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
+ORDER BY
+    coalesce(acquisitions.first_record_key, -judgements.row), judgements.acquisition_id NULLS FIRST,
+    judgements.row
+
+-- name: forget_kept
+-- Delete rejected rows that are records now (Arrow wanted: number).
+DELETE FROM rejected_rows
+WHERE (source_id, row) IN (
+    SELECT judgements.source_id, judgements.row
+    FROM wanted
+    JOIN judgements ON judgements.judgement_key = wanted.number
+)
+
+-- name: order_of_kept
+-- Rejected rows (Arrow wanted: number) of which records are to be made.
+-- Rows: in the order in which they came.
+SELECT wanted.number, judgements.source_id
+FROM wanted
+JOIN judgements ON judgements.judgement_key = wanted.number
+LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
+ORDER BY
+    coalesce(acquisitions.first_record_key, -judgements.row), judgements.acquisition_id NULLS FIRST,
+    judgements.row
+
+-- name: last
+-- The largest number of a judged row, 0 for none.
+SELECT coalesce(max(judgement_key), 0)
+FROM judgements

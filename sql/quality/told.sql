@@ -1,0 +1,62 @@
+-- name: acquisitions
+-- The intakes through gates.
+-- Parameters: $unpublished.
+-- Rows: by number.
+SELECT
+    acquisition_id, source, kind, uri, started_at, ended_at,
+    CASE WHEN version <> $unpublished THEN version END AS version, "read", accepted, filtered,
+    rejected, unreadable, accepted_bytes, quality, fingerprint, condition, size_mb, row_limit,
+    duckplets
+FROM acquisitions
+ORDER BY acquisition_id
+
+-- name: counts
+-- How many rows of each source that is there ended how, with the first of each.
+-- Parameters: $examples (rows of each).
+-- Rows: by source, outcome, gate and rule.
+SELECT
+    judgements.source, judgements.outcome, judgements.gate, judgements.rule, count(*) AS "rows",
+    list(judgements."row" ORDER BY judgements."row")[1:$examples] AS examples
+FROM judgements
+JOIN sources ON sources.source_id = judgements.source_id AND sources.removed_version IS NULL
+GROUP BY ALL
+ORDER BY ALL
+
+-- name: why
+-- What became of the rows of an id, with their texts.
+-- Parameters: $record (a record id; or SOURCE:ROW).
+-- Rows: by source and row.
+SELECT
+    judgements.source, judgements.file, judgements."row", judgements.line, judgements.record_id,
+    judgements.record_key, judgements.outcome, judgements.gate, judgements.rule,
+    judgements.bytes, judgements.metrics,
+    rejected_texts.text AS rejected_text
+FROM judgements
+LEFT JOIN rejected_texts
+    ON rejected_texts.source = judgements.source AND rejected_texts."row" = judgements."row"
+WHERE
+    judgements.record_id = $record
+    OR concat(judgements.source, ':', judgements."row") = $record
+ORDER BY judgements.source, judgements."row"
+
+-- name: metric_of
+-- The values of one metric, put in the place of the column metric, of the records of a version, or
+-- of one source.
+-- Parameters: $source (NULL for all), $version.
+-- Rows: in any order.
+SELECT metric::DOUBLE AS value
+FROM judgements
+JOIN records ON records.record_key = judgements.record_key
+WHERE
+    coalesce(judgements.source = $source, TRUE)
+    AND is_live(records.added_version, records.removed_version, $version)
+    AND metric IS NOT NULL
+
+-- name: sources_with_metrics
+-- The sources of the newest version of which rows were measured.
+-- Rows: by name.
+SELECT DISTINCT judgements.source
+FROM judgements
+JOIN sources ON sources.source_id = judgements.source_id AND sources.removed_version IS NULL
+WHERE judgements.measured IS NOT NULL
+ORDER BY judgements.source

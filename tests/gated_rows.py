@@ -1,0 +1,95 @@
+"""Rows that gates judge, and what is stored of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckplets as dp
+from duckplets.quality.settings import Quality
+
+QUALITY = Quality(language=None)
+GOOD = "A plain sentence about the weather and the garden, number {}, long enough."
+LONG = "and so the story goes on for a while with quite ordinary words "
+
+
+def written(path: Path, texts: list[Any], start: int = 0, mode: str = "w") -> dp.JsonSource:
+    """Write a file of rows with ids, and return it as a source."""
+    with path.open(mode, encoding="utf-8") as file:
+        for i, text in enumerate(texts, start):
+            row = text if isinstance(text, dict) else {"text": text}
+            file.write(json.dumps({"id": str(i), **row}) + "\n")
+    return dp.JsonSource(path, text="text", id="id")
+
+
+def take(corpus: dp.Corpus, source: Any, name: str = "s", **arguments: Any) -> Any:
+    given: dict[str, Any] = {"quality": QUALITY, "progress": False}
+    return corpus.ingest(source, name=name, **given | arguments)
+
+
+def texts(corpus: dp.Corpus) -> list[str]:
+    """Return the live texts in order."""
+    rows = corpus.sql(
+        "SELECT text FROM sections JOIN records USING (record_key) WHERE removed_version IS NULL "
+        "ORDER BY section_key"
+    )
+    return list(rows["text"].to_pylist())
+
+
+def ends(corpus: dp.Corpus) -> list[tuple[str, int, str, str]]:
+    """Return how rows ended: source, row, outcome, reason."""
+    rows = corpus.sql("SELECT * FROM judgements ORDER BY acquisition_id, row").to_pylist()
+    return [
+        (r["source"], r["row"], r["outcome"], f"{r['gate'] or 'unreadable'}: {r['rule']}")
+        for r in rows
+    ]
+
+
+def contents(corpus: dp.Corpus) -> dict[str, Any]:
+    """Return all that is stored but for times, and for how often it was committed."""
+    found = {}
+    for (table,) in corpus._database.rows("SELECT table_name FROM duckdb_tables() ORDER BY 1"):
+        rows = corpus.sql(f'SELECT * FROM "{table}" ORDER BY ALL').to_pylist()
+        for row in rows:
+            for name in ("created_at", "updated_at", "committed_at", "applied_at", "report"):
+                row.pop(name, None)
+            for name in ("started_at", "ended_at", "cursor"):
+                row.pop(name, None)
+        found[table] = rows
+    return found
+
+
+def check(corpus: dp.Corpus) -> None:
+    """Check that the counts add up, for every source, and that rows are told once."""
+    for row in corpus.acquisitions().to_pylist():
+        ended = (row[n] for n in ("accepted", "filtered", "rejected", "unreadable"))
+        assert row["read"] == sum(ended), row
+    counts = corpus.sql(
+        "SELECT count(*) AS n, count(DISTINCT (source, coalesce(file, ''), row)) AS places, "
+        "count(record_key) AS keys FROM judgements"
+    ).to_pylist()[0]
+    assert counts["n"] == counts["places"]
+    assert counts["n"] == sum(corpus.acquisitions()["read"].to_pylist())
+
+
+def oracle(rows: list[dict[str, Any]]) -> list[str]:
+    """Return how rows end one after the other."""
+    held: set[str] = set()
+    ids: dict[str, str] = {}
+    found = []
+    for row in rows:
+        text = row["text"]
+        if ids.get(row["id"]) == text:
+            found.append("same id")
+        elif text in held:
+            found.append("same text")
+        elif len(text) < 50:
+            found.append("min_characters")
+        elif row["id"] in ids:
+            found.append("same id, other content")
+        else:
+            held.add(text)
+            ids[row["id"]] = text
+            found.append("accepted")
+    return found

@@ -1,0 +1,184 @@
+"""Other thresholds without the sources: the result is that of an intake by them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from effort import often
+from gated_rows import GOOD, LONG, contents, oracle, take, texts
+from prebuilt import empty_corpus
+
+import duckplets as dp
+from duckplets.quality.settings import Quality
+from duckplets.quality.told import stability
+
+STRICT = Quality(language=None, min_characters=200)
+QUALITY = Quality(language=None)
+LOOSE = Quality(language=None, min_characters=1, copyright=(), pii=None)
+
+ROWS = [
+    ("short", "schema: min_characters"),
+    (GOOD.format(1), "accepted"),
+    ("short", "schema: min_characters"),
+    (LONG + "© somebody", "content: copyright"),
+    (LONG + "bob@example.org", "content: max_pii_density"),
+    (LONG * 5, "accepted"),
+]
+
+
+def source(rows: list[Any], **columns: Any) -> dp.MemorySource:
+    made = [{"id": str(i), "text": text, **columns} for i, text in enumerate(rows)]
+    return dp.MemorySource(made, text="text", id="id", meta=[*columns] or None)
+
+
+def reasons(corpus: dp.Corpus) -> list[str]:
+    rows = corpus.sql("SELECT * FROM judgements ORDER BY acquisition_id, row").to_pylist()
+    return [
+        r["outcome"] if r["outcome"] == "accepted" else f"{r['gate']}: {r['rule']}" for r in rows
+    ]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Any:
+    with empty_corpus(tmp_path / "c.duckdb") as opened:
+        take(opened, source([text for text, _ in ROWS], license="mit"))
+        opened.split(1, 0, 0)
+        yield opened
+
+
+def test_rows_become_records_and_records_go(corpus: dp.Corpus) -> None:
+    assert reasons(corpus) == [reason for _, reason in ROWS]
+    with corpus.sampler("texts", batch_size=2, epochs=1) as sampler:
+        pinned = [text for batch in sampler for text in batch["text"]]
+        sampler.save()
+    before = contents(corpus)
+    would = corpus.judge(LOOSE, dry_run=True)
+    assert contents(corpus) == before
+    did = corpus.judge(LOOSE)
+    assert (would.accepted, would.rejected) == (did.accepted, did.rejected) == (3, 0)
+    assert would.changes == did.changes
+    assert did.changes == [
+        {"source": "s", "was": "content: copyright", "now": "accepted", "rows": 1},
+        {"source": "s", "was": "content: max_pii_density", "now": "accepted", "rows": 1},
+        {"source": "s", "was": "schema: min_characters", "now": "accepted", "rows": 1},
+        {"source": "s", "was": "schema: min_characters", "now": "duplicates: same text", "rows": 1},
+    ]
+    assert did.version == corpus.version == 2
+    assert reasons(corpus) == ["accepted", "accepted", "duplicates: same text"] + ["accepted"] * 3
+    assert sorted(texts(corpus)) == sorted(
+        ["short", GOOD.format(1), LONG + "© somebody", LONG + "[EMAIL]", LONG * 5]
+    )
+    assert corpus.judge(LOOSE).changes == []
+    gone = corpus.judge(STRICT)
+    assert (gone.accepted, gone.rejected) == (0, 4)
+    assert texts(corpus) == [LONG * 5]
+    back = corpus.judge(QUALITY)
+    assert reasons(corpus) == [reason for _, reason in ROWS]
+    assert (back.accepted, corpus.version) == (1, 4)
+    rows = corpus.sql(
+        "SELECT record_id, meta, split FROM records JOIN splits USING (record_key) "
+        "WHERE removed_version IS NULL ORDER BY record_id"
+    ).to_pylist()
+    assert [(row["record_id"], dict(row["meta"])) for row in rows] == [
+        ("s/1", {"license": "mit"}),
+        ("s/5", {"license": "mit"}),
+    ]
+    with corpus.resume(snapshot=False) as sampler:  # pinned to what it saw
+        again = [text for step in range(sampler.step) for text in sampler.batch_at(step)["text"]]
+    assert again == pinned
+
+
+def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path: Path) -> None:
+    def of(license_of: str) -> dp.MemorySource:
+        return dp.MemorySource(
+            [{"id": license_of, "text": GOOD, "license": license_of}],
+            text="text",
+            id="id",
+            meta=["license"],
+        )
+
+    strict = {"quality": Quality(language=None, licenses=("mit",))}
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        take(corpus, of("gpl"), "first", **strict)
+        take(corpus, of("mit"), "second", **strict)
+        corpus.ingest(of("bsd"), name="plain", progress=False)
+        assert reasons(corpus) == ["schema: licenses", "accepted"]
+        report = corpus.judge(QUALITY)
+        assert (report.accepted, report.rejected, report.measured) == (1, 2, 1)
+        live = corpus.sql("SELECT record_id FROM records WHERE removed_version IS NULL")
+        assert live["record_id"].to_pylist() == ["first/gpl"]
+        assert corpus.judge(QUALITY).changes == []
+        report = corpus.judge(strict["quality"])
+        live = corpus.sql("SELECT record_id FROM records WHERE removed_version IS NULL")
+        assert live["record_id"].to_pylist() == ["second/mit"]
+
+
+def test_records_without_gates_are_measured_and_judged(tmp_path: Path) -> None:
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(source([text for text, _ in ROWS]), name="s", progress=False)
+        report = corpus.judge(QUALITY)
+        assert (report.rows, report.rejected, report.measured) == (6, 4, 6)
+        assert texts(corpus) == [GOOD.format(1), LONG * 5]
+        assert corpus.judge(LOOSE).accepted == 3
+        assert corpus.judge(LOOSE).measured == 0
+
+
+def test_what_was_not_measured_is_measured_from_kept_texts_or_refused(tmp_path: Path) -> None:
+    asked = Quality(language=None, copyright=("weather",))
+    for keep in (True, False):
+        with empty_corpus(tmp_path / f"{keep}.duckdb") as corpus:
+            kept = Quality(language=None, keep_rejected=keep)
+            take(corpus, source([text for text, _ in ROWS]), quality=kept)
+            if keep:
+                report = corpus.judge(asked)
+                assert (report.measured, report.accepted, report.rejected) == (6, 1, 1)
+                assert texts(corpus) == [LONG * 5, LONG + "© somebody"]
+            else:
+                with pytest.raises(dp.QualityError, match=r"4 rows .* texts were not kept"):
+                    corpus.judge(asked)
+                loose = Quality(language=None, min_characters=1)
+                assert corpus.judge(loose).without_text == 1 + 1
+    with pytest.raises(dp.QualityError, match="pii='redact' is for ingest"):
+        corpus.judge(Quality(language=None, pii="redact"))
+
+
+def test_judging_gives_what_an_intake_by_the_thresholds_gives(tmp_path: Path) -> None:
+    for seed in range(often(30, less=1)):
+        draw = random.Random(seed)
+        words = [GOOD.format(i) * draw.randrange(1, 4) for i in range(6)] + ["short"]
+        rows = [{"id": str(draw.randrange(15)), "text": draw.choice(words)} for _ in range(40)]
+        made = dp.MemorySource(rows, text="text", id="id")
+        with empty_corpus(tmp_path / f"{seed}.duckdb") as corpus:
+            take(
+                corpus, made, quality=Quality(language=None, min_characters=120), on_conflict="skip"
+            )
+            corpus.judge(Quality(language=None, min_characters=50))
+            found = corpus.sql("SELECT coalesce(rule, outcome) AS r FROM judgements ORDER BY row")
+            assert found["r"].to_pylist() == oracle(rows), seed
+            keys = corpus.sql("SELECT record_id FROM records WHERE removed_version IS NULL")
+            assert keys.num_rows == oracle(rows).count("accepted")
+
+
+def test_shifts_are_told_against_a_source_and_a_version(corpus: dp.Corpus) -> None:
+    assert corpus.shifts(1).warnings == []
+    corpus.judge(STRICT)
+    assert any("characters has shifted" in line for line in corpus.shifts(1).warnings)
+    take(corpus, source([GOOD.format(i) for i in range(20, 40)]), "other")
+    found = corpus.shifts("s").rows
+    assert {row["source"] for row in found} == {"other"}
+    with pytest.raises(dp.QualityError, match="no source of that name has metrics"):
+        corpus.shifts("nobody")
+    with pytest.raises(dp.QualityError, match="there are versions 1 to 3"):
+        corpus.shifts(9)
+
+
+def test_the_index_is_that_of_the_formula() -> None:
+    import math
+
+    before, now = [1.0] * 50 + [2.0] * 50, [1.0] * 25 + [2.0] * 75
+    expected = (0.25 - 0.5) * math.log(0.25 / 0.5) + (0.75 - 0.5) * math.log(0.75 / 0.5)
+    assert math.isclose(stability(now, before), expected)
+    assert stability(before, before) == 0
