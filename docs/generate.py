@@ -85,7 +85,7 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in repeats named_pools hard_negatives text_vectors compact preparing changing "
+    "corpus text_in sifting named_pools hard_negatives text_vectors compact preparing changing "
     "reopen status doctor testing huggingface errors __init__"
 )
 ROOMS = (

@@ -14,11 +14,10 @@ from duckplets.base.shown import html_table, shown
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError
-from duckplets.gated import Gated, gates_of
 from duckplets.ingest import chunks, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
-from duckplets.repeats import Repeats
+from duckplets.sifting import Sifting, gates_of
 from duckplets.text.chunking import Chunking
 from duckplets.text.prefix import prefix_of
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
 
 
-class TextIn(Repeats, Gated):
+class TextIn(Sifting):
     """The part of ``Corpus`` that takes text in, cleans it, lists it and removes it."""
 
     _database: Database

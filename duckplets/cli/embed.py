@@ -64,8 +64,7 @@ def embed(
 
     Example:
         duckplets embed faq.duckdb sentence-transformers/all-MiniLM-L6-v2
-        duckplets embed faq.duckdb intfloat/e5-small-v2 --name e5 --prompt anchor='query: ' \
-            --prompt context='passage: '
+        duckplets embed faq.duckdb intfloat/e5-small-v2 --name e5 --prompt 'anchor=query: '
         duckplets embed faq.duckdb mypkg.teacher:vectors --name teacher --dtype float16
     """
     from duckplets.corpus import Corpus
