@@ -10,8 +10,8 @@ import typer
 from duckplets.base.shown import shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, in_options, say
-from duckplets.cli.ingest import remove_empty, store
 from duckplets.cli.inputs import Options, found_in, names
+from duckplets.cli.storing import remove_empty, store
 
 _QUALITY = "general, code, medical, report, gopher, c4, fineweb, or a TOML file."
 
@@ -89,7 +89,7 @@ def acquire(
     is_new = not corpus.exists()
     with Corpus(corpus) as opened:
         try:
-            store(opened, found, arguments, [], json=json, keep_going=False)
+            store(opened, found, arguments, [], command=acquire, json=json, keep_going=False)
         finally:
             if is_new:
                 remove_empty(opened)

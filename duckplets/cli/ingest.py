@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.base.shown import counted, shown
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, as_written, existing, in_options, say
-from duckplets.cli.inputs import FORMATS, Found, Options, found_in, names
+from duckplets.cli.app import CORPUS, JSON, existing, say
+from duckplets.cli.inputs import FORMATS, Options, found_in, names
 from duckplets.cli.options import NORMALISE, option
-from duckplets.errors import DuckpletsError
+from duckplets.cli.storing import remove_empty, store
 
 if TYPE_CHECKING:
-    from duckplets.corpus import Corpus
-    from duckplets.ingest.records import IngestReport
+    pass
 
 _SHARE = "from 0 to 1; those not given divide the rest as usual, 8 : 1 : 1."
 _COLUMNS = "Repeat it, or separate by commas."
@@ -230,56 +225,12 @@ def ingest(
                 from duckplets.text.normaliser import Normaliser
 
                 opened.normalise(Normaliser(code=normalise == "code"))
-            store(opened, found, arguments, problems, json=json, keep_going=keep_going)
+            store(
+                opened, found, arguments, problems, command=ingest, json=json, keep_going=keep_going
+            )
         finally:
             if is_new:
                 remove_empty(opened)
-
-
-def store(
-    corpus: Corpus,
-    found: Sequence[Found],
-    arguments: dict[str, Any],
-    problems: list[str],
-    *,
-    json: bool,
-    keep_going: bool,
-) -> None:
-    """Ingest sources one after the other; those before one that fails are stored, and said so."""
-    reports: list[tuple[str, IngestReport]] = []
-    try:
-        for each in found:
-            try:
-                reports.append((each.name, _ingested(corpus, each, arguments)))
-                told = f"{shown(each.name)}: {reports[-1][1]}"
-                say(*(in_options(line, ingest) for line in told.splitlines()))
-            except DuckpletsError as error:
-                if not keep_going:
-                    raise
-                problems.append(f"{each.where}: {error}")
-                say(f"failed: {problems[-1]}")
-    except KeyboardInterrupt:
-        output.say_kept(corpus.unfinished())
-        raise
-    finally:
-        output.show_ingested(reports, json=json)
-    if problems:
-        say(f"{counted(len(reports), 'source')} stored, {len(problems):,} failed")
-        raise typer.Exit(1)
-
-
-def _ingested(corpus: Corpus, found: Found, arguments: dict[str, Any]) -> IngestReport:
-    with as_written() if found.data_set else nullcontext():
-        report = corpus.ingest(found.source, name=found.name, **arguments)
-        if found.data_set:
-            corpus.set_index_controls(found.name, **asdict(found.data_set.controls))
-        return report
-
-
-def remove_empty(corpus: Corpus) -> None:
-    """Remove a file that was made for what then failed, while nobody else can have it open."""
-    if corpus.version == 0 and not corpus.unfinished():
-        corpus.path.unlink(missing_ok=True)
 
 
 def split(

@@ -18,7 +18,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.recipes.defaults import default_recipes
 from duckplets.sources.documents import listed
-from duckplets.text.headings import heading_of, is_binary
+from duckplets.sources.text_file import heading_of, is_binary
 
 _each = pytest.mark.parametrize
 

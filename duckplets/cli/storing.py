@@ -1,0 +1,67 @@
+"""Ingest sources that a command was given, one after the other, and say what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from duckplets.base.shown import counted, shown
+from duckplets.cli import output
+from duckplets.cli.app import as_written, in_options, say
+from duckplets.cli.inputs import Found
+from duckplets.errors import DuckpletsError
+
+if TYPE_CHECKING:
+    from duckplets.corpus import Corpus
+    from duckplets.ingest.records import IngestReport
+
+
+def store(
+    corpus: Corpus,
+    found: Sequence[Found],
+    arguments: dict[str, Any],
+    problems: list[str],
+    *,
+    command: Callable[..., None],
+    json: bool,
+    keep_going: bool,
+) -> None:
+    """Ingest sources one after the other; those before one that fails are stored, and said so."""
+    reports: list[tuple[str, IngestReport]] = []
+    try:
+        for each in found:
+            try:
+                reports.append((each.name, _ingested(corpus, each, arguments)))
+                told = f"{shown(each.name)}: {reports[-1][1]}"
+                say(*(in_options(line, command) for line in told.splitlines()))
+            except DuckpletsError as error:
+                if not keep_going:
+                    raise
+                problems.append(f"{each.where}: {error}")
+                say(f"failed: {problems[-1]}")
+    except KeyboardInterrupt:
+        output.say_kept(corpus.unfinished())
+        raise
+    finally:
+        output.show_ingested(reports, json=json)
+    if problems:
+        say(f"{counted(len(reports), 'source')} stored, {len(problems):,} failed")
+        raise typer.Exit(1)
+
+
+def _ingested(corpus: Corpus, found: Found, arguments: dict[str, Any]) -> IngestReport:
+    with as_written() if found.data_set else nullcontext():
+        report = corpus.ingest(found.source, name=found.name, **arguments)
+        if found.data_set:
+            corpus.set_index_controls(found.name, **asdict(found.data_set.controls))
+        return report
+
+
+def remove_empty(corpus: Corpus) -> None:
+    """Remove a file that was made for what then failed, while nobody else can have it open."""
+    if corpus.version == 0 and not corpus.unfinished():
+        corpus.path.unlink(missing_ok=True)
