@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -46,6 +46,10 @@ def sample(
     columns: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN,…", help="Columns of a sample.")
     ] = None,
+    vectors: Annotated[
+        Literal["error", "drop", "null"] | None,
+        typer.Option(help="With columns such as anchor_vector: texts that have none; error."),
+    ] = None,
     no_prefixes: NO_PREFIXES = False,
     rank: Annotated[
         int | None,
@@ -84,12 +88,14 @@ def sample(
         duckplets sample faq.duckdb --resume --steps 100 --save --out second.parquet
         duckplets sample faq.duckdb --mixture mixture.toml --steps 100 --metrics served.json
         duckplets sample faq.duckdb --rank 1 --world-size 4 --steps 100 --out rank1.jsonl
+        duckplets sample faq.duckdb --columns anchor,anchor_vector:default --vectors null
     """
     from duckplets.corpus import Corpus
     from duckplets.sampling.settings import SavingNote
 
     how = how.also(
         columns=names(columns),
+        vectors=vectors,
         prefixes=False if no_prefixes else None,
         rank=rank,
         log=None if log is None else str(log),

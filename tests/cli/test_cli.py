@@ -586,7 +586,12 @@ def test_examples_of_the_help_texts_run(
     # What reads the corpus comes after what fills it, with two sources: each is mined. Those of
     # other kinds, the chunking, forgetting and removing are last.
     late = re.compile(r"hf://|chats|dump|chunk|reset|remove|recipe add")
-    shown.sort(key=lambda line: (late.search(line) is not None, "search" in line))
+    shown.sort(
+        key=lambda line: (
+            late.search(line) is not None,
+            re.search("search|vector:", line) is not None,
+        )
+    )
     for line in shown:
         words = shlex.split(
             re.sub(r"^.* \| (?=duckplets)", "", line).split(" > ")[0].split(" | ")[0]
