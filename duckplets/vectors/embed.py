@@ -39,7 +39,7 @@ Dtype = Literal["float32", "float16"]
 BM25 = "bm25"  # what searches mean by that name is no set
 
 _SECONDS = 10.0  # of work in a block
-_MOST_TEXTS = 16_384  # in a block of smaller batches
+_MOST_TEXTS = 65_536  # in a block of smaller batches
 _MOST_CHARACTERS = 1 << 26
 _MOST_NUMBERS = 1 << 24
 _GROWTH = 4
