@@ -153,12 +153,16 @@ FROM (
 ORDER BY of_source.name
 
 -- name: show
--- The sections of the first live records of a source, or of all.
+-- The sections of the first live records of a source, or of all, with the hashes of their chunks.
 -- Parameters: $source (NULL for all), $split (NULL for all), $limit (records).
 -- Rows: by record and position.
 SELECT
     shown.record_id, shown.split, sections.role, sections.heading, sections.token_count AS tokens,
-    sections.text
+    sections.text, (
+        SELECT list(text_hash ORDER BY chunk_key)
+        FROM chunks
+        WHERE chunks.section_key = sections.section_key
+    ) AS chunks
 FROM (
     SELECT record_key, record_id, split
     FROM live_records

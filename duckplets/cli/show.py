@@ -45,7 +45,8 @@ def show(
 ) -> None:
     """Show records of a source with their sections, or samples; nothing is saved.
 
-    Long texts are cut, but with --json.
+    Where there are vectors: how many chunks of each section have one. Long texts are cut, but
+    with --json.
 
     Example:
         duckplets show faq.duckdb faq --limit 3
@@ -80,6 +81,7 @@ def _show_records(
 ) -> None:
     from duckplets.db.queries import query
     from duckplets.errors import SourceError, nearest
+    from duckplets.vectors.upkeep import having
 
     known = corpus.sql(query("status/known_sources"))["name"].to_pylist()
     if source is not None and source not in known:
@@ -88,6 +90,10 @@ def _show_records(
         )
     where = {"source": source, "split": split, "limit": limit}
     found = corpus.sql(query("status/show"), where)
+    vectors = having(corpus.path, found["chunks"].combine_chunks())
+    found = found.drop_columns("chunks")
+    if vectors is not None:
+        found = found.append_column("vectors", vectors)
     if json:
         output.write_rows(found, output.stdout())
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import ok
 from prebuilt import prebuilt, toy_corpus
 from text_vectors import DIMENSION, filled, texts_of, vectors, windowed
 
@@ -229,6 +231,34 @@ def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Pat
     checks = [check for check in doctor.corpus(path) if "vectors" in check.what]
     assert checks
     assert all(check.ok for check in checks)
+
+
+def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+
+    def told() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in ok("show", path, "--json").splitlines()]
+
+    with made(path) as corpus:
+        chunks = corpus.sql(
+            "SELECT count(*) AS chunks FROM chunks JOIN live_records USING (record_key) "
+            "GROUP BY section_key ORDER BY section_key"
+        )["chunks"].to_pylist()
+        corpus.close()
+        assert all("vectors" not in row for row in told())
+    with dp.Corpus(path) as corpus:
+        filled(corpus)
+        filled(corpus, "b")
+        rows = [{"id": "new", "q": "never seen", "a": "nor was this"}]
+        source = dp.MemorySource(rows, anchor="q", positive="a", id="id")
+        corpus.ingest(source, name="late", progress=False)
+    rows = told()
+    expected = [f"b {n} of {n}, default {n} of {n}" for n in chunks]
+    count = min(len(rows), len(expected))
+    assert count > 8
+    assert [row["vectors"] for row in rows[:count]] == expected[:count]
+    late = [json.loads(x) for x in ok("show", path, "late", "--json").splitlines()]
+    assert [row["vectors"] for row in late] == ["b 0 of 1, default 0 of 1"] * 2
 
 
 def test_doctor_finds_other_vectors_and_lost_files(tmp_path: Path) -> None:
