@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,8 @@ from duckplets.records.data_index import DataIndex
 from duckplets.records.elements import Order, Part, Take, elements_of, indexed_elements
 from duckplets.sampling.batch import Batch
 from duckplets.sampling.messages import MESSAGES
-from duckplets.serving.snapshot import mapped_texts
+from duckplets.serving.manifest import sound
+from duckplets.serving.snapshot import folder_of, mapped_texts
 from duckplets.serving.texts import ROLES, Texts
 
 _PLACES = ("index", "record_key")
@@ -321,7 +323,8 @@ class _Fetcher:
     def _sections(self, part: Part, role: str | None) -> tuple[Integers, Integers, _Gather]:
         """Return the request and the role of sections, in order, and what gathers their texts."""
         if self._mapped is not None:
-            request, roles, spans = self._mapped.of_records(self._keys[part.places])
+            with sound(folder_of(Path(str(self.database.path)))):
+                request, roles, spans = self._mapped.of_records(self._keys[part.places])
             return request, roles, spans.take
         table = self.database.table("records/read/texts", {"role": role, "roles": _ROLES})
         request, roles = table["request"].to_numpy(), table["role"].to_numpy()

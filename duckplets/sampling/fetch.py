@@ -10,8 +10,8 @@ with chunks and records joined as well it took 1.6 times the processor time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +23,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.columns import column, text_column
 from duckplets.base.home import HomeLock
 from duckplets.db.database import Database
-from duckplets.errors import DuckpletsError, StateMismatchError
+from duckplets.errors import StateMismatchError
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import DETAILS, fallbacks, negative_values, slot_names
@@ -32,8 +32,7 @@ from duckplets.sampling.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.vector_columns import RunVectors
 from duckplets.serving.facts import Facts, Part, decided_by
-from duckplets.serving.manifest import MANIFEST
-from duckplets.serving.mapped import damaged
+from duckplets.serving.manifest import sound
 from duckplets.serving.texts import Spans, Texts
 
 
@@ -107,21 +106,9 @@ class Fetcher:
         """Close the connection also while it is used: that ends in an error."""
         self._database.close()
 
-    @contextmanager
-    def sound(self) -> Iterator[None]:
-        """Tell what cannot be where a snapshot is as it was written.
-
-        Raises:
-            DamagedFileError: Numbers of the snapshot that the run is served from lead nowhere.
-        """
-        try:
-            yield
-        except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
-            if self._folder is None or isinstance(error, DuckpletsError):
-                raise
-            raise damaged(
-                self._folder / MANIFEST, "numbers of the snapshot lead nowhere"
-            ) from error
+    def sound(self) -> AbstractContextManager[None]:
+        """Tell what cannot be where the snapshot that the run is served from is sound."""
+        return sound(self._folder)
 
     def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""

@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from duckplets.base.aside import aside_of
 from duckplets.db.database import Database
+from duckplets.errors import DuckpletsError
 from duckplets.serving import kept, segments
 from duckplets.serving.mapped import FileEntry, damaged
 
@@ -87,6 +89,24 @@ class Manifest:
             yield from segment.files
         for bundle in self.bundles:
             yield from (bundle.arrays, bundle.index)
+
+
+@contextmanager
+def sound(folder: Path | None) -> Iterator[None]:
+    """Tell what cannot be where a snapshot is as it was written.
+
+    Args:
+        folder: Of the snapshot that numbers are read from; None where there is none.
+
+    Raises:
+        DamagedFileError: Numbers of the snapshot lead nowhere.
+    """
+    try:
+        yield
+    except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
+        if folder is None or isinstance(error, DuckpletsError):
+            raise
+        raise damaged(folder / MANIFEST, "numbers of the snapshot lead nowhere") from error
 
 
 def _digest(told: Mapping[str, Any]) -> str:

@@ -32,6 +32,10 @@ def outcome(path: Path) -> str:
             sampler = corpus.sampler(batch_size=16, columns=["anchor", "positive", "negative"])
             for _ in range(20):
                 next(sampler).to_pydict()
+            for batch in corpus.read(
+                range(corpus.count()), columns=["record_id", "text", "anchor"]
+            ):
+                batch.to_pydict()
     except dp.DamagedFileError:
         return "refused"
     return "served"
