@@ -27,6 +27,7 @@ from typing import Any
 
 import first_batch
 import serving_corpora as corpora
+import serving_memory
 import serving_opening
 import serving_peers as peers
 import serving_snapshots
@@ -36,6 +37,7 @@ SECONDS = 6.0  # of measuring a rate, after a third of that
 UNCOUNTED = 0.3  # instead, in the first round
 CALLS = 500  # of set_weights
 PROCESSES = 8
+LEAST_HELD = 500 << 20  # bytes of memory: with less the kernel ends the process
 
 Found = dict[str, float]
 
@@ -107,6 +109,17 @@ def one_of_eight(folder: Path, records: int) -> Found:
 
 def without_snapshot(folder: Path, records: int) -> Found:
     return _ours(corpora.plain(folder, records), 256, snapshot=False)
+
+
+def held(folder: Path, records: int) -> Found:
+    """Batches of 256 with memory for a tenth of the snapshot, pages of its files counted."""
+    path = corpora.plain(folder, records)
+    files = [path, *corpora.snapshot_of(path).iterdir()]
+    size = max(LEAST_HELD, sum(file.stat().st_size for file in files[1:]) // 10)
+    serving_memory.evict(files)
+    with serving_memory.Held(size):
+        found = _ours(path, 256)
+    return found | {"held_mb": size / 1e6, "read_mb": first_batch.read_mb()}
 
 
 def _peer(batches: Callable[[Path, int], Iterator[Any]], size: int) -> Callable[..., Found]:
@@ -195,7 +208,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Found]] = {
     f.__name__: f
     for f in (
         *(lists_256, arrow_256, lists_32, no_duplicates, ten_sources, mined, one_of_eight),
-        *(eight_processes, without_snapshot, set_weights_one, set_weights_ten),
+        *(eight_processes, without_snapshot, held, set_weights_one, set_weights_ten),
         *serving_opening.MEASUREMENTS,
         *serving_snapshots.MEASUREMENTS,
     )

@@ -44,6 +44,36 @@ class Peak:
         self.mb = max(self.mb, first_batch.of_status("RssAnon"))  # smaps would be walked
 
 
+class Held:
+    """A control group of the kernel that gives this process so much memory, pages of files too.
+
+    Args:
+        size: Bytes.
+
+    Raises:
+        OSError: This user may not make one.
+    """
+
+    def __init__(self, size: int) -> None:
+        root = Path("/sys/fs/cgroup")
+        old = root / "memory"
+        name = f"duckplets-{os.getpid()}"
+        self._parent = old if old.is_dir() else root
+        self._group = self._parent / name
+        self._limit = "memory.limit_in_bytes" if old.is_dir() else "memory.max"
+        self._size = size
+
+    def __enter__(self) -> Held:
+        self._group.mkdir()
+        (self._group / self._limit).write_text(str(self._size))
+        (self._group / "cgroup.procs").write_text(str(os.getpid()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        (self._parent / "cgroup.procs").write_text(str(os.getpid()))
+        self._group.rmdir()
+
+
 def evict(files: Iterable[Path]) -> None:
     """Have the kernel drop the pages of files that no process has mapped."""
     os.sync()  # only what is on the disk can be dropped
