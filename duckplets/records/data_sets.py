@@ -92,6 +92,8 @@ class DataSet:
         controls: How an index lists its records.
         written: How the text of files is written: ``encoding``, ``delimiter`` and ``quote``, as
             arguments of the source.
+        gates: What is said of its texts: ``quality``, ``where``, ``size_mb`` and ``limit``, as
+            arguments of ``Corpus.ingest``.
     """
 
     name: str
@@ -102,6 +104,7 @@ class DataSet:
     mapping: dict[str, Any] = field(default_factory=dict)
     controls: IndexControls = field(default_factory=IndexControls)
     written: dict[str, Any] = field(default_factory=dict)
+    gates: dict[str, Any] = field(default_factory=dict)
 
     def source(self) -> Source:
         """Return what reads it."""
