@@ -241,7 +241,7 @@ class _Readers:
             for number, prepared in enumerate(several)
             if not prepared.is_full
         }
-        self._left = iter(self._each.values())
+        self._left = iter(list(self._each.values()))
         self._lock = threading.RLock()  # a thread that is dropped may end where one begins
         self._reading = self._waiting = 0
         self._is_over = False

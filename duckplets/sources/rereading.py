@@ -101,10 +101,10 @@ class Rereading:
             try:
                 with closing(Reader.within(self._limits)) as reader:
                     self.rows = self._opened(reader, self._cursor)
-                    if not is_told:
-                        yield self.rows
-                        is_told = True
                     with _ended(self.rows.batches) as items:
+                        if not is_told:
+                            is_told = True
+                            yield self.rows
                         yield from self._fresh(items)
                 return
             except Exception as error:
