@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from duckplets.quality.report import JudgeReport
     from duckplets.quality.settings import Quality
     from duckplets.quality.told import Shifts
-    from duckplets.records.controls import IndexControls
+    from duckplets.records.data_sets import DataSet
     from duckplets.sources import Source
     from duckplets.sources.limits import Limits
     from duckplets.sources.mapping_checks import OnError
@@ -76,18 +76,17 @@ class Sifting:
         Args:
             sources: What to read, in the order of precedence: sources as for ``ingest``, data sets
                 of ``load_data_sets``, or such by the names they are to have; or a data-set file.
-            quality: Gates, as for ``ingest``; None for none but the other arguments. What a data
-                set says itself of ``quality``, ``where``, ``size_mb`` and ``limit`` holds for it
-                instead.
+            quality: Gates, as for ``ingest``. What a data set says itself of ``quality``,
+                ``where``, ``size_mb`` and ``limit`` holds for it instead.
             where: As for ``ingest``.
             size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
                 though some may have been read ahead.
             limit: As for ``ingest``, of each source.
             on_conflict: ``error`` or ``skip``, as for ``ingest``.
-            prefix: As for ``ingest``, of all of them.
-            on_error: As for ``ingest``, of all of them.
+            prefix: As for ``ingest``.
+            on_error: As for ``ingest``.
             restart: As for ``ingest``, before anything is read.
-            limits: As for ``ingest``, of each of those that are read at the same time.
+            limits: As for ``ingest``, of each reader.
             readers: So many are read at the same time.
             retries: So often a source is read on without a further row coming.
             spool_mb: 10^6 bytes of rows of a source that wait on disk; then its reading waits, and
@@ -107,6 +106,7 @@ class Sifting:
             QualityError: As for ``ingest``.
         """
         from duckplets.ingest.beside import Beside, prepare_beside, store_beside
+        from duckplets.records.controls import keep_controls
 
         how = Beside(readers=readers, retries=retries, spool_mb=spool_mb)
         judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
@@ -123,7 +123,8 @@ class Sifting:
                     raise report
                 failed.append(str(report))
             else:
-                wanted[name].keep_controls(self._database, name)
+                if (data_set := wanted[name].data_set) is not None:
+                    keep_controls(self._database, name, data_set.controls)
                 reports[name] = report
             if each is not None:
                 each(name, report)
@@ -131,6 +132,7 @@ class Sifting:
         ready: list[Prepared] = []
         for name, one in wanted.items():
             try:
+                one.check_cleaning(self._database)
                 gates = gates_of(**judged | one.gates)
                 asked |= {"name": name, "gates": gates}
                 ready.append(prepare_beside(self._database, one.source, **asked))
@@ -326,17 +328,15 @@ class _Wanted:
 
     source: Source
     gates: dict[str, Any]
-    controls: IndexControls | None = None
+    data_set: DataSet | None = None
 
-    def keep_controls(self, database: Database, name: str) -> None:
-        """Store how an index lists its records, where that is said and the source is there."""
-        from duckplets.ingest.records import source_id_of
-        from duckplets.records.controls import set_controls
+    def check_cleaning(self, database: Database) -> None:
+        """Refuse a data set that wants its texts cleaned otherwise than the corpus does."""
+        from duckplets.ingest.chunks import current_chunking
+        from duckplets.records.judged import check_cleaning
 
-        there = {row[1] for row in database.run("ingest/records/live_sources")}
-        if self.controls is not None and name in there:
-            with database.transaction():
-                set_controls(database, source_id_of(database, name), **asdict(self.controls))
+        if self.data_set is not None:
+            check_cleaning([(self.data_set.name, self.data_set.clean)], current_chunking(database))
 
 
 def _wanted(sources: Any) -> dict[str, _Wanted]:
@@ -350,17 +350,14 @@ def _wanted(sources: Any) -> dict[str, _Wanted]:
 
     if isinstance(sources, str | PathLike):
         sources = load_data_sets(sources)
-    if isinstance(sources, Mapping):
-        pairs = list(sources.items())
-    elif isinstance(sources, Iterable):
-        pairs = [(None, each) for each in sources]
-    else:
+    if not isinstance(sources, Iterable):
         kind = type(sources).__name__
         raise SourceError(f"sources={kind}: give several in a list, or by name")
+    by_name = sources.items() if isinstance(sources, Mapping) else ((None, s) for s in sources)
     found: dict[str, _Wanted] = {}
-    for name, each in pairs:
+    for name, each in by_name:
         if isinstance(each, DataSet):
-            one, own = _Wanted(each.source(), each.gates, each.controls), each.name
+            one, own = _Wanted(each.source(), each.gates, each), each.name
         else:
             one = _Wanted(adapted(each), {})
             own = one.source.default_name()

@@ -74,6 +74,10 @@ def acquire_all(
             told = f"{shown(name)}: {report}"
             say(*(in_options(line, command) for line in told.splitlines()))
 
+    from duckplets.ingest.beside import Beside
+
+    # Its errors are about options, whatever the sources are.
+    Beside(**{name: arguments[name] for name in ("readers", "retries", "spool_mb")})
     wanted = [(one.name, one.data_set or one.source) for one in found]
     try:
         for name, _ in wanted:
@@ -96,8 +100,14 @@ def acquire_all(
 
 def _ingested(corpus: Corpus, found: Found, arguments: dict[str, Any]) -> IngestReport:
     with as_written() if found.data_set else nullcontext():
-        report = corpus.ingest(found.source, name=found.name, **arguments)
+        own = {}
         if found.data_set:
+            from duckplets.records.judged import check_cleaning
+
+            check_cleaning([(found.name, found.data_set.clean)], corpus.chunking())
+            own = found.data_set.gates
+        report = corpus.ingest(found.source, name=found.name, **arguments, **own)
+        if found.data_set and found.name in corpus.sources()["name"].to_pylist():
             corpus.set_index_controls(found.name, **asdict(found.data_set.controls))
         return report
 

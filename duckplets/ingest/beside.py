@@ -38,10 +38,6 @@ from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.rereading import Rereading
 from duckplets.sources.resumable import is_local
 
-READERS = 4
-RETRIES = 5
-SPOOL_MB = 256.0
-
 _MB = 10**6
 _MOST_WAITING = 10_000  # batches and marks of a source: its bytes bound it before
 _WAITING_SOURCES = 4  # of each reader, that are read or wait for their turn
@@ -59,9 +55,9 @@ class Beside:
         spool_mb: Of rows of a source that wait on disk, in 10^6 bytes; then its reading waits.
     """
 
-    readers: int = READERS
-    retries: int = RETRIES
-    spool_mb: float = SPOOL_MB
+    readers: int = 4
+    retries: int = 5
+    spool_mb: float = 256
 
     def __post_init__(self) -> None:
         """Check every setting."""
