@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress, bar
+from duckplets.base.shown import counted, shown
 from duckplets.changing import changes
 from duckplets.db.database import Database
+from duckplets.errors import DuckpletsError, SourceError, several
+from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.ingest.prepare import Prepared
+    from duckplets.ingest.records import IngestReport
+    from duckplets.ingest.store import OnConflict
     from duckplets.quality.decontaminate import DecontaminationReport
     from duckplets.quality.intake import QualityGates
     from duckplets.quality.near import Action, NearReport
     from duckplets.quality.report import JudgeReport
     from duckplets.quality.settings import Quality
     from duckplets.quality.told import Shifts
+    from duckplets.records.data_sets import DataSet
+    from duckplets.sources import Source
+    from duckplets.sources.limits import Limits
+    from duckplets.sources.mapping_checks import OnError
+    from duckplets.text.prefix import Prefix
 
 
 _MEMORY = "300MB"  # of the file: texts are read once or twice, and not again soon
@@ -29,6 +42,112 @@ class Sifting:
     """The part of ``Corpus`` that judges its texts, and looks for those that are there twice."""
 
     _database: Database
+
+    @changes("ingest")
+    def acquire(
+        self,
+        sources: Sequence[Any] | Mapping[str, Any] | str | PathLike[str],
+        *,
+        quality: Quality | Any = "general",
+        where: str | None = None,
+        size_mb: float | None = None,
+        limit: int | None = None,
+        on_conflict: OnConflict = "error",
+        prefix: Prefix | str | None = None,
+        on_error: OnError | None = None,
+        restart: bool = False,
+        limits: Limits | None = None,
+        readers: int = 4,
+        retries: int = 5,
+        spool_mb: float = 256,
+        keep_going: bool = False,
+        each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
+        progress: Progress | bool | None = None,
+    ) -> dict[str, IngestReport]:
+        """Take sources in through gates, reading several at the same time.
+
+        What is stored is what ``ingest`` of one after the other stores, whichever is quicker: of
+        equal texts the one of the first source is kept. Rows that were read before their turn
+        wait on disk, beside the corpus. A source that fails by what may pass (a network, a server,
+        a source's own ``OSError``) is read on from its last mark, after 1, 2, 4, … seconds; the
+        report tells how often. A source that fails for good ends the call, and those after it are
+        not stored, since texts of theirs may be its own; the same call again goes on there.
+
+        Args:
+            sources: What to read, in the order of precedence: sources as for ``ingest``, data sets
+                of ``load_data_sets``, or such by the names they are to have; or a data-set file.
+            quality: Gates, as for ``ingest``. What a data set says itself of ``quality``,
+                ``where``, ``size_mb`` and ``limit`` holds for it instead.
+            where: As for ``ingest``.
+            size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
+                though some may have been read ahead.
+            limit: As for ``ingest``, of each source.
+            on_conflict: ``error`` or ``skip``, as for ``ingest``.
+            prefix: As for ``ingest``.
+            on_error: As for ``ingest``.
+            restart: As for ``ingest``, before anything is read.
+            limits: As for ``ingest``, of each reader.
+            readers: So many are read at the same time.
+            retries: So often a source is read on without a further row coming.
+            spool_mb: 10^6 bytes of rows of a source that wait on disk; then its reading waits, and
+                four sources for each reader wait at most.
+            keep_going: Store the sources after one that failed, too. Of equal texts in both they
+                then have theirs accepted.
+            each: Called with the name and report of every source when it is stored, and with
+                ``keep_going`` with the error of one that failed.
+            progress: As for ``ingest``, of the source that is being stored.
+
+        Returns:
+            The report of each source, by its name.
+
+        Raises:
+            SourceError: As for ``ingest``, naming the source; two have one name; or one is shuffled
+                as it streams.
+            QualityError: As for ``ingest``.
+        """
+        from duckplets.ingest.beside import Beside, prepare_beside, store_beside
+        from duckplets.records.controls import keep_controls
+
+        how = Beside(readers=readers, retries=retries, spool_mb=spool_mb)
+        judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
+        asked: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix_of(prefix)}
+        asked |= {"on_error": on_error, "restart": restart, "limits": limits}
+        wanted = _wanted(sources)
+        reports: dict[str, IngestReport] = {}
+        failed: list[str] = []
+
+        def told(name: str, report: IngestReport | DuckpletsError) -> None:
+            if isinstance(report, DuckpletsError):
+                report = _naming(name, report)
+                if not keep_going:
+                    raise report
+                failed.append(str(report))
+            else:
+                if (data_set := wanted[name].data_set) is not None:
+                    keep_controls(self._database, name, data_set.controls)
+                reports[name] = report
+            if each is not None:
+                each(name, report)
+
+        ready: list[Prepared] = []
+        for name, one in wanted.items():
+            try:
+                one.check_cleaning(self._database)
+                gates = gates_of(**judged | one.gates)
+                asked |= {"name": name, "gates": gates}
+                ready.append(prepare_beside(self._database, one.source, **asked))
+            except DuckpletsError as error:
+                told(name, error)
+        with (
+            bar(progress, sys.stderr) as advance,
+            closing(store_beside(self._database, ready, how, advance)) as stored,
+        ):
+            for prepared, report in stored:
+                told(prepared.request.name, report)
+        if failed:
+            said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
+            raise SourceError("\n".join([said, several(failed)]))
+        return reports
 
     @changes("judge the texts of")
     def judge(self, quality: Quality | Any, *, dry_run: bool = False) -> JudgeReport:
@@ -201,6 +320,63 @@ class Sifting:
                 held.enter_context(self._database.changing(verb))
             held.enter_context(self._database.frugal(_MEMORY))
             yield
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A source to acquire, with what a data set says itself."""
+
+    source: Source
+    gates: dict[str, Any]
+    data_set: DataSet | None = None
+
+    def check_cleaning(self, database: Database) -> None:
+        """Refuse a data set that wants its texts cleaned otherwise than the corpus does."""
+        from duckplets.ingest.chunks import current_chunking
+        from duckplets.records.judged import check_cleaning
+
+        if self.data_set is not None:
+            check_cleaning([(self.data_set.name, self.data_set.clean)], current_chunking(database))
+
+
+def _wanted(sources: Any) -> dict[str, _Wanted]:
+    """Return what is to be acquired, by name, in order.
+
+    Raises:
+        SourceError: Something is no source, two have one name, or a file is wrong.
+    """
+    from duckplets.records.data_sets import DataSet, load_data_sets
+    from duckplets.sources.user.custom import adapted
+
+    if isinstance(sources, str | PathLike):
+        sources = load_data_sets(sources)
+    if not isinstance(sources, Iterable):
+        kind = type(sources).__name__
+        raise SourceError(f"sources={kind}: give several in a list, or by name")
+    by_name = sources.items() if isinstance(sources, Mapping) else ((None, s) for s in sources)
+    found: dict[str, _Wanted] = {}
+    for name, each in by_name:
+        if isinstance(each, DataSet):
+            one, own = _Wanted(each.source(), each.gates, each), each.name
+        else:
+            one = _Wanted(adapted(each), {})
+            own = one.source.default_name()
+        name = own if name is None else name
+        if name in found:
+            raise SourceError(
+                f"two sources would be {shown(repr(name))}: give them by names of their own"
+            )
+        found[name] = one
+    return found
+
+
+def _naming(name: str, error: DuckpletsError) -> DuckpletsError:
+    """Return an error that names its source."""
+    if name in str(error):
+        return error
+    named = type(error)(f"source {name!r}: {error}")
+    named.__cause__ = error
+    return named
 
 
 def gates_of(quality: Any, **others: Any) -> QualityGates | None:

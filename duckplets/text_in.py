@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -233,7 +233,7 @@ class TextIn(Sifting):
     ) -> dict[str, IngestReport]:
         """Ingest every data set that a YAML or TOML file or a mapping describes, one by one.
 
-        Their sizes and weights are kept for ``data_index``.
+        Their sizes and weights are kept for ``data_index``; ``acquire`` reads them side by side.
 
         Args:
             path: The file, or what would stand in one; see ``load_data_sets``.
@@ -252,9 +252,12 @@ class TextIn(Sifting):
             SourceError: The file is wrong, and then nothing is read; or as for ``ingest``.
         """
         from duckplets.records.data_sets import load_data_sets
+        from duckplets.records.judged import check_cleaning
 
         reports = {}
-        for data_set in load_data_sets(path):
+        described = load_data_sets(path)
+        check_cleaning([(d.name, d.clean) for d in described], self.chunking())
+        for data_set in described:
             reports[data_set.name] = self.ingest(
                 data_set.source(),
                 name=data_set.name,
@@ -265,8 +268,9 @@ class TextIn(Sifting):
                 restart=restart,
                 limits=limits,
                 progress=progress,
+                **data_set.gates,
             )
-            self.set_index_controls(data_set.name, **asdict(data_set.controls))
+            index_controls.keep_controls(self._database, data_set.name, data_set.controls)
         return reports
 
     @changes("set index controls in")

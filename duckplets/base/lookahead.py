@@ -82,8 +82,7 @@ class Lookahead(Iterator[T]):
             raise StoppedError
         if not self._most:
             return self._made_now()
-        while self._last is None and len(self._work.items) <= self._most:
-            self._draw()
+        self.begin()
         error: BaseException | None = self._last
         if self._work.items:
             item = self._work.take()
@@ -95,6 +94,11 @@ class Lookahead(Iterator[T]):
             raise error or StopIteration
         finally:
             del error  # else it and this frame keep each other alive, and the thread's too
+
+    def begin(self) -> None:
+        """Have the next items made, before the first of them is asked for."""
+        while self._last is None and len(self._work.items) <= self._most:
+            self._draw()
 
     def _made_now(self) -> T:
         try:

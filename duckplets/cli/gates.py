@@ -10,12 +10,14 @@ import typer
 from duckplets.base.shown import shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, in_options, say
-from duckplets.cli.inputs import Options, found_in, names
-from duckplets.cli.storing import remove_empty, store
+from duckplets.cli.inputs import is_data_sets, names
+from duckplets.cli.rows import Given, reads_rows
+from duckplets.cli.storing import acquire_all, remove_empty
 
 _QUALITY = "general, code, medical, report, gopher, c4, fineweb, or a TOML file."
 
 
+@reads_rows
 def acquire(
     corpus: CORPUS,
     sources: Annotated[
@@ -42,30 +44,42 @@ def acquire(
             metavar="NAME", help="Only rows with one of these in the column license. Repeat it."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the source.")] = None,
-    text: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="The text. Repeat it, or separate by commas."),
-    ] = None,
-    id: Annotated[  # noqa: A002
-        str | None, typer.Option(metavar="COLUMN", help="Identifies a row.")
-    ] = None,
-    meta: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Kept as metadata. Repeat it.")
-    ] = None,
+    *,
+    rows: Given,
     on_conflict: Annotated[
         Literal["error", "skip"], typer.Option(help="For known ids with new content.")
     ] = "error",
     restart: Annotated[
         bool, typer.Option("--restart", help="Discard what an unfinished intake has stored.")
     ] = False,
+    readers: Annotated[
+        int, typer.Option(metavar="N", help="Sources that are read at the same time.")
+    ] = 4,
+    retries: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="How often a source that fails by what may pass is read on."
+        ),
+    ] = 5,
+    spool_mb: Annotated[
+        float,
+        typer.Option(
+            metavar="MB", help="Rows of a source that wait for their turn on disk, in 10^6 bytes."
+        ),
+    ] = 256,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Store the sources after one that fails, too.")
+    ] = False,
     json: JSON = False,
 ) -> None:
     """Take text in through gates, and note what became of every row and why.
 
-    Sources are read one after the other; of equal texts the first is kept, those of the corpus
-    come before. What was interrupted goes on by the same command; a finished source gives only
-    what was appended to it. With --license the column license is kept as metadata.
+    Several sources are read at the same time, and stored in the order in which they are given: of
+    equal texts the first is kept, those of the corpus come before. A source that fails for a while
+    is read on; one that fails for good ends the command, and those after it are not stored. What
+    was interrupted goes on by the same command; a finished source gives only what was appended to
+    it. With --license the column license is kept as metadata. What a data-set file says of
+    quality, where, size_mb and limit holds for its data set instead of these options.
 
     Example:
         duckplets acquire web.duckdb pages.jsonl --text text --quality code --size-mb 50
@@ -75,21 +89,20 @@ def acquire(
     from duckplets.quality.settings import Quality
 
     wanted = Quality.of(quality)
-    kept = names(meta)
+    meta = []
     if license:
         wanted = Quality.of({**wanted.to_dict(), "licenses": names(license)})
-        kept = [*(kept or []), *([] if "license" in (kept or []) else ["license"])]
-    columns: dict[str, Any] = {"text": names(text), "id": id, "meta": kept}
-    options = Options(
-        columns=columns, trust=None, delimiter=None, no_quote=False, pattern=None, encoding=None
-    )
-    found, _ = found_in(sources, [], None, name, options, keep_going=False)
-    arguments: dict[str, Any] = {"quality": wanted, "where": where, "size_mb": size_mb}
+        meta = [] if any(map(is_data_sets, sources)) else ["license"]
+    found, problems = rows.found(sources, keep_going=keep_going, meta=meta)
+    say(*(f"failed: {problem}" for problem in problems))
+    arguments = {**rows.arguments, "quality": wanted, "where": where, "size_mb": size_mb}
     arguments |= {"limit": limit, "on_conflict": on_conflict, "restart": restart}
+    arguments |= {"readers": readers, "retries": retries, "spool_mb": spool_mb}
     is_new = not corpus.exists()
     with Corpus(corpus) as opened:
         try:
-            store(opened, found, arguments, [], command=acquire, json=json, keep_going=False)
+            arguments["keep_going"] = keep_going
+            acquire_all(opened, found, arguments, problems, command=acquire, json=json)
         finally:
             if is_new:
                 remove_empty(opened)

@@ -72,7 +72,7 @@ def integers(option: str, values: Sequence[str] | None) -> tuple[int, ...] | Non
         raise typer.BadParameter(f"{option} {','.join(values or [])}: give integers") from None
 
 
-def _is_data_sets(given: str) -> bool:
+def is_data_sets(given: str) -> bool:
     """Return whether an argument is a file that describes data sets."""
     return Path(given).suffix.lower() in (".yaml", ".yml", ".toml")
 
@@ -352,8 +352,8 @@ def found_in(
         typer.BadParameter: There is none, or an option is about what a file says itself.
         DuckpletsError: Something is wrong, and it is not to be passed over.
     """
-    files = [Path(each) for each in given if _is_data_sets(each)]
-    others = [each for each in given if not _is_data_sets(each)]
+    files = [Path(each) for each in given if is_data_sets(each)]
+    others = [each for each in given if not is_data_sets(each)]
     if not (files or others or lists):
         raise typer.BadParameter("give a SOURCE, or a --list of them")
     reads = options.delimiter or options.no_quote or options.encoding

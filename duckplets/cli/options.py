@@ -261,22 +261,29 @@ def opening(
 
 
 def names_run(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of ``opening`` in the place of its parameter ``how``.
+    """Give a command the options of ``opening`` in the place of its parameter ``how``."""
+    return with_options(command, opening, "how")
+
+
+def with_options(
+    command: Callable[..., None], made_of: Callable[..., Any], place: str
+) -> Callable[..., None]:
+    """Give a command the options of a function in the place of a parameter, which takes its result.
 
     An option of the same name that the command has itself takes the place of the shared one.
     """
     own = signature(command, eval_str=True).parameters
-    shared = signature(opening, eval_str=True).parameters
+    shared = signature(made_of, eval_str=True).parameters
     options = {name: own.get(name, option) for name, option in shared.items()}
     rest = {name: option for name, option in own.items() if name not in shared}
-    before = list(rest)[: list(rest).index("how")]
-    after = [name for name in rest if name not in (*before, "how")]
+    before = list(rest)[: list(rest).index(place)]
+    after = [name for name in rest if name not in (*before, place)]
     places = {name: (rest | options)[name] for name in (*before, *options, *after)}
 
     @wraps(command)
     def named(**given: Any) -> None:
-        how = opening(**{name: given[name] for name in shared})
-        command(how=how, **{name: value for name, value in given.items() if name in own})
+        made = made_of(**{name: given[name] for name in shared})
+        command(**{place: made, **{name: value for name, value in given.items() if name in own}})
 
     del named.__wrapped__  # or Typer would look at its parameters
     named.__signature__ = Signature(  # type: ignore[attr-defined]

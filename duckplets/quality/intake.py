@@ -32,6 +32,7 @@ from duckplets.quality.settling import GATE, OTHER_TEXT, Candidate, settle
 from duckplets.quality.texts import hash_records, joined, without_personal_data
 from duckplets.quality.verdicts import Verdicts, redacting, to_redact, verdicts
 from duckplets.sources import Source
+from duckplets.sources.rereading import digest_of
 from duckplets.sources.rows import DROPPED, NO_RECORD, is_failure
 
 FILTERED = ("where", "not met")
@@ -39,7 +40,6 @@ _COUNTS = ("read", "accepted", "filtered", "rejected", "unreadable")
 _HASHED = 20_000  # records that are hashed at once
 _MB = 10**6
 _BITS = (1 << 64) - 1
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class QualityGates:
@@ -164,7 +164,7 @@ class QualityGates:
         rows = batch["row"].to_numpy()
         passed = int(np.searchsorted(rows, self._last_row, side="right"))
         if self._is_checked:
-            self._passed = self._passed + _digest_of(batch.slice(0, passed)) & _BITS
+            self._passed = self._passed + digest_of(batch.slice(0, passed)) & _BITS
             if passed < batch.num_rows:
                 self._check_passed()
         return batch.slice(passed)
@@ -290,7 +290,7 @@ class QualityGates:
         self._counts["read"] += len(outcome)
         self._counts.update(outcome.tolist())
         self._last_row = int(batch["row"][-1].as_py())
-        self._digest = self._digest + _digest_of(batch) & _BITS
+        self._digest = self._digest + digest_of(batch) & _BITS
 
     # -- commits ----------------------------------------------------------------------------------
 
@@ -343,12 +343,6 @@ def _shared(values: pa.ChunkedArray, known: pa.ChunkedArray) -> Any:
     codes = values.combine_chunks().dictionary_encode().indices.to_numpy()
     again = np.bincount(codes)[codes] > 1
     return again | pc.is_in(values, known.combine_chunks()).to_numpy()
-
-
-def _digest_of(batch: pa.RecordBatch) -> int:
-    contents = pc.fill_null(batch["content_hash"], 0).to_numpy(zero_copy_only=False)
-    mixed = batch["row"].to_numpy().astype(np.uint64) * _ODD ^ contents.astype(np.uint64)
-    return int(mixed.sum(dtype=np.uint64))
 
 
 def _reasons(found: Verdicts) -> pa.Array:

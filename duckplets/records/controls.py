@@ -6,7 +6,7 @@ and mixtures.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from duckplets.base.checks import integer
 from duckplets.db.database import Database
@@ -71,6 +71,14 @@ def set_controls(
     values = {"size": made.size, "size_mode": made.size_mode, "weight": made.weight}
     values |= {"source_id": source_id, "seed": made.seed}
     database.run("records/controls/set", values)
+
+
+def keep_controls(database: Database, name: str, made: IndexControls) -> None:
+    """Store the controls of a source, unless there is none of that name: a cap may leave it out."""
+    for source_id, other, *_ in database.run("ingest/records/live_sources"):
+        if other == name:
+            with database.transaction():
+                set_controls(database, source_id, **asdict(made))
 
 
 def controls(database: Database, *, version: int) -> dict[str, IndexControls]:

@@ -24,6 +24,7 @@ from duckplets.base.documents import DocumentLimits, Form, read_document
 from duckplets.base.shown import shown
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 from duckplets.records.controls import IndexControls
+from duckplets.records.judged import JUDGED, judged
 from duckplets.sources import paths
 from duckplets.sources.arrow_file import ArrowSource
 from duckplets.sources.base import TEXTS, Mapped
@@ -72,7 +73,7 @@ _MAPPING = (
     *("created_at", "updated_at", "date_format", "on_bad_date", "label", "labels"),
 )
 _OF_LINES = ("trust", "on_error")  # of text, whose lines have no columns
-_KEYS = (*_PLACES, *_READING, *_WRITTEN, *_CONTROLS, *_MAPPING)
+_KEYS = (*_PLACES, *_READING, *_WRITTEN, *_CONTROLS, *JUDGED, *_MAPPING)
 _MESSAGES = "openai"  # rows without a converter hold messages already
 
 
@@ -92,6 +93,11 @@ class DataSet:
         controls: How an index lists its records.
         written: How the text of files is written: ``encoding``, ``delimiter`` and ``quote``, as
             arguments of the source.
+        gates: What is said of its texts: ``quality``, ``where``, ``size_mb`` and ``limit``, as
+            arguments of ``Corpus.ingest``.
+        clean: What it needs of the corpus, whose preprocessors clean the texts of all sources:
+            ``on`` some, ``off`` none, ``text`` or ``code`` a normaliser of that kind; None to take
+            them as they are.
     """
 
     name: str
@@ -102,6 +108,8 @@ class DataSet:
     mapping: dict[str, Any] = field(default_factory=dict)
     controls: IndexControls = field(default_factory=IndexControls)
     written: dict[str, Any] = field(default_factory=dict)
+    gates: dict[str, Any] = field(default_factory=dict)
+    clean: str | None = None
 
     def source(self) -> Source:
         """Return what reads it."""
@@ -128,8 +136,11 @@ def load_data_sets(
     ``on_error``, and the columns ``anchor``, ``positive``, ``context``, ``text``, ``id``, ``date``,
     ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``, ``negative``, ``sections``,
     ``text_of``, ``created_at``, ``updated_at``, ``date_format``, ``on_bad_date``, ``label`` and
-    ``labels``. Where neither
-    a converter nor columns of texts are given the rows hold ``messages``. A converter may be a
+    ``labels``.
+    ``quality`` (a preset, a TOML file, a table of settings, or false for no gates), ``domain``
+    (``general``, ``medical`` or ``code``: the preset), ``where``, ``size_mb`` and ``limit`` are as
+    for ``Corpus.ingest``; ``clean`` is as in ``DataSet``. Where neither a converter nor columns of
+    texts are given the rows hold ``messages``. A converter may be a
     function, ``module:function``; its module is imported, with a warning. Of files of text
     ``encoding`` is the name of another one than UTF-8; of CSV files ``delimiter`` is a character
     or ``tab``, and ``quote`` a character or, where quotes are plain text, ``""``.
@@ -231,11 +242,13 @@ class _Checks:
             self._note(f"streaming={streaming!r}: give true or false")
         controls = self._each(IndexControls, {k: values[k] for k in _CONTROLS if k in values}, {})
         written = self._written({k: values[k] for k in _WRITTEN if k in values}, hub, form)
+        judging = {k: values[k] for k in JUDGED if k in values}
+        gates, clean = judged(judging, self._folder, self._note)
         mapping = self._mapping({k: values[k] for k in _MAPPING if k in values}, form)
         if len(self._problems) > before:
             return None
         known = controls or IndexControls()
-        return DataSet(name, files, hub, form, streaming, mapping, known, written)
+        return DataSet(name, files, hub, form, streaming, mapping, known, written, gates, clean)
 
     def _note(self, problem: str) -> None:
         self._problems.append(self._what + problem)

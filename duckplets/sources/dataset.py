@@ -142,6 +142,11 @@ class DatasetSource:
         """Trust in the source, from 0 to 1, or the column that says it per row."""
         return self.mapping.trust
 
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether its order changes as it streams, so that there is no place to go on from."""
+        return _is_shuffled(self.dataset)
+
     def default_name(self) -> str:
         """Return the name the data set was loaded by, else ``dataset``."""
         info = self.dataset.info

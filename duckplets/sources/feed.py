@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -150,7 +151,10 @@ def _with_dates(table: pa.Table, shapes: Sequence[str]) -> pa.Table:
 
 
 def in_shape(rows: pa.Table) -> pa.Table:
-    """Return rows with the types of ``ROW_SCHEMA``; what they hold besides stays."""
+    """Return rows in order, with the types of ``ROW_SCHEMA``; what they hold besides stays."""
+    numbers = rows["row"].to_numpy()
+    if (numbers[1:] < numbers[:-1]).any():  # statements that go through lists keep no order
+        rows = rows.take(pa.array(np.argsort(numbers, kind="stable")))
     for name in ("prefix", "value", "label"):  # as a rule records have none of these
         if name in rows.schema.names and rows[name].null_count == rows.num_rows:
             rows = rows.drop_columns([name])

@@ -134,6 +134,13 @@ def in_pieces(source: Source) -> Source:
     return Resumable(source) if files and str(_place(source)) != "-" else source
 
 
+def is_local(source: Source) -> bool:
+    """Return whether a source reads files of this machine, or its standard input."""
+    if isinstance(source, Resumable | Whole):
+        return isinstance(source, Resumable) or is_local(source.source)
+    return isinstance(source, Mapped | TextFileSource) and _place(source) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Whole(_Wrapped):
     """A resumable source whose records are stored in one piece, or not at all.

@@ -62,3 +62,40 @@ def test_a_corpus_that_was_made_for_nothing_is_not_left(tmp_path: Path) -> None:
         "0",
     )
     assert not (tmp_path / "c.duckdb").exists()
+
+
+def test_acquire_reads_rows_by_the_options_of_ingest_and_data_sets_by_their_own(
+    tmp_path: Path,
+) -> None:
+    corpus, sets = tmp_path / "c.duckdb", tmp_path / "sets.yaml"
+    (tmp_path / "q.toml").write_text("language = false\nmin_characters = 10\n")
+    table = tmp_path / "t.csv"
+    lines = [f"q{i};{GOOD.format(i)};2020-01-0{i + 1};g" for i in range(3)]
+    table.write_text("\n".join(["ask;answer;day;of", *lines]), encoding="latin-1")
+    given = ("--anchor", "ask", "--positive", "answer", "--date", "day", "--group", "of")
+    given += ("--delimiter", ";", "--encoding", "latin-1", "--trust", "0.9")
+    given += ("--quality", tmp_path / "q.toml")
+    went_on = cli("acquire", corpus, table, "/nowhere.csv", *given, "--json", "--keep-going")
+    assert (went_on.exit_code, json.loads(went_on.stdout)["added"]) == (1, 3)
+    assert "/nowhere.csv does not exist" in went_on.stderr
+    written(tmp_path / "a.jsonl", [GOOD.format(f"a{i}") for i in range(5)])
+    written(tmp_path / "b.jsonl", ["tiny", GOOD.format("a1")])
+    sets.write_text(
+        "a: {file_name: a.jsonl, text: text, id: id, limit: 3, size: 2}\n"
+        "b: {file_name: b.jsonl, text: text, quality: {language: false, min_characters: 2}}\n"
+    )
+    more = ("--quality", tmp_path / "q.toml", "--limit", "9", "--readers", "1", "--retries", "0")
+    out = ok("acquire", corpus, sets, *more, "--spool-mb", "1", "--json")
+    assert [json.loads(line)["added"] for line in out.splitlines()] == [3, 1]
+    assert (
+        json.loads(ok("ingest", tmp_path / "d.duckdb", sets, "--json").split("\n")[0])["added"] == 3
+    )
+    assert "two sources would be 'a'" in error("acquire", corpus, sets, tmp_path / "a.jsonl")
+    assert "--readers 0: give a whole number" in error("acquire", corpus, sets, "--readers", "0")
+    assert "domain='law'" in error("acquire", corpus, bad_sets(tmp_path))
+
+
+def bad_sets(folder: Path) -> Path:
+    path = folder / "bad.toml"
+    path.write_text('[a]\nfile_name = "a.jsonl"\ntext = "text"\ndomain = "law"\n')
+    return path

@@ -346,3 +346,77 @@ def test_every_line_is_a_record_and_blank_ones_are_counted(tmp_path: Path) -> No
     for wrong in ({"id": "a"}, {"converter": "alpaca"}, {"trust": "a"}, {"anchor": "a"}):
         with pytest.raises(SourceError):
             TextLinesSource(tmp_path / "a.txt", **wrong)
+
+
+def test_gates_of_a_data_set_hold_for_it_alone(tmp_path: Path) -> None:
+    good = "A plain sentence about the weather and the garden, number {}, long enough."
+    for name in "abcd":
+        lines = [json.dumps({"text": good.format(f"{name}{i}"), "n": i}) for i in range(5)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join([*lines, '{"text": "short"}']))
+    (tmp_path / "q.toml").write_text("language = false\nmin_characters = 1\n")
+    (tmp_path / "sets.yaml").write_text(
+        "a: {file_name: a.jsonl, text: text, limit: 2, quality: q.toml}\n"
+        "b: {file_name: b.jsonl, text: text, quality: {language: false}, domain: medical}\n"
+        "c: {file_name: c.jsonl, text: text, quality: off, clean: off, size: 3}\n"
+        "d: {file_name: d.jsonl, text: text, meta: n, where: \"meta['n'] = '3'\"}\n"
+    )
+    found = {each.name: each for each in load_data_sets(tmp_path / "sets.yaml")}
+    assert found["b"].gates["quality"].preset == "medical"
+    assert (found["c"].gates, found["c"].clean) == ({"quality": None}, "off")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        reports = corpus.ingest_data_sets(tmp_path / "sets.yaml", progress=False)
+        assert {name: report.added for name, report in reports.items()} == {
+            "a": 2,
+            "b": 0,
+            "c": 6,
+            "d": 1,
+        }
+        assert reports["a"].read == 2
+    with dp.Corpus(tmp_path / "d.duckdb") as corpus:
+        strict = {"quality": {"language": False, "min_characters": 99}, "limit": 4}
+        reports = corpus.acquire(tmp_path / "sets.yaml", progress=False, **strict)
+        assert {name: report.added for name, report in reports.items()} == {
+            "a": 2,
+            "b": 0,
+            "c": 4,
+            "d": 0,  # its own where; the quality and limit of the call
+        }
+        assert len(corpus.data_index()) == 2 + 3
+        corpus.normalise()
+        with pytest.raises(
+            SourceError, match=r"'c': clean='off': a corpus cleans .* has normaliser"
+        ):
+            corpus.acquire(tmp_path / "sets.yaml", progress=False)
+        with pytest.raises(SourceError, match="'c': clean='off'"):
+            corpus.ingest_data_sets(tmp_path / "sets.yaml", progress=False)
+        wants = {"text": "text", "file_name": str(tmp_path / "a.jsonl"), "limit": 0}
+        for clean in ("on", "text"):
+            corpus.ingest_data_sets({"z": wants | {"clean": clean}}, progress=False)
+        with pytest.raises(SourceError, match=r"clean='code'.*Normaliser\(code=True\)"):
+            corpus.ingest_data_sets({"z": wants | {"clean": "code"}}, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"quality": "generel"}, "generel"),
+        ({"quality": {"min_characters": "many"}}, "min_characters"),
+        ({"quality": "no.toml"}, "no.toml"),
+        ({"domain": "law"}, "domain='law': give one of general, medical, code"),
+        ({"domain": "code", "quality": "c4"}, "beside quality='c4' leave it out"),
+        ({"domain": "code", "quality": False}, "quality is off, and domain asks for gates"),
+        ({"where": "trust >"}, "not a condition"),
+        ({"size_mb": "big"}, "size_mb='big'"),
+        ({"limit": -1}, "limit=-1"),
+        ({"clean": "well"}, "clean='well': give one of on, off, text, code"),
+        ({"clean": [1]}, "clean="),
+    ],
+)
+def test_what_is_wrong_about_the_gates_of_a_data_set_is_said(
+    tmp_path: Path, keys: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}')
+    with pytest.raises(SourceError) as caught:
+        load_data_sets({"a": {"file_name": "a.jsonl", "text": "text"} | keys}, folder=tmp_path)
+    assert "data set 'a': " in str(caught.value)
+    assert message in str(caught.value)

@@ -29,6 +29,7 @@ from duckplets.base.documents import DocumentLimits, Unreadable, decoded
 from duckplets.base.plain import Shape, from_json, misfit
 from duckplets.base.shown import shown
 from duckplets.errors import SourceError
+from duckplets.sources.rereading import PassingError
 
 T = TypeVar("T")
 Sleep = Callable[[float], Any]
@@ -266,7 +267,7 @@ class Hub:
                     raise SourceError(refusal) from None
                 if tries == TRIES:
                     failure = self._failure(error, what)
-                    raise SourceError(f"{failure} ({TRIES} tries); {_AGAIN}") from None
+                    raise PassingError(f"{failure} ({TRIES} tries); {_AGAIN}") from None
                 asked = _asked(error)
             self._sleep(min(asked, _LONGEST_ASKED) or wait)
             if self.stop.is_set():

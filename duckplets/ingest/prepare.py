@@ -1,0 +1,238 @@
+"""Check what an ingest is asked for, and find where it begins, before anything is read.
+
+    arguments ─checked→ request ─what is known of the source→ settings, cursor: ``Prepared``
+
+What is found depends on the name of the source alone, so several that differ in their names can be
+prepared before the first of them is read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from duckplets.base.checks import checked_name
+from duckplets.base.plain import Stored
+from duckplets.base.shown import counted, shown
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.ingest import unfinished
+from duckplets.ingest.gates import Gates
+from duckplets.ingest.store import OnConflict, Request
+from duckplets.ingest.unfinished import Unfinished
+from duckplets.sources import ResumableSource, Rows, Source
+from duckplets.sources.base import EARLIER
+from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.mapping_checks import OnError, check_on_error
+from duckplets.sources.readings import as_before, described, overriding, written
+from duckplets.sources.resumable import in_pieces
+
+if TYPE_CHECKING:
+    from duckplets.text.prefix import Prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An ingest that has passed its checks, and has yet to read.
+
+    Attributes:
+        request: What it was asked for.
+        settings: What must agree for it to go on after an interruption; None for one that is one
+            transaction.
+        found: What an earlier call has left, to go on with.
+        cursor: Where reading begins; None for the beginning.
+        limits: Of what reads.
+        is_full: Whether the source has given as much as it may, so that nothing is read.
+    """
+
+    request: Request
+    settings: dict[str, Any] | None
+    found: Unfinished | None
+    cursor: Any
+    limits: Limits
+    is_full: bool
+
+    def open(self, reader: Reader, cursor: Any) -> Rows:
+        """Open the source at a place; what has no places begins at its beginning."""
+        source = self.request.source
+        if isinstance(source, ResumableSource) and self.settings is not None:
+            return source.open_at(reader, cursor)
+        return source.open(reader)
+
+
+def prepare(
+    database: Database,
+    source: Source,
+    *,
+    name: str | None = None,
+    trust: float | None = None,
+    on_conflict: OnConflict = "error",
+    prefix: Prefix | None = None,
+    on_error: OnError | None = None,
+    remap: bool = False,
+    restart: bool = False,
+    limits: Limits | None = None,
+    gates: Gates | None = None,
+) -> Prepared:
+    """Check what an ingest is asked for, and find where it begins; see ``Corpus.ingest``.
+
+    What an earlier one has left under its name is discarded here, where that was asked for.
+    """
+    name = source.default_name() if name is None else name
+    name = checked_name(f"source name {shown(repr(name))}", name, SourceError)
+    if on_conflict not in get_args(OnConflict):
+        choices = ", ".join(get_args(OnConflict))
+        raise SourceError(f"on_conflict={on_conflict!r}: give one of {choices}")
+    if trust is None and not isinstance(source.trust, str):
+        trust = source.trust  # a column of trusts is in the rows; the source has the default
+    check_on_error(on_error)
+    source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
+    on_conflict = "replace" if remap else on_conflict
+    if gates is not None:
+        source = _in_rows(source, on_conflict)
+    request = Request(source, name, _checked_trust(trust), on_conflict, prefix, remap, notes, gates)
+    settings = None
+    if isinstance(source, ResumableSource) and not remap:
+        settings = _settings_of(source, request)
+    found = unfinished.find(database, name)
+    # One that was killed before it had stored a record stands in nobody's way.
+    if found is not None and (restart or _is_nothing(found, settings)):
+        unfinished.discard(database, found)
+        found = None
+    if found is not None:
+        _refuse_another(found, settings)
+    cursor, is_full = found.cursor if found else None, False
+    if gates is not None:
+        before = gates.take_up(database, name, source)
+        cursor = cursor if found else before
+        is_full = gates.is_full and found is None
+    return Prepared(request, settings, found, cursor, limits or Limits(), is_full)
+
+
+def _as_known(
+    database: Database, source: Source, name: str, *, remap: bool
+) -> tuple[Source, tuple[str, ...]]:
+    """Return a source as it is to be read under its name, and what is to be said of that.
+
+    Raises:
+        SourceError: It was read otherwise before, and is not to be mapped anew.
+    """
+    known = [row for row in database.run("ingest/records/live_sources") if row[1] == name]
+    if not known:
+        return as_before(source, {}), ()
+    _, _, kind, uri, _, _, text = known[0]
+    place = Stored(database.path, "sources", f"source {name!r}")
+    stored = None if text is None else dict(place.read("mapping", text, {str: object}))
+    source = as_before(source, {} if remap else stored)
+    now = described(source)
+    notes = []
+    if (kind, uri) != (source.kind, source.uri):
+        notes.append(f"read from {_place(source.kind, source.uri)} now, before {_place(kind, uri)}")
+    if now is None or now == stored:
+        return source, tuple(notes)
+    if remap:
+        notes.append(f"read as {written(now)} now, before {_written(stored)}")
+    elif stored is None:
+        notes.append(
+            f"an earlier version did not note how this source was read; it is taken to be "
+            f"{written(now)}{_AS_BEFORE * (now.get('text_of') == EARLIER)}"
+        )
+    else:
+        raise SourceError(
+            f"source {name!r} is known with another mapping: {written(stored)}; now it is "
+            f"{written(now)}. Reading it so would add its rows a second time: remap=True replaces "
+            f"its records, and another name= makes it a source of its own"
+        )
+    return source, tuple(notes)
+
+
+_AS_BEFORE = (
+    ": what is no text is taken as its JSON, as it was then; remap=True reads it by today's rule"
+)
+
+
+def _place(kind: str, uri: str | None) -> str:
+    return shown(uri or "nowhere in particular") + f" ({shown(kind)})"
+
+
+def _written(stored: dict[str, Any] | None) -> str:
+    return "an earlier version did not note how" if stored is None else written(stored)
+
+
+def _settings_of(source: ResumableSource, request: Request) -> dict[str, Any]:
+    """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
+    found = {
+        "kind": source.kind,
+        "uri": source.uri,
+        "trust": request.trust,
+        "source": source.settings(),
+    }
+    if request.gates is not None:
+        found |= request.gates.settings()
+    try:
+        return dict(json.loads(json.dumps(found)))
+    except (TypeError, ValueError) as error:
+        raise SourceError(
+            f"source {request.name!r}: its settings() are not plain JSON values: {error}"
+        ) from error
+
+
+def _is_nothing(found: Unfinished, settings: dict[str, Any] | None) -> bool:
+    return not found.counts.get(kept(found)) and found.settings != settings
+
+
+def kept(found: Unfinished) -> str:
+    """Return the count of what an ingest has stored: gates note every row that is read."""
+    return "read" if "quality" in found.settings else "added"
+
+
+def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
+    """Return a source that goes on at a row, if it can be read again, for gates."""
+    if on_conflict == "replace":
+        raise SourceError(
+            "quality=, where=, size_mb= and limit= do not go with on_conflict='replace' or "
+            "remap=True: a row that was judged is not judged again; remove() the source and read "
+            "it anew, or give on_conflict='skip'"
+        )
+    refuse_shuffled(source)
+    return source if isinstance(source, ResumableSource) else in_pieces(source)
+
+
+def refuse_shuffled(source: Source) -> None:
+    """Refuse a data set whose order changes as it streams, where reading is to go on.
+
+    Raises:
+        SourceError: It is one.
+    """
+    if getattr(source, "is_shuffled", False):
+        raise SourceError(
+            f"source {shown(repr(source.default_name()))} is shuffled as it streams, so reading it "
+            f"on after an interruption would lose rows: give it without .shuffle(); a sampler "
+            f"draws in an order of its own anyway"
+        )
+
+
+def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
+    """Refuse to begin an ingest where another one of that name has not ended."""
+    if settings == found.settings:
+        return
+    where = found.settings["uri"] or f"a source of kind {found.settings['kind']}"
+    differ = ""
+    if settings is not None and settings["uri"] == found.settings["uri"]:
+        gated = "quality" in settings and "quality" in found.settings
+        names = unfinished.differing(settings, found.settings, inner=gated)
+        differ = f" with another {' and '.join(names)}"
+    raise SourceError(
+        f"source {found.name!r} has an unfinished ingest from {where}{differ}, stopped at "
+        f"{found.saved_at} UTC after {counted(found.counts.get('read', 0), 'row')}; run that one "
+        f"again to go on, or discard it with restart=True"
+    )
+
+
+def _checked_trust(trust: Any) -> float | None:
+    if trust is None:
+        return None
+    if isinstance(trust, bool) or not isinstance(trust, int | float) or not 0 <= trust <= 1:
+        raise SourceError(f"trust={trust!r}: give a number from 0 to 1")
+    return float(trust)

@@ -1,0 +1,458 @@
+"""Sources read side by side: as by one after the other, read on where they fail, ended for good."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import test_kills
+from effort import often
+from gated_rows import GOOD, QUALITY, check, contents, ends, texts, written
+from prebuilt import empty_corpus
+from programs import python
+from test_kills import Child, sound, tell
+
+import duckplets as dp
+from duckplets.quality.settings import Quality
+from duckplets.sources import feed, rereading
+
+READING = ("duckplets-beside", "duckplets-source", "duckplets-ahead")
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of a retry last no time."""
+    monkeypatch.setattr(rereading, "FIRST_WAIT", 0.001)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with empty_corpus(tmp_path / "c.duckdb") as opened:
+        yield opened
+    assert_nothing_is_left(tmp_path)
+
+
+def assert_nothing_is_left(folder: Path) -> None:
+    """Check that no thread reads any more, and no rows wait on disk."""
+    deadline = time.monotonic() + 10
+    while [t for t in threading.enumerate() if t.name.startswith(READING)]:
+        assert time.monotonic() < deadline, threading.enumerate()
+        time.sleep(0.01)
+    assert not list(folder.glob("**/*.rows")) + list(folder.glob("**/.*.rows"))
+
+
+class Pages:
+    """A source of a user's own, a page at a time.
+
+    Args:
+        name: Of the source.
+        rows: All of them.
+        page: Rows of a page.
+        sleep: Seconds before each.
+        fails: Numbers of rows before which it fails, once each, however many times one is given.
+        error: What it raises then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: list[dict[str, Any]],
+        *,
+        page: int = 4,
+        sleep: float = 0,
+        fails: tuple[int, ...] = (),
+        error: Exception | None = None,
+    ) -> None:
+        self.name, self.rows, self.page, self.sleep = name, rows, page, sleep
+        self.fails, self.error = list(fails), error or ConnectionResetError("gone")
+        self.calls: list[Any] = []
+
+    def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+        self.calls.append(cursor)
+        for start in range(int(cursor or 0), len(self.rows), self.page):
+            time.sleep(self.sleep)
+            yield self._page(start), start + self.page
+
+    def _page(self, start: int) -> Iterator[dict[str, Any]]:
+        for at, row in enumerate(self.rows[start : start + self.page], start):
+            if at in self.fails:
+                self.fails.remove(at)
+                raise self.error
+            yield row
+
+
+def some_rows(draw: random.Random, count: int) -> list[dict[str, Any]]:
+    """Return rows of few different texts, some of them bad."""
+    words = [GOOD.format(i) for i in range(40)] + ["short", ""]
+    return [{"id": str(i), "text": draw.choice(words)} for i in range(count)]
+
+
+def sources_of(seed: int, folder: Path) -> list[Any]:
+    """Return a few sources of several kinds, the later ones quicker."""
+    draw = random.Random(seed)
+    found: list[Any] = []
+    for number in range(3):
+        rows = some_rows(draw, draw.randrange(0, 60))
+        name, kind = f"s{number}", draw.choice(["file", "pages", "memory"])
+        if kind == "file":
+            path = folder / f"{seed}-{name}.jsonl"
+            written(path, rows)
+            with path.open("a", encoding="utf-8") as file:
+                file.write("{bad\n" if rows else '{"id": "1", "text": "short"}\n')
+            found.append(dp.JsonSource(path, text="text", id="id"))
+        elif kind == "memory":
+            named = dp.MemorySource(rows or [{"id": "0", "text": "short"}], text="text", id="id")
+            found.append(named)
+        else:
+            usable = [row for row in rows if row["text"]] or [{"id": "0", "text": "short"}]
+            sleep = draw.choice([0, 0.002 * (3 - number)])
+            fails = tuple(draw.choices(range(60), k=draw.choice([0, 2])))
+            made = Pages(name, usable, page=draw.randrange(1, 9), sleep=sleep, fails=fails)
+            found.append(made)
+    return found
+
+
+def test_side_by_side_leaves_what_one_after_the_other_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    for seed in range(often(40, less=2)):
+        draw = random.Random(seed)
+        monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(2, 30))
+        cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
+        given = {"quality": QUALITY, "progress": False, "where": "text <> 'short'", **cap}
+        with empty_corpus(tmp_path / f"{seed}-one.duckdb") as one:
+            for number, source in enumerate(sources_of(seed, tmp_path)):
+                setattr(source, "fails", []) if isinstance(source, Pages) else None
+                one.ingest(source, name=f"s{number}", **given)
+            expected, told = contents(one), ends(one)
+        with empty_corpus(tmp_path / f"{seed}-two.duckdb") as two:
+            named = {f"s{n}": s for n, s in enumerate(sources_of(seed, tmp_path))}
+            beside = {
+                "readers": draw.randrange(1, 5),
+                "spool_mb": draw.choice([0.0001, 0.01, 256]),
+            }
+            reports = two.acquire(named, **beside, **given)
+            assert ends(two) == told, seed
+            assert contents(two) == expected, (seed, beside, cap)
+            assert list(reports) == list(named)
+            check(two)
+            again = two.acquire(
+                {f"s{n}": s for n, s in enumerate(sources_of(seed, tmp_path))}, **given
+            )
+            assert sum(report.read for report in again.values()) == 0, seed
+    assert_nothing_is_left(tmp_path)
+
+
+def test_a_source_that_fails_now_and_then_gives_each_row_once(
+    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(60)]
+    fails = (0, 1, 7, 7, 8, 30, 31, 59)
+    torn = Pages("torn", rows, page=8, fails=fails)
+    reports = corpus.acquire(
+        [torn, Pages("whole", rows[::-1])], quality=QUALITY, progress=False, retries=4
+    )
+    assert texts(corpus) == [row["text"] for row in rows]
+    report = reports["torn"]
+    assert (report.read, report.added) == (60, 60)
+    assert reports["whole"].reasons == {"duplicates: same text": 60}
+    assert len(torn.calls) == len(fails) + 1
+    said = [note for note in report.notes if "read again" in note]
+    assert len(said) == len(fails)
+    assert said[0] == "read again (attempt 2): torn: after row 0: ConnectionResetError: gone"
+    assert "reading goes on there in 0.001 s (1 of 4 retries)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "calls", "message"),
+    [
+        (ConnectionResetError("gone"), 3, "source 'torn': 3 attempts to read on after row"),
+        (KeyError("gone"), 1, "source 'torn': row"),
+    ],
+)
+def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(
+    corpus: dp.Corpus, error: Exception, calls: int, message: str
+) -> None:
+    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(20)]
+    torn = Pages("torn", rows[:12], page=3, fails=(7, 7, 7, 7), error=error)
+    named = [Pages("first", rows[:2]), torn, Pages("last", rows)]
+    told: list[str] = []
+
+    def each(name: str, report: Any) -> None:
+        told.append(f"{name} {getattr(report, 'added', 'failed')}")
+
+    given: dict[str, Any] = {"quality": QUALITY, "progress": False, "each": each, "retries": 2}
+    with pytest.raises(dp.SourceError) as caught:
+        corpus.acquire(named, **given)
+    assert message in str(caught.value)
+    assert len(torn.calls) == calls
+    assert told == ["first 2"]
+    torn.fails.clear()
+    corpus.acquire(named, **given)
+    assert told[1:] == ["first 0", "torn 10", "last 8"]
+    assert texts(corpus) == [row["text"] for row in rows]
+
+
+def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus: dp.Corpus) -> None:
+    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(9)]
+    named = {
+        "a": Pages("a", rows, fails=(5,), error=KeyError("no")),
+        "b": Pages("b", rows),
+        "c": dp.JsonSource("/nowhere.jsonl", text="text"),
+    }
+    told: dict[str, Any] = {}
+    with pytest.raises(dp.SourceError) as caught:
+        corpus.acquire(
+            named, quality=QUALITY, progress=False, keep_going=True, each=told.__setitem__
+        )
+    assert "2 sources of 3 failed" in str(caught.value)
+    assert "source 'a': row 6: KeyError: 'no'" in str(caught.value)
+    assert (told["b"].added, str(told["a"])[:10]) == (9, "source 'a'")
+    assert list(told) == ["c", "a", "b"]
+
+
+def test_rows_that_are_others_when_read_again_are_refused(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.sources.user.marked_rows._MARK_ROWS", 1)
+
+    class Other(Pages):
+        def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+            yield [{"id": "0", "text": GOOD.format(len(self.calls))}] * 2, None
+            self.calls.append(cursor)
+            time.sleep(0.2)  # what came so far is handed on
+            yield [{"id": "1", "text": GOOD}] * len(self.calls[1:]), None
+            time.sleep(0.2)
+            raise ConnectionResetError("gone")
+
+    with pytest.raises(dp.SourceError, match="its rows up to 2 were others than before"):
+        corpus.acquire([Other("other", [])], quality=QUALITY, progress=False, retries=3)
+
+
+def test_what_may_pass_is_told_from_what_does_not() -> None:
+    class Answer(Exception):  # noqa: N818 - as packages name them
+        def __init__(self, status: int) -> None:
+            self.response = type("R", (), {"status_code": status})()
+
+    passing: list[Exception] = [TimeoutError(), OSError("x"), ConnectionRefusedError(), Answer(503)]
+    passing += [OSError(110, "timed out"), rereading.PassingError("x"), Answer(429)]
+    for error in passing:
+        wrapped = dp.SourceError("x")
+        wrapped.__cause__ = error
+        assert rereading.may_pass(wrapped, is_local=False), error
+    lasting = [OSError(28, "no space"), PermissionError(), ValueError(), Answer(404)]
+    lasting += [dp.SourceError("x"), pa.ArrowInvalid("x")]
+    for error in lasting:
+        assert not rereading.may_pass(error, is_local=False), error
+    assert not rereading.may_pass(OSError("damaged"), is_local=True)
+    assert rereading.may_pass(OSError(5, "I/O"), is_local=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"readers": 0}, "readers=0: give a whole number from 1"),
+        ({"retries": -1}, "retries=-1: give a whole number from 0"),
+        ({"spool_mb": 0}, "spool_mb=0: give a number"),
+        ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),
+        ({"size_mb": -1}, "size_mb=-1"),
+        ({"sources": 5}, "give several in a list, or by name"),
+        ({"sources": ["x.jsonl"]}, "is a path, not a source"),
+        ({"sources": [Pages("p", []), Pages("p", [])]}, "two sources would be 'p': give them by"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_read(
+    corpus: dp.Corpus, given: dict[str, Any], message: str
+) -> None:
+    pages = Pages("p", [{"text": GOOD}])
+    arguments = {"sources": [pages], "quality": QUALITY, "progress": False} | given
+    with pytest.raises(dp.SourceError) as caught:
+        corpus.acquire(**arguments)
+    assert message in str(caught.value)
+    assert (pages.calls, corpus.version) == ([], 0)
+
+
+def test_shuffled_streams_are_refused(corpus: dp.Corpus) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(9)]
+    data = datasets.Dataset.from_list(rows)
+    stream = data.to_iterable_dataset(num_shards=3)
+    for shuffled in (
+        stream.shuffle(seed=1, buffer_size=4),
+        stream.shuffle(seed=1).map(lambda row: row).take(5),
+    ):
+        source = dp.DatasetSource(shuffled, text="text", id="id")
+        for take in (
+            lambda given: corpus.acquire([given], progress=False, quality=None),
+            lambda given: corpus.ingest(given, progress=False, limit=5),
+        ):
+            with pytest.raises(
+                dp.SourceError, match=r"is shuffled as it streams.*without .shuffle"
+            ):
+                take(source)
+    assert corpus.version == 0
+    found = {
+        "stream": dp.DatasetSource(stream, text="text", id="id"),
+        "held": dp.DatasetSource(data.shuffle(seed=1), text="text", id="id"),
+    }
+    reports = corpus.acquire(found, progress=False, quality=QUALITY)
+    assert [report.added for report in reports.values()] == [9, 0]
+
+
+def test_sources_are_read_at_the_same_time_but_no_more_than_are_asked_for(
+    corpus: dp.Corpus,
+) -> None:
+    at_work: set[str] = set()
+    most = [0]
+
+    class Watched(Pages):
+        def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+            at_work.add(self.name)
+            for pair in super().batches(cursor):
+                most[0] = max(most[0], len(at_work))
+                yield pair
+            at_work.remove(self.name)
+
+    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(10)]
+    slow = [Watched(name, rows, page=1, sleep=0.03) for name in "abcd"]
+    corpus.acquire(slow, quality=None, where="true", readers=3, progress=False)
+    assert most == [3]
+    assert [len(source.calls) for source in slow] == [1, 1, 1, 1]
+
+
+def test_what_ends_the_writer_ends_the_readers(corpus: dp.Corpus) -> None:
+    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(1000)]
+
+    def endless(name: str) -> Pages:
+        return Pages(name, rows, page=1, sleep=0.01, fails=())
+
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        corpus.acquire([endless(name) for name in "abc"], quality=QUALITY, progress=False)
+    assert time.monotonic() - started < 8
+    timer.join()
+
+    def refused(name: str, report: Any) -> None:
+        raise dp.RecipeError("enough")
+
+    with pytest.raises(dp.RecipeError, match="enough"):
+        corpus.acquire(
+            [Pages("x", rows[:2]), endless("d")], quality=QUALITY, progress=False, each=refused
+        )
+
+
+def test_an_interrupt_while_a_source_waits_to_be_read_again(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rereading, "FIRST_WAIT", 60.0)
+    torn = Pages("torn", [{"text": GOOD}], fails=(0,))
+    timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        corpus.acquire([torn], quality=QUALITY, progress=False)
+    assert time.monotonic() - started < 8
+    timer.join()
+
+
+def test_rows_that_find_no_room_on_disk_are_one_error(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pa, "OSFile", full)
+    with pytest.raises(
+        dp.SourceError, match=r"'p': its rows cannot wait .* No space left on device"
+    ):
+        corpus.acquire([Pages("p", [{"text": GOOD}])], quality=QUALITY, progress=False)
+    assert corpus.version == 0
+
+
+# ---- killed
+
+
+def beside(path: Path) -> None:
+    """Take in three sources side by side, committed after every few rows."""
+    from duckplets.ingest import ingest
+
+    ingest._ROWS_A_COMMIT = 0
+    vars(feed)["MAX_ROWS"] = 30
+    tell("ready")
+    draw = random.Random(7)
+    with dp.Corpus(path) as corpus:
+        file = dp.JsonSource(path.with_name("a.jsonl"), text="text", id="id")
+        named = {
+            "a": file,
+            "b": Pages("b", [row for row in some_rows(draw, 120) if row["text"]], sleep=0.001),
+            "c": dp.JsonSource(path.with_name("c.jsonl"), text="text", id="id"),
+        }
+        reports = corpus.acquire(
+            named, quality=Quality(language=None), progress=False, readers=2, on_conflict="skip"
+        )
+        tell("done", sum(report.read for report in reports.values()))
+
+
+test_kills.JOBS["beside"] = beside
+
+
+def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    for name in "ac":
+        written(tmp_path / f"{name}.jsonl", some_rows(draw, 150))
+    with python(__file__, stdin=subprocess.PIPE, stderr=None) as nursery:
+
+        def run(path: Path, after: float | None) -> Child:
+            child = Child(nursery, "beside", path)
+            assert child.first() == "ready"
+            if after is not None:
+                time.sleep(after)
+                os.kill(child.pid, signal.SIGKILL)
+            child.end()
+            return child
+
+        path = tmp_path / "c.duckdb"
+        dp.Corpus(path).close()
+        started = time.monotonic()
+        whole = run(path, None)
+        took = time.monotonic() - started
+        assert whole.code == 0, whole.told
+        with dp.Corpus(path) as corpus:
+            expected = contents(corpus)
+            check(corpus)
+        path.unlink()
+        dp.Corpus(path).close()
+        kills = 0
+        for _ in range(often(50, less=3)):
+            child = run(path, draw.uniform(0.1, 0.9) * took)
+            kills += child.code == -signal.SIGKILL
+            with dp.Corpus(path) as corpus:
+                is_done = corpus.version == 3
+                if is_done:
+                    assert contents(corpus) == expected
+            if is_done:  # begin again
+                path.unlink()
+                dp.Corpus(path).close()
+        assert kills
+        last = run(path, None)
+        assert last.code == 0, last.told
+        with dp.Corpus(path) as corpus:
+            assert contents(corpus) == expected
+    sound(path)
+    assert_nothing_is_left(tmp_path)
+
+
+if __name__ == "__main__":
+    test_kills.nursery()
