@@ -190,8 +190,8 @@ def _write_run(
     definition = {"run": run.name, "settings": settings, "fingerprint": fingerprint}
     known = find_run(database, run.name)
     if known is not None:
-        mixture = {"mixture": run.fingerprint.get("mixture")}
-        if changed_from is not None and known.fingerprint | mixture == run.fingerprint:
+        edited = {n: run.fingerprint[n] for n in ("mixture", "versions") if n in run.fingerprint}
+        if changed_from is not None and known.fingerprint | edited == run.fingerprint:
             if known.fingerprint != run.fingerprint:
                 refuse_beyond(run.name, _saves(database, run.name), changed_from)
         elif known.fingerprint != drifted_from or _tags(database, run.name):
