@@ -322,8 +322,13 @@ def _told(settings: RunSettings) -> list[str]:
     if era["sources"]:
         mixture = Mixture.from_dict(settings.mixture)
         weights = mixture.declared(era["sources"])
-        weighed = listed(f"{name!r} {weight:g}" for name, weight in weights.items())
-        notes.append(f"sources that came since, with their weights in the mixture: {weighed}")
+        weighed = listed(
+            f"{name!r} {weights[name]:g} ({listed(recipe['name'] for recipe in recipes)})"
+            for name, recipes in era["recipes"].items()
+        )
+        notes.append(
+            f"sources that came since, with their weights in the mixture and recipes: {weighed}"
+        )
     return notes
 
 
