@@ -12,7 +12,7 @@ samples came before the step, which the schedule tells in closed form: nothing i
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from duckplets.base.arrays import Floats, Integers
+from duckplets.order.apportion import Apportionment
 from duckplets.sampling.stream import Draw, Stream
 
 ByVersion: TypeAlias = Sequence[Sequence[Stream]]  # of a run, in order of its versions
@@ -31,10 +32,14 @@ class Courses:
 
     Args:
         streams: Of the run, to which those of later versions are added.
+        recipes: Of every source, by its number, the numbers of its streams and how they are dealt.
     """
 
-    def __init__(self, streams: list[Stream]) -> None:
+    def __init__(
+        self, streams: list[Stream], recipes: Mapping[int, tuple[list[int], Apportionment]]
+    ) -> None:
         self._streams = streams
+        self._recipes = recipes
         self._later: dict[int, list[tuple[int, int]]] = {}  # version, number; by the first number
         # By the first: samples from which on a stream is drawn, and its number.
         self._turns: dict[int, tuple[list[int], list[int]]] = {}
@@ -42,19 +47,26 @@ class Courses:
     def __bool__(self) -> bool:
         return bool(self._later)
 
-    def join(self, first: int, version: int, stream: Stream) -> None:
-        """Add what a stream draws from a later version, if that differs from what it has.
+    def join(self, version: int, streams: Sequence[Stream]) -> None:
+        """Add what streams draw from a later version, where that differs from what they have.
+
+        One of a recipe that found no anchor before is left out: it has no share of its source.
 
         Args:
-            first: Number of the stream.
-            version: Which of the versions that join, from 0.
-            stream: Of the same source and recipe.
+            version: Which of the versions, from 1.
+            streams: Of sources that are known.
         """
-        later = self._later.get(first, [])
-        last = self._streams[later[-1][1] if later else first]
-        if not (_same(last.pool, stream.pool) and _same(last.candidates, stream.candidates)):
-            self._later[first] = [*later, (version, len(self._streams))]
-            self._streams.append(stream)
+        numbers = [number for of_source, _ in self._recipes.values() for number in of_source]
+        firsts = {(self._streams[n].source, self._streams[n].recipe.name): n for n in numbers}
+        for stream in streams:
+            if (stream.source, stream.recipe.name) not in firsts:
+                continue
+            first = firsts[stream.source, stream.recipe.name]
+            later = self._later.get(first, [])
+            last = self._streams[later[-1][1] if later else first]
+            if not (_same(last.pool, stream.pool) and _same(last.candidates, stream.candidates)):
+                self._later[first] = [*later, (version - 1, len(self._streams))]
+                self._streams.append(stream)
 
     def turn(self, counts: Integers) -> None:
         """Find where the streams of later versions set in.
@@ -116,28 +128,64 @@ class Courses:
         """Return the numbers that a stream has one after the other: its own, of later versions."""
         return self._turns[first][1] if first in self._turns else [first]
 
-    def counts(self, first: int, draws: Integers) -> Iterator[tuple[int, Integers]]:
-        """Yield of every number how many of a stream's first so many draws are of it."""
-        edges = [0, *self._edges(first), None]
-        for number, (low, high) in zip(self.numbers(first), pairwise(edges), strict=True):
-            yield number, np.clip(draws, low, high) - (low or 0)
+    def by_version(self, dealt: Integers) -> Integers:
+        """Return counts of draws, of which each stream has all, by number: shape (n, streams)."""
+        found = dealt.copy()
+        for first in self._turns:
+            edges = [0, *self._edges(first), None]
+            draws = dealt[:, first]
+            found[:, first] = 0
+            for number, (low, high) in zip(self.numbers(first), pairwise(edges), strict=True):
+                found[:, number] = np.clip(draws, low, high) - (low or 0)
+        return found
+
+    def parts(self, drawn: Integers | None = None) -> Floats:
+        """Return the share of every number within its source.
+
+        Args:
+            drawn: Draws of each stream so far, whose last version then has its share; None for the
+                newest.
+        """
+        found = np.zeros(len(self._streams))
+        for first, part in self._shares():
+            if drawn is None:
+                found[self.numbers(first)[-1]] = part
+            else:
+                found[self.number_at(first, int(drawn[first]))] = part
+        return found
+
+    def parts_of(self, samples: Integers) -> Floats:
+        """Return the share of every number within its source in some stretches.
+
+        Args:
+            samples: What is dealt in them: shape (stretches, streams).
+        """
+        found = np.zeros(samples.shape)
+        for first, part in self._shares():
+            numbers = self.numbers(first)
+            whole = samples[:, numbers].sum(axis=1, keepdims=True)
+            last = np.arange(len(numbers)) == len(numbers) - 1
+            divided = np.where(whole > 0, samples[:, numbers] / np.maximum(whole, 1), last)
+            found[:, numbers] = part * divided
+        return found
+
+    def _shares(self) -> Iterator[tuple[int, float]]:
+        for numbers, recipes in self._recipes.values():
+            yield from zip(numbers, recipes.parts(), strict=True)
 
     def number_at(self, first: int, draw: int) -> int:
         """Return which number a draw of a stream is of."""
         return self.numbers(first)[bisect_right(self._edges(first), draw)]
 
-    def epochs(self, first: int, draws: int) -> tuple[float, int]:
-        """Return the epochs of a stream in its first so many draws, and the anchors of the last."""
-        stream = self._streams[self.number_at(first, draws)]
-        return (draws * stream.anchors_a_draw + stream.shift) / len(stream), len(stream)
-
-    @staticmethod
-    def divided(samples: Integers) -> Floats:
-        """Return the part of each version in what is dealt; where that is nothing, of the last."""
-        whole = samples.sum(axis=1, keepdims=True)
-        last = np.arange(samples.shape[1]) == samples.shape[1] - 1
-        parts: Floats = np.where(whole > 0, samples / np.maximum(whole, 1), last)
-        return parts
+    def epochs(self, leaf: int, draws: int) -> float:
+        """Return how often the anchors of a source have come up in its first so many draws."""
+        numbers, recipes = self._recipes[leaf]
+        visits, anchors = 0.0, 0
+        for first, count in zip(numbers, recipes.counts(draws), strict=True):
+            stream = self._streams[self.number_at(first, count)]
+            visits += count * stream.anchors_a_draw + stream.shift
+            anchors += len(stream)
+        return visits / anchors
 
     def _edges(self, first: int) -> list[int]:
         """Return the draws from which on a stream is of another number than before.

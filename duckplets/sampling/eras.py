@@ -1,7 +1,7 @@
 """Let text that arrived since join a run: its settings, schedule and streams by corpus version.
 
-    resume(version=) ─joining→ era ─settled→ RunSettings.eras ─┬→ Schedule: sources that came since
-                                                               └→ streams of every version ─→ Courses
+    resume(version=) ─joining→ era ─settled→ RunSettings.eras ─┬→ Schedule
+                                                               └→ streams by version → Courses
 
 An era is what a run takes of a later version from a step on: what its settings say of records,
 minings, prefixes and vectors there, and recipes of the sources that came with it. All else stays as

@@ -139,8 +139,8 @@ class Fetcher:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.
 
         Columns: ``step``, ``position``, ``source``, ``recipe``, ``version`` where the run has taken
-        later ones, ``swapped`` where there is a positive, for pairs ``label``, and of every slot ``SLOT_record_id``, ``SLOT_section`` and
-        ``SLOT_window``; of messages ``record_id``.
+        later ones, ``swapped`` where there is a positive, for pairs ``label``, and of every slot
+        ``SLOT_record_id``, ``SLOT_section`` and ``SLOT_window``; of messages ``record_id``.
         """
         keys = np.concatenate(plan.chunks)
         basics = self._basics(plan, self._facts[keys])

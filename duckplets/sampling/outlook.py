@@ -159,7 +159,7 @@ class Outlook:
             np.repeat(np.array(dealt.steps, np.int64), len(streams)),
             each([stream.source for stream in streams]),
             each([stream.recipe.name for stream in streams]),
-            (of_sources[:, planner.sources] * planner.parts_of(dealt.samples)).reshape(-1),
+            (of_sources[:, planner.sources] * planner.courses.parts_of(dealt.samples)).reshape(-1),
             each(anchors.tolist()),
             dealt.samples.reshape(-1),
             np.rint(visits * self._tokens()).astype(np.int64).reshape(-1),
@@ -174,7 +174,7 @@ class Outlook:
             return table
         table = table.append_column("version", pa.array(each(versions), pa.int64()))
         # A stream has a row of every version; of most stretches one of them has all samples.
-        return table.filter(pa.array(planner.parts_of(dealt.samples).reshape(-1) > 0))
+        return table.filter(pa.array(planner.courses.parts_of(dealt.samples).reshape(-1) > 0))
 
     def _tokens(self) -> Floats:
         """Return the tokens of one visit to all anchors of every stream."""

@@ -63,7 +63,6 @@ class Planner:
         apart_batch: int = 0,
     ) -> None:
         self.streams: list[Stream] = []
-        self.courses = Courses(self.streams)
         self.steps: list[int] = []
         self.kind = kind
         self._known: tuple[Schedule, tuple[int, int], Plan] | None = None  # a stretch, rearranged
@@ -76,6 +75,7 @@ class Planner:
         self._ahead = False  # whether streams draw ahead: weights have changed under way
         self.end: int | None = None
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
+        self.courses = Courses(self.streams, self._recipes)
         self._lengths: dict[str, int] = {}  # of each source
         self._per_draw = samples_per_draw(kind, streams[0].negatives)
         self.add(streams)
@@ -118,23 +118,13 @@ class Planner:
             SamplerError: They have grades, and the labels of this run are integers.
         """
         for version, streams in enumerate(versions):
-            known = {
-                self.streams[i].source for indexes, _ in self._recipes.values() for i in indexes
-            }
-            fresh = [stream for stream in streams if stream.source not in known]
-            self.add(fresh)
+            known = {stream.source for stream in self.streams}
+            self.add([stream for stream in streams if stream.source not in known])
             if not self.is_graded:
                 refuse_grades(streams)
-            firsts = {self._name_of(i): i for indexes, _ in self._recipes.values() for i in indexes}
-            for stream in streams:
-                first = firsts.get((stream.source, stream.recipe.name))
-                if first is not None and stream.source in known:
-                    self.courses.join(first, version - 1, stream)
+            self.courses.join(version, [stream for stream in streams if stream.source in known])
         self._number()
         self._turn()
-
-    def _name_of(self, number: int) -> tuple[str, str]:
-        return self.streams[number].source, self.streams[number].recipe.name
 
     def _turn(self) -> None:
         """Find where the streams of later versions set in, as weights were set before."""
@@ -154,15 +144,7 @@ class Planner:
         Returns:
             Shape (numbers of draws, streams); see ``Schedule.totals``.
         """
-        dealt = self._dealt(draws)
-        if not self.courses:
-            return dealt
-        found = np.zeros_like(dealt)
-        for indexes, _ in self._recipes.values():
-            for first in indexes:
-                for number, counts in self.courses.counts(first, dealt[:, first]):
-                    found[:, number] = counts
-        return found
+        return self.courses.by_version(self._dealt(draws))
 
     def _dealt(self, draws: Sequence[int]) -> Integers:
         """Return the same with all versions of a stream as one."""
@@ -184,40 +166,17 @@ class Planner:
         Where there are several versions of it, that of the one at a step has it all, by default
         that of the newest.
         """
-        found = np.zeros(len(self.streams))
         drawn = None
         if self.courses and step is not None:
             drawn = self._dealt([self._schedule.first_draw(step)])[0]
-        for indexes, recipes in self._recipes.values():
-            for first, part in zip(indexes, recipes.parts(), strict=False):
-                if drawn is None:
-                    found[self.courses.numbers(first)[-1]] = part
-                else:
-                    found[self.courses.number_at(first, int(drawn[first]))] = part
-        return found
-
-    def parts_of(self, samples: Integers) -> Floats:
-        """Return the share of each stream within its source in some stretches.
-
-        Args:
-            samples: What is dealt in them, which versions of a stream share: shape (stretches,
-                streams).
-        """
-        found = np.zeros(samples.shape)
-        for indexes, recipes in self._recipes.values():
-            for first, part in zip(indexes, recipes.parts(), strict=False):
-                numbers = self.courses.numbers(first)
-                found[:, numbers] = part * self.courses.divided(samples[:, numbers])
-        return found
+        return self.courses.parts(drawn)
 
     def epochs_of(self, source: str, samples: int) -> float:
         """Return how often the anchors of a source have come up in so many samples of it."""
         if not self.courses:
             return samples / self.length_of(source)
-        indexes, recipes = self._recipes[self.schedule.numbers[source]]
-        counts = recipes.counts(samples // self._per_draw)
-        each = [self.courses.epochs(i, n) for i, n in zip(indexes, counts, strict=False)]
-        return sum(epochs * anchors for epochs, anchors in each) / sum(n for _, n in each)
+        leaf = self._schedule.numbers[source]
+        return self.courses.epochs(leaf, samples // self._per_draw)
 
     @property
     def samples_per_draw(self) -> int:

@@ -102,8 +102,9 @@ class Views:
     def served(self, start: int, stop: int) -> pa.Table:
         """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
 
-        Columns: ``step``, ``position``, ``source``, ``recipe``, ``swapped``, for pairs ``label``,
-        and for each text ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of
+        Columns: ``step``, ``position``, ``source``, ``recipe``, where the run has taken later ones
+        the ``version`` of the corpus that it is drawn from, ``swapped``, for pairs ``label``, and
+        for each text ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of
         messages ``record_id``.
 
         Raises:

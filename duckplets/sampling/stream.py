@@ -373,8 +373,6 @@ class Stream:
         passed = np.where(within, after, anchor_at - low)
         return np.asarray(cycles * (high - low) + passed, np.int64)
 
-    # -- what it will draw, without drawing -----------------------------------------------------
-
     @property
     def negatives_from(self) -> str | None:
         """Where negatives come from: ``random``, ``mined``, ``same_record``; None for texts.
