@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from commands import error, ok
+from commands import cli, ok
 from effort import THOROUGH
 
 import duckplets as dp
@@ -241,4 +241,4 @@ def test_the_command_line_lets_text_join(path: Path) -> None:
         assert "from step 3 on corpus version 7" in sampler.describe()
     assert "3, 7 from step 3" in ok("status", path)
     assert "3, 7 from step 3" in ok("cursor", "list", path)
-    assert "--resume" in error("sample", path, "--version", "newest")
+    assert "--resume" in cli("sample", path, "--version", "newest").stderr
