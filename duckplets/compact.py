@@ -85,13 +85,13 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
     runs = [run for state_path in (beside, *others) for run in state.runs(state_path)]
     newest = records.current_version(database)
     for run in runs:
-        if run.corpus_version > newest:
+        if run.versions[-1] > newest:
             raise StateMismatchError(
-                f"run {run.name!r} is pinned to corpus version {run.corpus_version}, but "
+                f"run {run.name!r} is pinned to corpus version {run.versions[-1]}, but "
                 f"{database.path} is at {newest}: its state file is of another corpus"
             )
     freed: dict[str, int] = {}
-    versions = {newest, *(run.corpus_version for run in runs)}
+    versions = {newest, *(version for run in runs for version in run.versions)}
     with database.frugal(_MEMORY), closing(database.cursor()) as reader:
         _choose(reader, versions, {key for run in runs for key in _minings(run)})
 
@@ -119,9 +119,10 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
 
 def _minings(run: Run) -> Iterator[int]:
     """Yield the numbers of the minings that a run draws from."""
-    for of_source in run.settings.get("candidates", {}).values():
-        for pinned in of_source.values():
-            yield int(pinned["mining"])
+    for of in (run.settings, *run.settings.get("eras", [])):
+        for of_source in of.get("candidates", {}).values():
+            for pinned in of_source.values():
+                yield int(pinned["mining"])
 
 
 def _choose(reader: Database, versions: Collection[int], minings: Collection[int]) -> None:

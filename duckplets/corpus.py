@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.apart import NoDuplicates
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.choosing import By
+    from duckplets.sampling.eras import Version
     from duckplets.sampling.sampler import Sampler
     from duckplets.sampling.settings import Empty, Kind, Remainder
     from duckplets.sampling.vector_columns import Missing
@@ -204,6 +205,7 @@ class Corpus(TextIn, HardNegatives, TextVectors):
         state: str | Path | None = None,
         save_to: str | Path | None = None,
         *,
+        version: Version = None,
         allow_drift: Collection[str] = (),
         snapshot: bool = True,
         **overrides: Any,
@@ -219,6 +221,7 @@ class Corpus(TextIn, HardNegatives, TextVectors):
             save_to=None if save_to is None else self._state_path(save_to),
             allow_drift=allow_drift,
             overrides=overrides,
+            version=version,
             snapshot=bool(snapshot),
         )
         self._samplers.add(sampler)

@@ -70,7 +70,9 @@ def prepare(
             snapshot.forget_gone(database)
         snapshot.prepare(database, version, chunking, progress=progress)
         kept, left_out = _pools(corpus, database)
-        pinned = {run.corpus_version for path in states for run in state.runs(path)}
+        pinned = {
+            version for path in states for run in state.runs(path) for version in run.versions
+        }
         if clean:
             snapshot.clean(folder, pinned)
             mapped_sets.clean(corpus.path, VectorStore(corpus.path).sets())

@@ -10,6 +10,7 @@ from duckplets.base.deadline import STATEMENT_TIMEOUT
 from duckplets.corpus import Corpus
 
 if TYPE_CHECKING:
+    from duckplets.sampling.eras import Version
     from duckplets.sampling.sampler import Sampler
 
 
@@ -20,6 +21,7 @@ def resume(
     state: str | Path | None = None,
     save_to: str | Path | None = None,
     *,
+    version: Version = None,
     allow_drift: Collection[str] = (),
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -34,6 +36,11 @@ def resume(
         tag: A named checkpoint instead of the latest save.
         state: The state file; by default beside the corpus.
         save_to: Another state file to save to from now on.
+        version: ``"newest"``, or the number of a corpus version: text that arrived since joins.
+            From the cursor on each recipe of a source ends the epoch that is under way with the
+            anchors it had, then takes those of that version; sources that came since are drawn
+            from with the weights that the mixture has for them. Saved with the run. Without it the
+            run stays with the versions it has.
         allow_drift: Fingerprint fields that may differ from what was saved, by name.
         memory_limit: As for ``Corpus``.
         threads: As for ``Corpus``.
@@ -56,7 +63,9 @@ def resume(
         statement_timeout=statement_timeout,
     )
     try:
-        sampler = corpus.resume(run, tag, state, save_to, allow_drift=allow_drift, **overrides)
+        sampler = corpus.resume(
+            run, tag, state, save_to, version=version, allow_drift=allow_drift, **overrides
+        )
     except BaseException:
         corpus.close()
         raise

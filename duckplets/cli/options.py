@@ -121,6 +121,14 @@ STATE = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The state file; by default beside the corpus."),
 ]
+VERSION = Annotated[
+    str | None,
+    typer.Option(
+        metavar="newest",
+        help="With --resume: text that arrived since joins, in each recipe from the end of the "
+        "epoch it is in; or the number of a corpus version.",
+    ),
+]
 ALLOW_DRIFT = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD,…", help="What may differ from the run that is resumed."),
@@ -216,6 +224,7 @@ def opening(
     resume: RESUME = False,
     tag: TAG = None,
     state: STATE = None,
+    version: VERSION = None,
     allow_drift: ALLOW_DRIFT = None,
 ) -> Opening:
     """Return how to open the run that options mean; arguments that are None were not given.
@@ -228,6 +237,8 @@ def opening(
     """
     if allow_drift and not resume:
         raise typer.BadParameter("--allow-drift is about a saved run: give --resume with it")
+    if version is not None and not resume:
+        raise typer.BadParameter("--version is about a saved run: give --resume with it")
     if empty is not None and resume:
         raise typer.BadParameter("--empty is about a new run: leave it out with --resume")
     if remainder is not None and not (resume or epochs is not None):
@@ -257,6 +268,7 @@ def opening(
         swap=False if no_swap else None,
         snapshot=False if no_snapshot else None,
         world_size=world_size,
+        version=int(version) if version is not None and version.isdecimal() else version,
     )
 
 

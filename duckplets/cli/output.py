@@ -73,6 +73,20 @@ def show_columns(
     show_table(columns, ([row[column] for column in columns] for row in rows), title=title)
 
 
+def show_cursors(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> None:
+    """Print where saved runs stand."""
+    columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
+    joined = (
+        [f"{later['version']} from step {later['step']:,}" for later in row["later_versions"]]
+        for row in rows
+    )
+    told = (
+        {**row, "corpus_version": ", ".join([str(row["corpus_version"]), *more])}
+        for row, more in zip(rows, joined, strict=True)
+    )
+    show_columns(columns, told, title=title)
+
+
 def counts(found: Mapping[str, int]) -> str:
     """Return counts by reason in one cell, the largest first."""
     ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))

@@ -94,8 +94,7 @@ def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
     """
     from duckplets.sampling.state import cursors
 
-    columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
-    output.show_columns(columns, cursors(_state_path(corpus, state)))
+    output.show_cursors(cursors(_state_path(corpus, state)))
 
 
 def reset(
@@ -295,8 +294,7 @@ def _show_status(found: dict[str, Any]) -> None:
             mined = ("recipe", "source", "split", "method", "anchors", "negatives", "stale")
             output.show_columns(mined, found["mining"], title="mined negatives")
     if found["runs"]:
-        columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
-        output.show_columns(columns, found["runs"], title="saved runs")
+        output.show_cursors(found["runs"], title="saved runs")
     else:
         tell("", "no saved run")
 

@@ -7,7 +7,7 @@ touches a database, and nothing is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from os import PathLike
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.shown import listed
 from duckplets.errors import MixtureError, nearest
+from duckplets.order.changes import Change
 from duckplets.order.mixture_toml import read_mixture
 from duckplets.order.weights import Weights, checked_positive, checked_step
 
@@ -252,6 +253,22 @@ class Mixture:
         """Return the factor for the learning rate at a step: 1 before the first phase."""
         phase = self.phase(step)
         return self._changes()[phase - 1].lr_scale if phase else 1.0
+
+    def changes(self, sources: Sequence[str]) -> Iterator[Change]:
+        """Yield the changes of the weights of a run's sources, in order."""
+        if self.anneal is None:
+            declared = {0: self.declared(sources)}
+            phases = {p.start_step: self.changed(sources, p.weights) for p in self.phases}
+            for step, weights in (declared | phases).items():
+                yield Change(step, weights)
+            return
+        target = self.changed(sources, self.anneal.weights)
+        start, end = self.anneal.start_step, self.anneal.end_step
+        if start > 0:
+            yield Change(0, self.declared(sources))
+        if end is not None:
+            yield Change(start, self.declared(sources), end, target)
+        yield Change(start if end is None else end, target)
 
     def _changes(self) -> tuple[Phase | Anneal, ...]:
         return tuple(self.phases) if self.anneal is None else (self.anneal,)

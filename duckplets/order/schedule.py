@@ -22,21 +22,12 @@ import numpy as np
 
 from duckplets.base.arrays import Grown, Integers
 from duckplets.order.apportion import Apportionment, Ramp, Share
+from duckplets.order.changes import Change, with_joins
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import key
 from duckplets.order.weights import checked_step, exact_shares
 
 Events = Mapping[int, Mapping[str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """From ``step`` on the weights are these, or on their way to those of ``until``."""
-
-    step: int
-    weights: Mapping[str, float]
-    until: int = 0
-    target: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +52,12 @@ class Schedule:
         samples_per_draw: Positions a draw.
         events: Weights set during the run, by the step from which on. Each overrides the declared
             weights until the mixture's next change.
+        joined: Sources that came later, with the step from which on they are drawn from.
 
     Attributes:
         planned: Names of the sources that the mixture draws from at some step.
-        sources: Names of all sources, sorted.
+        sources: Names of all sources, sorted; those that joined stand last, so that all before them
+            are dealt as without them.
         numbers: The number of each source: its place among them.
     """
 
@@ -77,23 +70,25 @@ class Schedule:
         batch: int,
         samples_per_draw: int = 1,
         events: Events | None = None,
+        joined: Mapping[str, int] | None = None,
     ) -> None:
         self.mixture = mixture
-        self.sources = sorted(sources)
+        self._joined = dict(joined or {})
+        self.sources = sorted(sources, key=lambda name: (self._joined.get(name, -1), name))
         self.numbers = {name: number for number, name in enumerate(self.sources)}
         self._events: Grown[tuple[int, dict[str, float]]] = Grown()
         self._told: set[str] = set()  # what events give a weight, but for the last one
         self._seed = seed
         self._batch = batch
         self._per_draw = samples_per_draw
-        self._planned = list(self._changes())
+        self._planned = list(mixture.changes(self.sources))
         self.planned = {
             name
             for change in self._planned
             for name in self.sources
             if change.weights[name] > 0 or (change.target or {}).get(name, 0) > 0
         }
-        self._segments = Grown(self._segment(change) for change in self._planned)
+        self._segments = Grown(map(self._segment, with_joins(self._planned, self._joined)))
         # What each source has got before a segment, by its number: of shared ones, of the others.
         self._bases, self._last_bases = {0: [0] * len(self.sources)}, dict[int, list[int]]()
         for step, weights in sorted((events or {}).items()):
@@ -138,7 +133,18 @@ class Schedule:
             batch=self._batch,
             samples_per_draw=self._per_draw,
             events=events,
+            joined=self._joined,
         )
+
+    def drawn_in(self, start: int, stop: int | None = None) -> set[str]:
+        """Return the names of the sources drawn from in steps ``start … stop-1``, or from there."""
+        found: set[str] = set()
+        first = bisect_right(self._segments, start, key=lambda segment: segment.step) - 1
+        for segment in islice(self._segments, first, None):
+            if stop is not None and segment.step >= stop:
+                break
+            found.update(segment.names)
+        return found
 
     def shares(self, start: int, stop: int) -> Iterator[Share]:
         """Yield shares of draws ``start … stop-1``; a leaf is the number of a source."""
@@ -288,29 +294,13 @@ class Schedule:
         half = last + -(-(whole - last) // (2 * self._batch)) * self._batch
         return (last, half) if place < half else (half, whole)
 
-    def _changes(self) -> Iterator[_Change]:
-        """Yield the mixture's changes in order."""
-        mixture = self.mixture
-        phases = [(p.start_step, mixture.changed(self.sources, p.weights)) for p in mixture.phases]
-        if mixture.anneal is None:
-            declared = {0: mixture.declared(self.sources)}
-            for step, weights in (declared | dict(phases)).items():
-                yield _Change(step, weights)
-            return
-        target = mixture.changed(self.sources, mixture.anneal.weights)
-        start, end = mixture.anneal.start_step, mixture.anneal.end_step
-        if start > 0:
-            yield _Change(0, mixture.declared(self.sources))
-        if end is not None:
-            yield _Change(start, mixture.declared(self.sources), end, target)
-        yield _Change(start if end is None else end, target)
-
     def _set(self, step: int, weights: Mapping[str, float]) -> None:
-        told = _Change(step, self.mixture.changed(self.sources, weights, "set_weights"))
+        told = Change(step, self.mixture.changed(self.sources, weights, "set_weights"))
         later = [change for change in self._planned if change.step > step]
         kept = bisect_left(self._segments, step, key=lambda segment: segment.step)
         # Made before anything is shared: it may be refused.
-        segments = self._segments.changed(kept, [self._segment(c) for c in (told, *later)])
+        changes = with_joins([told, *later], self._joined)
+        segments = self._segments.changed(kept, [*map(self._segment, changes)])
         if not segments.is_shared_with(self._segments):
             # A copy, which is made at once: another thread may be adding to it.
             bases = self._bases.copy()
@@ -323,11 +313,11 @@ class Schedule:
             self._told = set().union(*map(_positive, islice(self._events, kept)))
         self._events = self._events.changed(kept, [(step, dict(weights))])
 
-    def _segment(self, change: _Change) -> _Segment:
-        step, start = change.step, self._first_draw(change.step)
+    def _segment(self, change: Change) -> _Segment:
+        step, start = change.step, self.first_draw(change.step)
         purpose = key(self._seed, "sources", *([step] if step else []))
-        shares = self._shares_of(change.weights)
         weights, target = change.weights, change.target or {}
+        shares = self._shares_of(weights)
         names = tuple(n for n in self.sources if weights[n] > 0 or target.get(n, 0) > 0)
         if change.target is None:
             return _Segment(step, start, (shares, purpose), Apportionment(shares, purpose), names)
@@ -338,7 +328,8 @@ class Schedule:
         def step_of(draws: Integers) -> Integers:
             return (draws + start) * self._per_draw // self._batch - step
 
-        end = self._shares_of(change.target)
+        end = self._shares_of(target)
+        shares = change.on_the_way(shares, end)
         length = change.until - step
         ramp = Ramp(shares, end, length, edges=edges, step_of=step_of, purpose=purpose)
         return _Segment(step, start, (shares, end, length, purpose), ramp, names)
@@ -346,7 +337,8 @@ class Schedule:
     def _shares_of(self, weights: Mapping[str, float]) -> tuple[int, ...]:
         return exact_shares([weights[name] for name in self.sources], self.mixture.temperature)
 
-    def _first_draw(self, step: int) -> int:
+    def first_draw(self, step: int) -> int:
+        """Return the number of the first draw that begins in a step."""
         return -(-(step * self._batch) // self._per_draw)
 
     def _number_at(self, draw: int) -> int:

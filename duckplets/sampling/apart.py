@@ -23,7 +23,7 @@ from duckplets.sampling.distinct import firsts
 from duckplets.sampling.wanting import Found, Wanting
 
 if TYPE_CHECKING:
-    from duckplets.sampling.plan import Plan
+    from duckplets.sampling.planned import Plan
     from duckplets.sampling.stream import Stream
 
 NoDuplicates: TypeAlias = bool | Literal["negatives"]

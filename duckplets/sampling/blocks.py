@@ -23,7 +23,8 @@ from duckplets.order.schedule import Schedule
 from duckplets.sampling.batch import Batch, Block, Tally, Tranche
 from duckplets.sampling.fetch import Fetcher
 from duckplets.sampling.metrics import Counters, Uncounted
-from duckplets.sampling.plan import Plan, Planner, joined
+from duckplets.sampling.plan import Planner
+from duckplets.sampling.planned import Plan, joined
 
 _FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
 _GROWTH = 4

@@ -270,16 +270,19 @@ def _nothing_mined(
 
 
 def given_anew(
-    database: Database, settings: RunSettings, overrides: Mapping[str, Any]
+    database: Database,
+    settings: RunSettings,
+    overrides: Mapping[str, Any],
+    sources: Sequence[str],
 ) -> dict[str, Any]:
-    """Return what is given anew with recipes and mixture as settings hold them."""
+    """Return what is given anew with recipes and mixture, of ``sources``, as settings hold them."""
     anew = ("recipes", "mixture")
     given = {n: v for n, v in overrides.items() if not (n in anew and v is None)}
     if "split" in given:
         given["split"] = splits.checked_split(given["split"])
     if "mixture" in given:
         mixture = mixture_of(given["mixture"])
-        mixture.check(settings.sources)
+        mixture.check(sources)
         given["mixture"] = mixture.to_dict()
     if "recipes" in given:
         if settings.kind == "messages":

@@ -20,7 +20,8 @@ from duckplets.base.arrays import Flags, Integers
 from duckplets.errors import SamplerError, nearest
 from duckplets.sampling.candidates import Candidates
 from duckplets.sampling.pairs import without_negative
-from duckplets.sampling.plan import SINGLE, Plan
+from duckplets.sampling.plan import SINGLE
+from duckplets.sampling.planned import Plan
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.wanting import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
 

@@ -18,7 +18,7 @@ from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.errors import RecipeError
 
 if TYPE_CHECKING:
-    from duckplets.sampling.plan import Plan
+    from duckplets.sampling.planned import Plan
 
 BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one word
 

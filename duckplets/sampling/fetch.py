@@ -27,7 +27,7 @@ from duckplets.errors import StateMismatchError
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import DETAILS, fallbacks, negative_values, slot_names
-from duckplets.sampling.plan import Plan
+from duckplets.sampling.planned import Plan
 from duckplets.sampling.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.vector_columns import RunVectors
@@ -138,13 +138,22 @@ class Fetcher:
     def identities(self, plan: Plan, batch: int) -> pa.Table:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.
 
-        Columns: ``step``, ``position``, ``source``, ``recipe``, ``swapped`` where there is a
-        positive, for pairs ``label``, and of every slot ``SLOT_record_id``, ``SLOT_section`` and
-        ``SLOT_window``; of messages ``record_id``.
+        Columns: ``step``, ``position``, ``source``, ``recipe``, ``version`` where the run has taken
+        later ones, ``swapped`` where there is a positive, for pairs ``label``, and of every slot
+        ``SLOT_record_id``, ``SLOT_section`` and ``SLOT_window``; of messages ``record_id``.
         """
         keys = np.concatenate(plan.chunks)
         basics = self._basics(plan, self._facts[keys])
-        names = ["position", "source", "recipe", *(["swapped"] if len(self.slots) > 1 else [])]
+        versions = [stream.pool.compiled.parameters["version"] for stream in self._streams]
+        basics["version"] = np.array(versions)[plan.streams]
+        told = ["version"] if len({*versions}) > 1 else []
+        names = [
+            "position",
+            "source",
+            "recipe",
+            *told,
+            *(["swapped"] if len(self.slots) > 1 else []),
+        ]
         names += ["label"] if "label" in basics else []
         found = {"step": plan.positions // batch} | {name: basics[name] for name in names}
         found |= self._details(plan, keys, self._identifying)

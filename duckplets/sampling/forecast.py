@@ -44,7 +44,8 @@ class Forecast:
             ``mined``, ``given`` (with the rows), ``same_record``, or null for texts.
             ``fallback_anchors``: how many have fewer mined or given ones than a sample takes, or
             fewer in their source where ``negatives_from="split"`` lets all sources fill in.
-            ``swap``: whether anchor and positive change places in half of the samples.
+            ``swap``: whether anchor and positive change places in half of the samples. Where the
+            run has taken later versions of the corpus, ``version``: a stream has a row of each.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.
         exact: Whether ``samples`` is what is served, to the sample. Not so where an anneal of

@@ -34,7 +34,7 @@ from duckplets.serving.texts import Segment, Texts
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.order.mixture import Mixture
-    from duckplets.sampling.plan import Plan
+    from duckplets.sampling.planned import Plan
     from duckplets.sampling.settings import RunSettings
     from duckplets.serving.snapshot import Snapshot
 

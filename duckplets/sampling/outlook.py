@@ -144,10 +144,10 @@ class Outlook:
     def _table(self, dealt: _Stretches) -> pa.Table:
         streams, planner, count = self._streams, self._planner, len(dealt.steps)
         anchors = np.array([len(stream) for stream in streams])
+        versions = [stream.pool.compiled.parameters["version"] for stream in streams]
         a_draw = np.array([stream.anchors_a_draw for stream in streams])
         visits = dealt.samples * a_draw / planner.samples_per_draw / anchors
         phases = [planner.schedule.mixture.phase(step) for step in dealt.steps]
-        own = planner.recipe_parts()
         parts = [planner.schedule.parts(*s) for s in zip(dealt.steps, dealt.stops, strict=True)]
         of_sources = np.array(parts).reshape(count, len(planner.schedule.sources))
 
@@ -159,7 +159,7 @@ class Outlook:
             np.repeat(np.array(dealt.steps, np.int64), len(streams)),
             each([stream.source for stream in streams]),
             each([stream.recipe.name for stream in streams]),
-            (of_sources[:, planner.sources] * own).reshape(-1),
+            (of_sources[:, planner.sources] * planner.courses.parts_of(dealt.samples)).reshape(-1),
             each(anchors.tolist()),
             dealt.samples.reshape(-1),
             np.rint(visits * self._tokens()).astype(np.int64).reshape(-1),
@@ -169,7 +169,12 @@ class Outlook:
             each([planner.swaps] * len(streams)),
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
-        return pa.table(arrays, schema=SCHEMA)
+        table = pa.table(arrays, schema=SCHEMA)
+        if not planner.courses:
+            return table
+        table = table.append_column("version", pa.array(each(versions), pa.int64()))
+        # A stream has a row of every version; of most stretches one of them has all samples.
+        return table.filter(pa.array(planner.courses.parts_of(dealt.samples).reshape(-1) > 0))
 
     def _tokens(self) -> Floats:
         """Return the tokens of one visit to all anchors of every stream."""
@@ -188,7 +193,9 @@ class Outlook:
             f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
             f"batches of {self._batch:,}, {counted(planner.epoch_length, 'sample')} a nominal epoch"
         )
-        parts = planner.parts(step, step + 1).tolist()
+        there = np.flatnonzero(planner.recipe_parts(step)).tolist()
+        parts = planner.parts_at(step).tolist()
+        drawn = [(streams[number], parts[number]) for number in there]
         rows = [
             [
                 *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
@@ -196,11 +203,16 @@ class Outlook:
                 counted(len(stream), "anchor"),
                 _negatives(stream),
             ]
-            for stream, part in zip(streams[:_STREAMS], parts, strict=False)
+            for stream, part in drawn[:_STREAMS]
         ]
         yield from (f"  {line}" for line in aligned(rows))
-        if len(streams) > _STREAMS:
-            yield f"  and {len(streams) - _STREAMS:,} more recipes of sources, in forecast()"
+        if len(drawn) > _STREAMS:
+            yield f"  and {len(drawn) - _STREAMS:,} more recipes of sources, in forecast()"
+        yield from (
+            f"from step {era['step']:,} on corpus version {era['corpus_version']}, in each recipe "
+            f"of a source from the end of the epoch that is under way there"
+            for era in settings.eras
+        )
         later = [f"{at:,}" for at, _ in planner.schedule.changes if at > step]
         if later:
             yield f"other shares from step {listed(later, TOLD)} on"
@@ -215,7 +227,8 @@ class Outlook:
         yield from mixed_labels(self._planner)
         yield from omitted(self._planner.schedule.mixture, self._settings.sources)
         yield from left_alone(self._unused)
-        yield from falling_back(self._streams)
+        there = np.flatnonzero(self._planner.recipe_parts()).tolist()
+        yield from falling_back([self._streams[number] for number in there])
 
     def _used_up(self, dealt: _Stretches, steps: int) -> Iterator[str]:
         """Yield which sources begin again before the end, more often than was asked for."""
@@ -228,9 +241,10 @@ class Outlook:
                 continue
             total = int(of_source[-1, leaf])
             slack = max(0.1 * length, (ceil(log2(len(of_source[-1]))) + 1) * len(dealt.steps))
-            if total > asked * length + slack:
+            times = planner.epochs_of(name, total)
+            if times * length > asked * length + slack:
                 at = self._step_of(leaf, length, of_source[:, leaf], dealt)
-                told.append((at, f"{name!r} at about step {at:,} ({figure(total / length)} times)"))
+                told.append((at, f"{name!r} at about step {at:,} ({figure(times)} times)"))
         if told:
             yield (
                 f"used up before step {steps:,}, and begun again: "

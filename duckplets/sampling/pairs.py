@@ -7,7 +7,7 @@ with ``structural_negatives``, the pair of one record as it was judged before th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from duckplets.order.permute import hashed
 from duckplets.sampling.wanting import AT_RANDOM
 
 if TYPE_CHECKING:
-    from duckplets.sampling.plan import Plan
+    from duckplets.sampling.planned import Plan
     from duckplets.sampling.stream import Draw, Stream
 
 
@@ -67,7 +67,11 @@ class Judged:
         self.given = np.zeros((draws, per_draw), dtype=bool)
 
     def draw(
-        self, stream: Stream, index: Integers, at: Integers
+        self,
+        stream: Stream,
+        index: Integers,
+        at: Integers,
+        draw_given: Callable[[Integers], Draw],
     ) -> tuple[list[Any], list[Any], Draw]:
         """Return chunks and hashes of a stream's draws, and what it drew.
 
@@ -77,6 +81,7 @@ class Judged:
             stream: Of pairs.
             index: Numbers of its draws, which ascend.
             at: Rows of these draws.
+            draw_given: Draws its samples where they come as they were judged.
         """
         per_draw = self._per_draw
         if not stream.is_given:
@@ -87,7 +92,7 @@ class Judged:
             chunks, hashes = ([*c, *[c[0]] * again] for c in (draw.chunks, draw.hashes))
             return chunks, hashes, draw
         every = (index[:, None] * per_draw + np.arange(per_draw)).reshape(-1)
-        draw = stream.draw_at(every)
+        draw = draw_given(every)
         judged = np.asarray(draw.labels, np.float64).reshape(-1, per_draw)
         self.labels[at], self.given[at] = judged, True
 

@@ -9,77 +9,26 @@ its own positions only, unless ``no_duplicates`` makes samples depend on those o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Floats, Integers, Words
+from duckplets.base.arrays import Floats, Integers
 from duckplets.order.apportion import MAX_SPAN, Apportionment
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
 from duckplets.order.weights import exact_weights
 from duckplets.sampling.apart import Asked, apart
+from duckplets.sampling.courses import ByVersion, Courses
 from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
 from duckplets.sampling.pairs import Judged, refuse_grades, samples_per_draw, spread
+from duckplets.sampling.planned import Plan, joined
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.wanting import AT_RANDOM
 
 _KNOWN = 1 << 17  # samples of a stretch that is kept
 
 SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The samples at some positions, in order.
-
-    Attributes:
-        positions: Of every sample.
-        streams: Index of the stream of every sample.
-        chunks: Chunk keys, a column a slot: anchor, positive, negatives; or the text
-            alone; of messages the keys of their records.
-        hashes: Text hashes of the same.
-        swapped: Whether anchor and positive have changed places.
-        labels: For pairs, 1 for anchor and positive, 0 for anchor and negative, or as was judged:
-            numbers of any kind where the run has grades. Else None.
-        candidates: Where some stream tells, where each negative is from (``wanting``), a column a
-            negative. For pairs one column, with ``AT_RANDOM`` for positives. Else None.
-        given: Of pairs, which come as they were judged; None where none does.
-    """
-
-    positions: Integers
-    streams: Integers
-    chunks: list[Integers]
-    hashes: list[Words]
-    swapped: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    labels: np.ndarray[Any, np.dtype[Any]] | None = None
-    candidates: list[Integers] | None = None
-    given: Flags | None = None
-
-    def __len__(self) -> int:
-        return len(self.streams)
-
-    def part(self, which: slice | Integers) -> Plan:
-        """Return some of the samples, counted within this plan."""
-        return self._take(which, self.positions[which])
-
-    def reordered(self, order: Integers) -> Plan:
-        """Return the samples in another order, at the same positions."""
-        return self._take(order, self.positions)
-
-    def _take(self, which: slice | Integers, positions: Integers) -> Plan:
-        return Plan(
-            positions,
-            self.streams[which],
-            [column[which] for column in self.chunks],
-            [column[which] for column in self.hashes],
-            self.swapped[which],
-            None if self.labels is None else self.labels[which],
-            None if self.candidates is None else [column[which] for column in self.candidates],
-            None if self.given is None else self.given[which],
-        )
 
 
 class Planner:
@@ -96,6 +45,8 @@ class Planner:
             anchors and positives; 0 for no such rule.
 
     Attributes:
+        streams: Those, and of each what it draws from later versions.
+        steps: At which later versions of the corpus join, ascending.
         sources: Number of the source of every stream.
         end: The position at which the last epoch of a run ends, or None.
     """
@@ -112,9 +63,10 @@ class Planner:
         apart_batch: int = 0,
     ) -> None:
         self.streams: list[Stream] = []
+        self.steps: list[int] = []
         self.kind = kind
         self._known: tuple[Schedule, tuple[int, int], Plan] | None = None  # a stretch, rearranged
-        self.schedule = schedule
+        self._schedule = schedule
         self._seed = seed
         self._swap = swap and kind not in SINGLE
         self._swap_key = key(seed, "swap")
@@ -123,6 +75,7 @@ class Planner:
         self._ahead = False  # whether streams draw ahead: weights have changed under way
         self.end: int | None = None
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
+        self.courses = Courses(self.streams, self._recipes)
         self._lengths: dict[str, int] = {}  # of each source
         self._per_draw = samples_per_draw(kind, streams[0].negatives)
         self.add(streams)
@@ -148,8 +101,35 @@ class Planner:
             weights = exact_weights([stream.share for stream in streams_of])
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
             self._recipes[self.schedule.numbers[source]] = indexes, recipes
+        self._number()
+
+    def _number(self) -> None:
         numbers = self.schedule.numbers
         self.sources = np.array([numbers[stream.source] for stream in self.streams])
+
+    def join(self, versions: ByVersion) -> None:
+        """Add streams, and what later versions have of them and of sources that came with those.
+
+        Args:
+            versions: First those of the version that the run was opened with, then of every later
+                one in the order of its step.
+
+        Raises:
+            SamplerError: They have grades, and the labels of this run are integers.
+        """
+        for version, streams in enumerate(versions):
+            known = {stream.source for stream in self.streams}
+            self.add([stream for stream in streams if stream.source not in known])
+            if not self.is_graded:
+                refuse_grades(streams)
+            self.courses.join(version, [stream for stream in streams if stream.source in known])
+        self._number()
+        self._turn()
+
+    def _turn(self) -> None:
+        """Find where the streams of later versions set in, as weights were set before."""
+        if self.courses:
+            self.courses.turn(self._dealt([self._schedule.first_draw(s) for s in self.steps]))
 
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes up once."""
@@ -164,24 +144,39 @@ class Planner:
         Returns:
             Shape (numbers of draws, streams); see ``Schedule.totals``.
         """
+        return self.courses.by_version(self._dealt(draws))
+
+    def _dealt(self, draws: Sequence[int]) -> Integers:
+        """Return the same with all versions of a stream as one."""
         found = np.zeros((len(draws), len(self.streams)), dtype=np.int64)
         for row, totals in enumerate(self.schedule.totals(draws)):
             for leaf, (indexes, recipes) in self._recipes.items():
                 found[row, indexes] = recipes.counts(totals[leaf])
         return found
 
-    def parts(self, start: int, stop: int) -> Floats:
-        """Return the mean share of each stream over steps in which no other shares set in."""
-        of_sources = np.array(self.schedule.parts(start, stop))
-        parts: Floats = of_sources[self.sources] * self.recipe_parts()
+    def parts_at(self, step: int) -> Floats:
+        """Return the share of each stream at a step."""
+        of_sources = np.array(self.schedule.parts(step, step + 1))
+        parts: Floats = of_sources[self.sources] * self.recipe_parts(step)
         return parts
 
-    def recipe_parts(self) -> Floats:
-        """Return the share of each stream within its source."""
-        found = np.zeros(len(self.streams))
-        for indexes, recipes in self._recipes.values():
-            found[indexes] = recipes.parts()
-        return found
+    def recipe_parts(self, step: int | None = None) -> Floats:
+        """Return the share of each stream within its source.
+
+        Where there are several versions of it, that of the one at a step has it all, by default
+        that of the newest.
+        """
+        drawn = None
+        if self.courses and step is not None:
+            drawn = self._dealt([self._schedule.first_draw(step)])[0]
+        return self.courses.parts(drawn)
+
+    def epochs_of(self, source: str, samples: int) -> float:
+        """Return how often the anchors of a source have come up in so many samples of it."""
+        if not self.courses:
+            return samples / self.length_of(source)
+        leaf = self._schedule.numbers[source]
+        return self.courses.epochs(leaf, samples // self._per_draw)
 
     @property
     def samples_per_draw(self) -> int:
@@ -257,13 +252,23 @@ class Planner:
     @schedule.setter
     def schedule(self, schedule: Schedule) -> None:
         self._schedule, self._known = schedule, None
+        self._turn()
 
     def go_on_with(self, schedule: Schedule, position: int) -> None:
         """Plan by a schedule that deals all before a position as the one so far."""
         known, self._ahead = self._known, True
-        self.schedule = schedule
+        self._schedule, self._known = schedule, None
         if known is not None and known[1][1] <= position:
             self._known = (schedule, *known[1:])
+        if self.steps and position < self.steps[-1] * schedule.batch:
+            self._turn()
+
+    def next_change(self, position: int) -> int:
+        """Return the first step from a position on at which what is drawn may change."""
+        if self.distinct_batch:
+            low, high = self.stretch(position)
+            position = low if low == position else high
+        return -(-position // self._schedule.batch)
 
     def first_change(self, before: Schedule, end_of: Callable[[int], int | None]) -> int | None:
         """Return the first position whose sample differs from that by a schedule before.
@@ -337,25 +342,22 @@ class Planner:
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
         tells = any(stream.tells for stream in self.streams)
         candidates = [np.full(length, AT_RANDOM) for _ in range(drawn_slots - 2)] if tells else None
-        for share in schedule.deal(numbers):
-            indexes, recipes = self._recipes[share.leaf]
-            for part in recipes.deal(share.indexes):
-                at = share.offsets[part.offsets]
-                streams[at] = indexes[part.leaf]
-                of = self.streams[indexes[part.leaf]]
-                if judged is None:
-                    draw = of.drawn_ahead(part.indexes) if self._ahead else of.draw_at(part.indexes)
-                    keys, texts = draw.chunks, draw.hashes
-                else:
-                    keys, texts, draw = judged.draw(of, part.indexes, at)
-                if self._apart_batch and draw.wanting is not None:
-                    asked.append(Asked(at + offset, of, draw.wanting))
-                for slot in range(slots):
-                    chunks[slot][at] = keys[slot]
-                    hashes[slot][at] = texts[slot]
-                if candidates is not None and draw.candidates is not None:
-                    for column, drawn in zip(candidates, draw.candidates, strict=True):
-                        column[at] = drawn
+        for first, number, at, index in self._shares(schedule, numbers):
+            streams[at] = number
+            of = self.streams[number]
+            if judged is None:
+                draw = of.drawn_ahead(index) if self._ahead else of.draw_at(index)
+                keys, texts = draw.chunks, draw.hashes
+            else:
+                keys, texts, draw = judged.draw(of, index, at, self.courses.drawing(first))
+            if self._apart_batch and draw.wanting is not None:
+                asked.append(Asked(at + offset, of, draw.wanting))
+            for slot in range(slots):
+                chunks[slot][at] = keys[slot]
+                hashes[slot][at] = texts[slot]
+            if candidates is not None and draw.candidates is not None:
+                for column, drawn in zip(candidates, draw.candidates, strict=True):
+                    column[at] = drawn
         if judged is not None:
             coins = np.zeros_like(judged.given)
             if self._swap:
@@ -373,25 +375,17 @@ class Planner:
                 )
         return Plan(numbers, streams, chunks, hashes, swapped, candidates=candidates)
 
+    def _shares(
+        self, schedule: Schedule, numbers: Integers
+    ) -> Iterator[tuple[int, int, Integers, Integers]]:
+        """Yield what each stream gets of some draws.
 
-def joined(parts: Sequence[Plan]) -> Plan:
-    """Return the samples of several plans of one run as one."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def columns(of: list[list[Integers]] | list[list[Words]]) -> list[np.ndarray]:
-        return [np.concatenate(column) for column in zip(*of, strict=True)]
-
-    labels = [p.labels for p in parts if p.labels is not None]
-    candidates = [p.candidates for p in parts if p.candidates is not None]
-    given = [p.given for p in parts if p.given is not None]
-    return Plan(
-        np.concatenate([p.positions for p in parts]),
-        np.concatenate([p.streams for p in parts]),
-        columns([p.chunks for p in parts]),
-        columns([p.hashes for p in parts]),
-        np.concatenate([p.swapped for p in parts]),
-        np.concatenate(labels) if labels else None,
-        columns(candidates) if candidates else None,
-        np.concatenate(given) if given else None,
-    )
+        That is its number, the number of what it draws from the version of then, which of the draws
+        these are, and their numbers in the stream.
+        """
+        for share in schedule.deal(numbers):
+            indexes, recipes = self._recipes[share.leaf]
+            for part in recipes.deal(share.indexes):
+                first, at = indexes[part.leaf], share.offsets[part.offsets]
+                for number, some in self.courses.cut(first, part.indexes):
+                    yield first, number, at[some], part.indexes[some]

@@ -28,7 +28,7 @@ from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
-from duckplets.sampling import choosing, messages, minings, state
+from duckplets.sampling import choosing, eras, messages, minings, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
 from duckplets.sampling.cautions import left_alone, mixed_labels, omitted, rates_apart, unsavable
@@ -36,7 +36,6 @@ from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
 from duckplets.sampling.fingerprint import differing, refuse_mismatch
-from duckplets.sampling.pairs import samples_per_draw
 from duckplets.sampling.plan import SINGLE, Planner
 from duckplets.sampling.prefixes.prefixing import Prefixes
 from duckplets.sampling.sampler import Sampler
@@ -53,13 +52,14 @@ from duckplets.sampling.settings import (
 )
 from duckplets.sampling.shares import shares
 from duckplets.sampling.stream import Stream
-from duckplets.sampling.vector_columns import RunVectors, checked_missing, pinned, pinned_again
+from duckplets.sampling.vector_columns import RunVectors, checked_missing, pinned
 from duckplets.sampling.weight_events import written
 from duckplets.serving.facts import Facts
 from duckplets.serving.snapshot import Served, Snapshot, fingerprint, serve
 from duckplets.serving.texts import Texts
 
 Recipe = recipe_store.Recipe
+Found = tuple[list[Stream], list[str]]
 
 
 def open_run(
@@ -130,17 +130,14 @@ def open_run(
         declared_prefixes=prefix_store.digest(database, version),
         index=drawn_by.index,
     )
-    schedule = _schedule(settings, None)
+    schedule = eras.schedule_of(settings, None)
     drawn = choosing.with_mined(
         database, settings, {s.source: [r for r in s.recipes if r.weight] for s in resolved}
     )
     pins = minings.pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
     settings = replace(settings, candidates=pins)
     notes += [] if kind in SINGLE else choosing.notes(database, settings, schedule.drawn)
-    drawn = choosing.drawn_by(settings)
-    return _opened(
-        database, settings, drawn, schedule, state_path, notes, skip=skip, snapshot=snapshot
-    )
+    return _opened(database, settings, None, state_path, notes, skip=skip, snapshot=snapshot)
 
 
 def resume_run(
@@ -152,6 +149,7 @@ def resume_run(
     save_to: Path | None,
     allow_drift: Collection[str],
     overrides: Mapping[str, Any],
+    version: eras.Version = None,
     snapshot: bool = True,
 ) -> Sampler:
     """Open a saved run where it was saved; see ``duckplets.resume``."""
@@ -167,25 +165,21 @@ def resume_run(
             f"version it was started with"
         )
     before = saved_settings(saved)
-    settings = overridden(before, choosing.given_anew(database, before, given))
-    if settings.corpus_version > records.current_version(database):
-        raise StateMismatchError(
-            f"run {run!r} is pinned to corpus version {settings.corpus_version}, but "
-            f"{database.path} is at {records.current_version(database)}: it is another file"
-        )
+    eras.refuse_older(database, before)
+    joining = eras.checked_version(database, before, version, cursor.position)
+    sources = eras.sources_with(database, before, joining)
+    settings = overridden(before, choosing.given_anew(database, before, given, sources))
     current = splits.current_splits(database)
     now = replace(
-        settings,
-        records=fingerprint(database, settings.corpus_version),
+        eras.as_found(database, settings, missing),
         splits=current.to_dict() if current else {},
         chunking=chunking_of(database),
-        declared_prefixes=prefix_store.digest(database, settings.corpus_version),
-        vectors=pinned_again(Path(str(database.path)), settings, missing),
     )
-    was, edited = None, {}
+    was, edited = None, dict[str, str]()
     if now.mixture != before.mixture and "mixture" not in allow_drift:
-        was = _schedule(replace(now, mixture=before.mixture), saved.events)
-        edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
+        was = replace(now, mixture=before.mixture)
+        mixtures = (Mixture.from_dict(settings.mixture) for settings in (before, now))
+        edited = {"mixture": differences(*mixtures)}
     found = now.fingerprint()
     told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
     refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
@@ -198,13 +192,30 @@ def resume_run(
                 f"log= with its folder when you resume it to go on"
             )
         )
-    also = was.planned if was is not None and now.no_duplicates and now.epochs else set()
-    schedule = _schedule(now, saved.events)
-    drawn = choosing.drawn_by(now)
-    sampler = _opened(database, now, drawn, schedule, target, notes, also=also, snapshot=snapshot)
+    if joining is not None:
+        recipes, position = overrides.get("recipes"), cursor.position
+        now = eras.joined(
+            database, now, joining, position=position, events=saved.events, recipes=recipes
+        )
+    also: set[str] = set()
+    if was is not None and now.no_duplicates and now.epochs:
+        also = eras.schedule_of(was, saved.events).planned
+    sampler = _opened(
+        database,
+        now,
+        saved.events,
+        target,
+        notes,
+        position=cursor.position,
+        also=also,
+        snapshot=snapshot,
+    )
     try:
         if was is not None:
-            _accept_edited(sampler, was, cursor.position, edited["mixture"])
+            old = eras.schedule_of(replace(was, eras=sampler.settings.eras), saved.events)
+            _accept_edited(sampler, old, cursor.position, edited["mixture"])
+        if joining is not None:
+            eras.tell(sampler, before)
         sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
     except BaseException:
         sampler.close()
@@ -238,11 +249,11 @@ def _accept_edited(sampler: Sampler, before: Schedule, position: int, told: str)
 def _opened(
     database: Database,
     settings: RunSettings,
-    drawn: Drawn,
-    schedule: Schedule,
+    events: Events | None,
     state_path: Path,
     notes: Sequence[str],
     *,
+    position: int = 0,
     also: Collection[str] = (),
     skip: bool = False,
     snapshot: bool = True,
@@ -252,28 +263,36 @@ def _opened(
     Args:
         database: The corpus.
         settings: Of the run.
-        drawn: Its recipes.
-        schedule: Of its mixture.
+        events: Weights that were set during it.
         state_path: Where it is saved.
         notes: What a user should know of it.
+        position: Where it stands; an era whose step is open begins as soon after as it may.
         also: Sources whose pools are needed although the schedule does not draw from them.
         skip: Whether what has no anchor is left out of a new run, and noted.
         snapshot: Whether it may be served from a snapshot.
     """
-    is_messages, version = settings.kind == "messages", settings.corpus_version
-    served, vectors = Served(), RunVectors.of(database, settings, mapped=snapshot)
+    schedule, newest = eras.schedule_of(settings, events), settings.versions[-1]
+    is_messages, served = settings.kind == "messages", Served()
+    vectors = RunVectors.of(database, newest, mapped=snapshot)
     if not is_messages:
-        served = serve(database, version, settings.chunking, snapshot=snapshot)
+        served = serve(database, newest.corpus_version, settings.chunking, snapshot=snapshot)
     kept = served.snapshot
-    read = partial(_streams, database, vectors, settings, drawn, snapshot=kept)
+
+    def read(of: RunSettings, sources: Sequence[str], *, skip: bool = False) -> Found:
+        own = vectors
+        if of.vectors != newest.vectors:
+            own = RunVectors.of(database, of, mapped=snapshot)
+        drawn = choosing.drawn_by(of)
+        return _streams(database, own, of, drawn, sources, skip=skip, snapshot=kept)
+
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
-        reads = beside.submit(_texts, reading, settings, served)
+        reads = beside.submit(_texts, reading, newest, served)
         needed = sorted(schedule.drawn | {*also})
-        streams, empty = read(needed, skip=skip)
+        streams, empty = eras.first_streams(settings, schedule, needed, read, skip=skip)
     facts, texts = reads.result()
     if skip and empty:
         settings, notes = without_empty(settings, streams, needed, notes, empty)
-        schedule = _schedule(settings, None)
+        schedule = eras.schedule_of(settings, None)
     planner = Planner(
         streams,
         schedule,
@@ -285,10 +304,14 @@ def _opened(
     )
     # Ignore steps here: rearranging may use samples past them, so other steps alter no batch.
     planner.end = replace(settings, steps=None).end(planner.epoch_length)
+    settings = eras.settled(settings, planner, events, position)
+    planner.join(eras.later_streams(settings, planner.schedule, needed, read))
     if settings.no_duplicates == "negatives":  # refuse now what cannot be served at all
         most = settings.global_batch
         planner.plan(0, most if planner.end is None else min(planner.end, most))
-    prefixes = Prefixes(database, version, settings.seed) if settings.prefixed else None
+    prefixes = None
+    if settings.prefixed:
+        prefixes = Prefixes(database, eras.prefixes_of(database, settings), settings.seed)
     fetcher = (messages.MessageFetcher if is_messages else Fetcher)(
         database,
         planner.streams,
@@ -304,10 +327,7 @@ def _opened(
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
     end, prefetch = settings.end(planner.epoch_length), settings.prefetch
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
-
-    def open_source(name: str) -> list[Stream]:
-        return read([name])[0]
-
+    open_source = partial(eras.streams_of, settings, read)
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.unused = minings.unused(database, settings, streams)
     odd = [*left_alone(sampler.unused), *rates_apart(planner), *mixed_labels(planner)]
@@ -377,14 +397,3 @@ def open_streams(
         ]
         raise empty_pools(empty or none)
     return streams, empty
-
-
-def _schedule(settings: RunSettings, events: Events | None) -> Schedule:
-    return Schedule(
-        Mixture.from_dict(settings.mixture),
-        settings.sources,
-        seed=settings.seed,
-        batch=settings.global_batch,
-        samples_per_draw=samples_per_draw(settings.kind, settings.negatives),
-        events=events,
-    )

@@ -27,7 +27,7 @@ from duckplets.sampling.weight_events import EventWriter
 
 if TYPE_CHECKING:
     from duckplets.order.schedule import Schedule
-    from duckplets.sampling.stream import Stream
+    from duckplets.sampling.courses import ByVersion
 
 log = logging.getLogger("duckplets")
 
@@ -55,7 +55,7 @@ class Sampler(Views):
         settings: RunSettings,
         reader: Reader,
         state_path: Path,
-        open_source: Callable[[str], list[Stream]],
+        open_source: Callable[[str], ByVersion],
     ) -> None:
         super().__init__(settings, reader)
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
@@ -242,7 +242,7 @@ class Sampler(Views):
         Raises:
             MixtureError: A name is no source, a weight is wrong, or all would be 0.
         """
-        step = self._next_change()
+        step = self._planner.next_change(self._position)
         schedule = self._planner.schedule.with_event(step, weights)
         self._open_sources(schedule)
         if self._settings.rank == 0:
@@ -252,19 +252,11 @@ class Sampler(Views):
         self._reader.go_on_with(schedule, step * self._batch)
         return step
 
-    def _next_change(self) -> int:
-        """Return the first step, from the next batch on, at which weights may change."""
-        position = self._position
-        if self._planner.distinct_batch:
-            low, high = self._planner.stretch(position)
-            position = low if low == position else high
-        return -(-position // self._batch)
-
     def _open_sources(self, schedule: Schedule) -> None:
         """Read the pools of sources that nothing was to be drawn from so far."""
         known = {stream.source for stream in self._planner.streams}
         for name in sorted(schedule.drawn - known):
-            self._planner.add(self._open_source(name))
+            self._planner.join(self._open_source(name))
 
     # -- state --------------------------------------------------------------------------------
 

@@ -39,6 +39,14 @@ _SETTINGS: dict[Any, Any] = {
     },
     "candidates?": {str: {str: {"mining": range(1 << 31), "digest": str}}},
 }
+_SETTINGS["eras?"] = [
+    {
+        **dict.fromkeys(("step", "corpus_version"), _COUNT),
+        **dict.fromkeys(("declared_prefixes", "vectors"), dict),
+        **{name: _SETTINGS[f"{name}?"] for name in ("recipes", "optional", "sources", "records")},
+        **{name: _SETTINGS[f"{name}?"] for name in ("index", "candidates")},
+    }
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +89,12 @@ class Run:
     settings: dict[str, Any]
     fingerprint: Fingerprint
     events: Events = field(default_factory=dict)
+
+    @property
+    def versions(self) -> list[int]:
+        """The version it is pinned to, and those that have joined."""
+        eras = self.settings.get("eras", [])
+        return [self.corpus_version, *(int(era["corpus_version"]) for era in eras)]
 
 
 def find_run(database: Database, run: str) -> Run | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.blocks import Reader
     from duckplets.sampling.forecast import Forecast
-    from duckplets.sampling.plan import Plan
+    from duckplets.sampling.planned import Plan
     from duckplets.sampling.settings import RunSettings
 
 _ROWS = 1 << 16  # worked out at once
@@ -102,8 +102,9 @@ class Views:
     def served(self, start: int, stop: int) -> pa.Table:
         """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
 
-        Columns: ``step``, ``position``, ``source``, ``recipe``, ``swapped``, for pairs ``label``,
-        and for each text ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of
+        Columns: ``step``, ``position``, ``source``, ``recipe``, where the run has taken later ones
+        the ``version`` of the corpus that it is drawn from, ``swapped``, for pairs ``label``, and
+        for each text ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of
         messages ``record_id``.
 
         Raises:
@@ -196,7 +197,7 @@ class Views:
             samples, tokens, fallbacks = [*counts.get(name, ()), 0, 0, 0][:3]
             found[f"data/{name}/samples"] = samples
             found[f"data/{name}/tokens"] = tokens
-            found[f"data/{name}/epochs"] = samples / self._planner.length_of(name)
+            found[f"data/{name}/epochs"] = self._planner.epochs_of(name, samples)
             if name in telling:
                 found[f"data/{name}/fallbacks"] = fallbacks
         return found

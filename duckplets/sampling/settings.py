@@ -92,6 +92,9 @@ class RunSettings:
             records, too.
         vectors: Where columns have vectors, ``columns``, the set of each; ``sets``, of each the
             commit it is pinned to and its digest; ``missing``: what becomes of texts without one.
+        eras: What it takes of later versions of the corpus, in order: ``step``, from which on, and
+            those settings that are others then; of ``sources``, ``recipes``, ``optional`` and
+            ``index`` what came with them.
     """
 
     kind: Kind
@@ -125,6 +128,22 @@ class RunSettings:
     by: By | None = None
     structural_negatives: bool = False
     vectors: dict[str, Any] = field(default_factory=dict)
+    eras: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def versions(self) -> list[RunSettings]:
+        """What it would be opened with at each version it is pinned to, without later ones."""
+        found = [replace(self, eras=[])]
+        for era in self.eras:
+            last = found[-1]
+            came: dict[str, Any] = {
+                name: {**getattr(last, name), **era[name]}
+                for name in ("recipes", "optional", "index")
+            }
+            came["sources"] = [*last.sources, *era["sources"]]
+            others = {n: v for n, v in era.items() if n not in came and n != "step"}
+            found.append(replace(last, **others, **came))
+        return found
 
     def fingerprint(self) -> Fingerprint:
         """Return what must agree for a position to mean the same sample.
@@ -151,18 +170,21 @@ class RunSettings:
             found["by"] = self.by
         if self.structural_negatives:
             found["structural_negatives"] = True
-        if self.prefixed:
+        if self.prefixes and self.declared_prefixes and self.kind != "messages":
             found["prefixes"] = digest(self.declared_prefixes)
         if self.index:
             found["index"] = digest(self.index)
         if self.vectors:
             found["vectors"] = of_vectors(self.vectors)
+        if self.eras:
+            found["versions"] = [[e["step"], e["corpus_version"], digest(e)] for e in self.eras]
         return found
 
     @property
     def prefixed(self) -> bool:
         """Whether some text may have a prefix."""
-        return self.prefixes and bool(self.declared_prefixes) and self.kind != "messages"
+        declared = self.declared_prefixes or any(era["declared_prefixes"] for era in self.eras)
+        return self.prefixes and bool(declared) and self.kind != "messages"
 
     @property
     def global_batch(self) -> int:

@@ -104,12 +104,25 @@ def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
 
 
 def cursors(path: Path) -> list[dict[str, Any]]:
-    """Return every saved cursor of a state file, the latest of each run first."""
+    """Return every saved cursor of a state file, the latest of each run first.
+
+    ``later_versions`` are those of the corpus that joined its run, with the step of each.
+    """
     if not path.exists():
         return []
     names = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
     with _reading(path) as database:
-        return [dict(zip(names, row, strict=True)) for row in _cursors(database)]
+        rows = _cursors(database)
+    return [
+        {
+            **dict(zip(names, row, strict=False)),
+            "later_versions": [
+                {"version": version, "step": step}
+                for version, step in zip(row[-2] or (), row[-1] or (), strict=True)
+            ],
+        }
+        for row in rows
+    ]
 
 
 def runs(path: Path) -> list[Run]:
@@ -190,8 +203,8 @@ def _write_run(
     definition = {"run": run.name, "settings": settings, "fingerprint": fingerprint}
     known = find_run(database, run.name)
     if known is not None:
-        mixture = {"mixture": run.fingerprint.get("mixture")}
-        if changed_from is not None and known.fingerprint | mixture == run.fingerprint:
+        edited = {n: run.fingerprint[n] for n in ("mixture", "versions") if n in run.fingerprint}
+        if changed_from is not None and known.fingerprint | edited == run.fingerprint:
             if known.fingerprint != run.fingerprint:
                 refuse_beyond(run.name, _saves(database, run.name), changed_from)
         elif known.fingerprint != drifted_from or _tags(database, run.name):

@@ -101,6 +101,7 @@ class Stream:
         of_records: Records of its source that anchors may be of, where its share goes by anchors.
         shares: Of the kinds of negatives, ``bm25`` and ``random``, where they are mixed.
         graded: Whether labels of its source are neither 0 nor 1, and its pairs come with them.
+        shift: Added to a sample's number for its place in the epochs: see ``courses``.
     """
 
     source: str
@@ -111,6 +112,7 @@ class Stream:
     of_records: int | None = None
     shares: Mapping[str, float] | None = None
     graded: bool = False
+    shift: int = 0
 
     @property
     def tells(self) -> bool:
@@ -157,7 +159,7 @@ class Stream:
     def draw_at(self, index: Integers) -> Draw:
         """Return the chunks of some of the stream's samples; their numbers ascend, gaps or not."""
         anchors = self.pool.anchors
-        units, visits = ranks_at(self._keys["order"], len(anchors), index)
+        units, visits = ranks_at(self._keys["order"], len(anchors), index + self.shift)
         anchor_at = self._anchor_at(units, visits)
         draw = Draw([anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]])
         if self.pool.labels is not None:
@@ -370,8 +372,6 @@ class Stream:
         after = np.where(anchor_at >= begin, anchor_at - begin, high - begin + anchor_at - low)
         passed = np.where(within, after, anchor_at - low)
         return np.asarray(cycles * (high - low) + passed, np.int64)
-
-    # -- what it will draw, without drawing -----------------------------------------------------
 
     @property
     def negatives_from(self) -> str | None:

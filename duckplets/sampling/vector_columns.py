@@ -30,7 +30,7 @@ from duckplets.vectors.store import VectorSet, VectorStore
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
-    from duckplets.sampling.plan import Plan
+    from duckplets.sampling.planned import Plan
     from duckplets.sampling.settings import RunSettings
     from duckplets.sampling.stream import Stream
 

@@ -24,11 +24,13 @@ DELETE FROM runs
 WHERE run = $run
 
 -- name: cursors_of_runs
--- Every cursor with what is known of its run.
+-- Every cursor with what is known of its run: last the versions that joined it, and their steps.
 -- Rows: by run, the latest save first, then by time.
 SELECT
     cursors.run, cursors.tag, runs.kind, runs.corpus_version,
-    cursors.position, cursors.step, cursors.epoch, cursors.saved_at
+    cursors.position, cursors.step, cursors.epoch, cursors.saved_at,
+    (runs.settings ->> '$.eras[*].corpus_version')::BIGINT[] AS versions,
+    (runs.settings ->> '$.eras[*].step')::BIGINT[] AS steps
 FROM cursors
 JOIN runs ON runs.run = cursors.run
 ORDER BY cursors.run, cursors.tag IS NOT NULL, cursors.saved_at, cursors.tag

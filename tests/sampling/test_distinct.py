@@ -18,7 +18,7 @@ from duckplets.base.arrays import Integers
 from duckplets.errors import RecipeError
 from duckplets.order.permute import below, hashed, key, mix
 from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
-from duckplets.sampling.plan import Plan
+from duckplets.sampling.planned import Plan
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 

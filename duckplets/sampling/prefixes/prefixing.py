@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
-from duckplets.ingest import prefixes as store
 from duckplets.ingest.chunks import current_chunking
 from duckplets.sampling.prefixes.draws import Catalog, Draws, catalog_of, own_catalog
 from duckplets.sampling.prefixes.values import Columns, Lists
@@ -92,18 +91,17 @@ def nothing(size: int, *, meta: bool) -> Prefixed:
 
 
 class Prefixes:
-    """The prefixes of a version, for one run.
+    """The prefixes of one run.
 
     Args:
         database: The corpus.
-        version: Of the corpus.
+        sources: Id and prefix, as JSON, of every source that has one.
         seed: Of the run.
     """
 
-    def __init__(self, database: Database, version: int, seed: int) -> None:
-        sources = store.of_sources(database, version)
-        self._catalog = catalog_of(database, [definition for _, _, definition in sources])
-        self._definitions = _by_record(database, [source for source, _, _ in sources])
+    def __init__(self, database: Database, sources: Sequence[tuple[int, str]], seed: int) -> None:
+        self._catalog = catalog_of(database, [definition for _, definition in sources])
+        self._definitions = _by_record(database, [source for source, _ in sources])
         rows = database.table("sampling/prefixes/owners")
         owners, keys = rows["record_key"].to_numpy(), rows["chunk_key"].to_numpy()
         # 4 bytes a chunk and 4 a record, while there are not 2^31 records.

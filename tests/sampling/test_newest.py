@@ -1,0 +1,244 @@
+"""Text that arrives while a model trains: later versions of the corpus join a run."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter, defaultdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from commands import cli, ok
+from effort import THOROUGH
+
+import duckplets as dp
+from duckplets.testing import toy_records
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
+BACK = dp.TripletRecipe(
+    "back", dp.role("context"), dp.role("anchor"), dp.role("anchor"), weight=0.5
+)
+TEXTS = dp.TextRecipe("each", dp.any_section(), per="chunk")
+BATCH = 6
+RUNS: dict[str, dict[str, Any]] = {
+    "triplets": {"kind": "triplets", "recipes": [PAIR, BACK]},
+    "pairs": {"kind": "pairs", "recipes": [PAIR], "negatives": 2},
+    "texts": {"kind": "texts", "recipes": [TEXTS]},
+    "apart": {"kind": "triplets", "recipes": [PAIR], "no_duplicates": "negatives"},
+    "distinct": {"kind": "triplets", "recipes": [BACK], "no_duplicates": True, "batch_size": 2},
+    "anneal": {
+        "kind": "triplets",
+        "recipes": [PAIR],
+        "mixture": dp.Mixture({"a": 3}, anneal=dp.Anneal(5, {"b": 4}, end_step=40)),
+    },
+}
+SLOTS = {"texts": ("text", "text"), "pairs": ("anchor", "other")}
+SEEN = 900  # positions that are looked at
+LATER = [("a", 7), ("b", 11), ("c", 9), ("a", 20)]  # what each of the later versions adds
+
+
+def more(name: str, low: int, count: int) -> dp.MemorySource:
+    records = toy_records(low + count, seed=name)[low:]
+    return dp.MemorySource(records, anchor="title", positive="body", id="id")
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of several versions, and runs that were opened at the first of them."""
+    path = tmp_path_factory.mktemp("grown") / "c.duckdb"
+    corpus = dp.Corpus(path)
+    sizes = Counter({"a": 13, "b": 17, "d": 5})
+    for name, count in sizes.items():
+        corpus.ingest(more(name, 0, count), name=name, progress=False)
+    corpus.split(1, 0, 0)
+    for run, arguments in RUNS.items():
+        with corpus.sampler(run=run, **{"batch_size": BATCH, **arguments}) as sampler:
+            sampler.save()
+    for name, count in LATER:
+        corpus.ingest(more(name, sizes[name], count), name=name, progress=False)
+        sizes[name] += count
+    corpus.close()
+    return path
+
+
+FIRST = 3  # the version at which runs were opened
+NEWEST = FIRST + len(LATER)
+
+
+@pytest.fixture
+def path(tmp_path: Path, grown: Path) -> Path:
+    for file in grown.parent.glob("c*.duckdb"):
+        shutil.copy(file, tmp_path)
+    return tmp_path / "c.duckdb"
+
+
+def taken(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
+    return [row for batch in islice(sampler, steps) for row in batch.to_pylist()]
+
+
+def of_ranks(path: Path, run: str, steps: int, ranks: int) -> list[dict[str, Any]]:
+    """The rows of the next steps of all ranks, in order, each rank in a sampler of its own."""
+    samplers = [dp.resume(path, run, rank=r, world_size=ranks) for r in range(ranks)]
+    found = [row for _ in range(steps) for s in samplers for row in next(s).to_pylist()]
+    for sampler in samplers:
+        sampler.close()
+    return found
+
+
+def anchors(table: pa.Table, slots: tuple[str, str], every: int) -> dict[Any, list[Any]]:
+    """Of each source and recipe the versions and anchors in order, of one sample of each draw."""
+    found = defaultdict(list)
+    for row in table.to_pylist()[::every]:
+        slot = slots[bool(row.get("swapped"))]
+        place = [row[f"{slot}_{name}"] for name in ("record_id", "section", "window")]
+        found[row["source"], row["recipe"]].append((row["version"], tuple(place)))
+    return found
+
+
+def told(table: pa.Table) -> pa.Table:
+    """A table of what is served without the versions it is drawn from."""
+    return table.drop_columns(["version"]) if "version" in table.column_names else table
+
+
+def check_epochs(stream: list[tuple[Any, ...]]) -> None:
+    """Anchors come in whole epochs of a version each, every anchor once in each."""
+    while stream:
+        version = stream[0][0]
+        length = next((n for n, (v, _) in enumerate(stream) if v != version), len(stream))
+        of_version, stream = [a for _, a in stream[:length]], stream[length:]
+        epoch = len({*of_version})
+        assert not stream or length % epoch == 0
+        for low in range(0, length, epoch):
+            part = of_version[low : low + epoch]
+            assert len({*part}) == len(part), "an anchor comes twice in an epoch"
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("seed", range(12 if THOROUGH else 1))
+def test_versions_join_a_run_wherever_it_stands(path: Path, run: str, seed: int) -> None:
+    draw = random.Random(f"{run} {seed}")
+    pairs = RUNS[run].get("negatives", 1) + 1 if run == "pairs" else 1
+    with dp.resume(path, run) as pinned:
+        batch, expected = pinned.settings.global_batch, pinned.served(0, SEEN)
+    served, version = [], FIRST
+    for _ in range(draw.randint(1, 4) if THOROUGH else 2):
+        steps = draw.choice([0, 1, draw.randint(2, 40)])
+        version = min(NEWEST, version + draw.randint(0, 2))
+        with dp.resume(path, run, version=version) as sampler:
+            changed = SEEN if sampler.changed_from is None else min(sampler.changed_from, SEEN)
+            now = sampler.served(0, SEEN)
+            assert changed >= min(sampler.position, SEEN)
+            assert told(now).slice(0, changed).equals(told(expected).slice(0, changed))
+            expected = now
+            if run != "apart" and draw.random() < 0.3:  # whose sources are small
+                source = draw.choice(sampler.settings.versions[-1].sources)
+                sampler.set_weights({source: draw.choice([0.3, 2, 5])})
+                expected = sampler.served(0, SEEN)
+            future = sampler.batch_at(sampler.step + steps).to_pylist()
+            got = taken(sampler, steps)
+            served += got
+            assert next(sampler.peek(1)).to_pylist() == future
+            state = sampler.state_dict()
+            sampler.save()
+        with dp.resume(path, run) as again:  # replays what has joined
+            assert again.served(0, SEEN).equals(expected)
+            assert again.batch_at(sampler.step).to_pylist() == future
+            again.move(0)
+            again.load_state_dict(state)
+            assert again.position == sampler.position
+            assert again.metrics() == sampler_metrics(state, again)
+    with dp.resume(path, run) as last:
+        assert taken(last, 4) == of_ranks(path, run, 4, draw.choice([1, 2]))
+        last.move(0)
+        assert taken(last, -(-len(served) // batch)) == served
+        table = last.served(0, SEEN)
+        assert last.forecast(SEEN // batch).table["samples"].to_numpy().sum() == SEEN
+    if run != "distinct" and "version" in table.column_names:
+        for stream in anchors(table, SLOTS.get(run, ("anchor", "positive")), pairs).values():
+            check_epochs(stream)
+        newest = {row["source"]: row["version"] for row in table.to_pylist()[-100:]}
+        assert version == FIRST or max(newest.values()) > FIRST
+
+
+def sampler_metrics(state: dict[str, Any], sampler: dp.Sampler) -> dict[str, float]:
+    """What a sampler counts is what its state says."""
+    found = sampler.metrics()
+    for name, (samples, *_) in state["counts"].items():
+        assert found[f"data/{name}/samples"] == samples
+    return found
+
+
+def test_a_source_that_came_since_takes_the_recipes_that_are_given(path: Path) -> None:
+    with dp.resume(path, "triplets", version="newest", recipes=[PAIR, BACK]) as sampler:
+        assert any("'c' 1 (pair, back)" in note for note in sampler.notes)
+        mixed = sampler.served(0, 300)
+    assert {*mixed["recipe"].to_pylist()} == {"pair", "back"}
+    mixture = dp.Mixture(phases=[dp.Phase(4, {"c": 0})])
+    with dp.resume(path, "triplets", version="newest", mixture=mixture) as sampler:
+        served = sampler.served(0, 300).to_pylist()
+        assert {row["step"] for row in served if row["source"] == "c"} == {0, 1, 2, 3}
+
+
+def test_versions_that_a_run_cannot_take(path: Path) -> None:
+    for version, message in {
+        "new": "give 'newest'",
+        NEWEST + 1: "version",
+        FIRST - 1: "draws",
+    }.items():
+        with pytest.raises(dp.SamplerError, match=message):
+            dp.resume(path, "triplets", version=version)
+    with dp.resume(path, "triplets", version="newest") as sampler:
+        taken(sampler, 5)
+        sampler.save()
+    with dp.resume(path, "triplets", version="newest") as sampler:
+        assert sampler.settings.eras[-1]["step"] == 0, "nothing has come since"
+        with pytest.raises(dp.SamplerError, match=f"draws from corpus version {NEWEST}"):
+            dp.resume(path, "triplets", version=FIRST)
+    with dp.resume(path, "pairs") as sampler:
+        taken(sampler, 5)
+        sampler.save(tag="five")
+        sampler.move(12)
+        sampler.save()
+    with (
+        dp.resume(path, "pairs", version="newest") as sampler,
+        pytest.raises(dp.StateMismatchError, match="checkpoints beyond position 12"),
+    ):
+        sampler.save()
+
+
+def test_records_that_were_removed_come_no_more(path: Path, tmp_path: Path) -> None:
+    with dp.resume(path, "triplets") as sampler:
+        taken(sampler, 3)
+        sampler.save()
+    with dp.Corpus(path) as corpus:
+        corpus.remove("d")
+    with pytest.raises(dp.EmptyPoolError, match="'d'"):
+        dp.resume(path, "triplets", version="newest")
+    mixture = dp.Mixture(phases=[dp.Phase(3, {"d": 0})])
+    with dp.resume(path, "triplets", version="newest", mixture=mixture) as sampler:
+        served = sampler.served(0, 300).to_pylist()
+        assert {row["step"] for row in served if row["source"] == "d"} == {0, 1, 2}
+        sampler.save()
+        expected = taken(sampler, 40)
+    with dp.Corpus(path) as corpus:
+        corpus.prepare()
+        corpus.compact()
+    with dp.resume(path, "triplets") as sampler:
+        assert taken(sampler, 40) == expected
+
+
+def test_the_command_line_lets_text_join(path: Path) -> None:
+    sample = ("sample", path, "--run", "triplets", "--resume", "--steps", 3, "--save")
+    ok(*sample)
+    ok(*sample, "--version", "newest")
+    with dp.resume(path, "triplets") as sampler:
+        assert [era["step"] for era in sampler.settings.eras] == [3]
+        assert "from step 3 on corpus version 7" in sampler.describe()
+    assert "3, 7 from step 3" in ok("status", path)
+    assert "3, 7 from step 3" in ok("cursor", "list", path)
+    assert "--resume" in cli("sample", path, "--version", "newest").stderr
