@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import ReadOnlyError as ReadOnlyError
     from duckplets.errors import RecipeError as RecipeError
     from duckplets.errors import SamplerError as SamplerError
+    from duckplets.errors import ShardError as ShardError
     from duckplets.errors import SourceError as SourceError
     from duckplets.errors import SplitError as SplitError
     from duckplets.errors import StateMismatchError as StateMismatchError
@@ -121,7 +122,7 @@ _HOMES = {
         "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "
         "EmptyPoolError "
         "ExtensionError MigrationError MixtureError QualityError QueryError ReadOnlyError "
-        "RecipeError SamplerError "
+        "RecipeError SamplerError ShardError "
         "SourceError SplitError StateMismatchError VectorError"
     ),
     "export": "ExportReport",
