@@ -1,4 +1,4 @@
-"""Open a saved run by the path of its corpus: ``duckplets.resume``."""
+"""Open a saved run by the path of its corpus or of its token shards: ``duckplets.resume``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT
 from duckplets.corpus import Corpus
+from duckplets.tokens.shards import TokenShards
 
 if TYPE_CHECKING:
     from duckplets.sampling.sampler import Sampler
@@ -29,7 +30,7 @@ def resume(
     """Open a saved run where it was saved, on a read-only corpus of its own.
 
     Args:
-        corpus_path: The corpus file.
+        corpus_path: The corpus file, or a folder of token shards.
         run: Name it was saved under.
         tag: A named checkpoint instead of the latest save.
         state: The state file; by default beside the corpus.
@@ -48,6 +49,9 @@ def resume(
     Raises:
         StateMismatchError: Nothing is saved there, or something differs.
     """
+    if Path(corpus_path).is_dir():
+        how: dict[str, Any] = {"allow_drift": allow_drift, **overrides}
+        return TokenShards(corpus_path).resume(run, tag, state, save_to, **how)
     corpus = Corpus(
         corpus_path,
         read_only=True,

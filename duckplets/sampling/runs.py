@@ -204,7 +204,7 @@ def resume_run(
     sampler = _opened(database, now, drawn, schedule, target, notes, also=also, snapshot=snapshot)
     try:
         if was is not None:
-            _accept_edited(sampler, was, cursor.position, edited["mixture"])
+            accept_edited(sampler, was, cursor.position, edited["mixture"])
         sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
     except BaseException:
         sampler.close()
@@ -212,7 +212,7 @@ def resume_run(
     return sampler
 
 
-def _accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
+def accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
     """Accept the mixture of a run for one that was saved with another.
 
     Args:
