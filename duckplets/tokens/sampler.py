@@ -105,7 +105,7 @@ def checked_rows(rows: Mapping[str, Any]) -> dict[str, Any]:
     if rows["eos"] is not None and not isinstance(rows["eos"], str):
         raise SamplerError(f"eos={rows['eos']!r}: give the name of a token, or None for none")
     length = integer("seq_length", rows["seq_length"], 1, _LONGEST_ROW)
-    return {**rows, "seq_length": length}
+    return {**rows, "seq_length": length} | ({} if rows["pack"] else {"eos": None})
 
 
 def overridden(settings: TokenSettings, given: Mapping[str, Any]) -> TokenSettings:

@@ -143,7 +143,7 @@ class TokenShards:
         given.check(sources)
         settings = new_settings(
             arguments,
-            rows | ({} if pack else {"eos": None}),
+            rows,
             sources=sorted(sources),
             mixture=given.to_dict(),
             folder={"name": self.path.name, "fingerprint": self.manifest.fingerprint},

@@ -45,7 +45,11 @@ _READ = 1 << 22  # bytes read at once for a digest
 _ROWS = 8192  # decoded at once
 _MOST_TAIL = 1 << 20  # bytes of what a file says of itself
 _COUNT = range(1 << 62)
-_TAIL = {"format": int, "fingerprint": str, "texts": _COUNT, "tokens": _COUNT, "digest": str}
+_TAIL = {
+    **dict.fromkeys(("texts", "tokens"), _COUNT),
+    **dict.fromkeys(("fingerprint", "offsets_digest", "digest"), str),
+    "format": int,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,8 @@ class TokenFile:
         try:
             with path.open("rb") as file:
                 told, size = _told(path, file)
+                file.seek(0)
+                digest = _digest(file, 8 * (told["texts"] + 1))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -107,6 +113,8 @@ class TokenFile:
         texts, tokens = told["texts"], told["tokens"]
         if (texts, tokens) != _sizes(manifest) or size != 8 * (texts + 1) + 4 * tokens:
             raise damaged(path, f"it has {size:,} bytes of other sizes than the manifest says")
+        if digest != told["offsets_digest"]:
+            raise damaged(path, "where texts begin is not as it was written")
         words = np.memmap(path, np.int64, "r", 0, (texts + 1,))
         ids: Any = np.zeros(0, np.int32)
         if tokens:
@@ -207,9 +215,12 @@ def _write(path: Path, folder: Path, manifest: Manifest) -> None:
         with aside.open("w+b") as file:
             file.truncate(need)
             _fill(file, texts, folder, manifest)
-            file.seek(0)
-            told = {"format": _FORMAT, "fingerprint": manifest.fingerprint, "texts": texts}
-            tail = json.dumps(told | {"tokens": tokens, "digest": _digest(file, need)}).encode()
+            told = {"format": _FORMAT, "fingerprint": manifest.fingerprint}
+            told |= {"texts": texts, "tokens": tokens}
+            for name, size in (("offsets_digest", 8 * (texts + 1)), ("digest", need)):
+                file.seek(0)
+                told[name] = _digest(file, size)
+            tail = json.dumps(told).encode()
             file.seek(need)
             file.write(tail + len(tail).to_bytes(8, "little") + _MAGIC)
             file.flush()
