@@ -1,40 +1,23 @@
-"""Turn plans of token rows into blocks, and blocks into batches of NumPy arrays.
+"""Hand out rows of tokens as NumPy arrays: a batch has tokens, and where texts begin in its rows.
 
-    Plan ─rows of every stream, gathered→ TokenBlock ─slices, copied→ TokenBatch
-
-A block is gathered in the background and has nothing but tokens, lengths and where texts begin. The
-other arrays of a batch follow from these, and are made when somebody asks for them.
+The other arrays follow from these, and are made when somebody asks for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from collections.abc import Mapping
+from typing import Any, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers, Integers32
+from duckplets.base.arrays import Integers32
 from duckplets.base.shown import counted
-from duckplets.errors import DuckpletsError
-from duckplets.sampling.batch import Batch, Tally
-from duckplets.sampling.plan import Plan
+from duckplets.sampling.batch import Batch
 from duckplets.tokens.rows import Gathered
-from duckplets.tokens.token_file import damaged, reading
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from duckplets.tokens.manifest import Manifest
-    from duckplets.tokens.planner import TokenStream
-    from duckplets.tokens.token_file import TokenFile
 
 ARRAYS = ("input_ids", "attention_mask", "position_ids", "document_ids")
 COLUMNS = (*ARRAYS, "source", "row")
-_SHARDS = 16  # whose record ids are kept
 
 
 class TokenBatch(Batch):
@@ -152,218 +135,3 @@ def _received(
     gathered: Gathered, found: Mapping[str, Any], step: int, position: int, sources: Any
 ) -> TokenBatch:
     return TokenBatch(gathered, found, step=step, position=position, sources=sources)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenBlock:
-    """Rows of consecutive batches of one reader.
-
-    Attributes:
-        start: Position where the first batch begins.
-        stop: Position after the last batch.
-        tally: What is counted of the batches, of all ranks.
-        groups: Rows by their width, those of each in order.
-        group: Of every row its group.
-        place: And its number in that.
-        found: Columns of all rows that are no arrays.
-    """
-
-    start: int
-    stop: int
-    tally: Tally
-    groups: list[Gathered]
-    group: Integers
-    place: Integers
-    found: dict[str, Any]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tokens."""
-        return sum(of.ids.nbytes for of in self.groups)
-
-    def tranche(self, row: int, batch_size: int) -> TokenTranche:
-        """Return what batches are made of: the whole block, for each copies its rows."""
-        return TokenTranche(self)
-
-
-class TokenTranche:
-    """A block as a reader asks for batches of it.
-
-    Args:
-        block: The block.
-
-    Attributes:
-        start: Position where it begins.
-    """
-
-    __slots__ = ("__weakref__", "_block", "start")
-
-    def __init__(self, block: TokenBlock) -> None:
-        self._block = block
-        self.start = block.start
-
-    def is_of(self, block: TokenBlock, row: int) -> bool:
-        """Whether it has a row of a block."""
-        return self._block is block
-
-    def leave_block(self) -> None:
-        """Nothing is held: batches have copies."""
-
-    def batch(
-        self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
-    ) -> TokenBatch:
-        """Return rows ``low … high-1`` of the block, which are of one width, as a batch."""
-        block = self._block
-        of = block.groups[int(block.group[low]) if low < high else 0]
-        first = int(block.place[low]) if low < high else 0
-        last = first + high - low
-        begin, end = np.searchsorted(of.owners, [first, last])
-        gathered = Gathered(
-            of.ids[first:last].copy(),
-            of.lengths[first:last].copy(),
-            of.owners[begin:end] - first,
-            of.columns[begin:end],
-        )
-        found = {name: values[low:high].copy() for name, values in block.found.items()}
-        found["source"] = found["source"].tolist()
-        return TokenBatch(gathered, found, step=step, position=position, sources=sources)
-
-
-class TokenFetcher:
-    """Turn plans into blocks.
-
-    Args:
-        streams: Of the run; some may be added while it goes on.
-        file: The token file.
-        folder: Of the shards, which record ids are read from.
-        manifest: Of the folder.
-        padded_from: The position from which rows only fill up the last batch, or None.
-        pads: Whether batches say so.
-    """
-
-    slots = ("input_ids",)
-
-    def __init__(
-        self,
-        streams: Sequence[TokenStream],
-        file: TokenFile,
-        folder: Path,
-        manifest: Manifest,
-        *,
-        padded_from: int | None,
-        pads: bool,
-    ) -> None:
-        self._streams = streams
-        self._file = file
-        self._folder, self._manifest = folder, manifest
-        self._padded_from, self._pads = padded_from, pads
-        shards = [shard.records for shard in manifest.shards]
-        self._firsts = np.cumsum([0, *shards])
-        self._ids = lru_cache(maxsize=_SHARDS)(self._record_ids)
-
-    def close(self) -> None:
-        """Nothing is open but what is mapped, which goes with the last array."""
-
-    drop = close
-
-    @contextmanager
-    def sound(self) -> Iterator[None]:
-        """Tell what cannot be where the token file is as it was written."""
-        try:
-            yield
-        except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
-            if isinstance(error, DuckpletsError):
-                raise
-            raise damaged(self._file.path, "its numbers lead nowhere") from error
-
-    def tally(self, plan: Plan, sources: Integers) -> Tally:
-        """Return what is counted of every row: its source and tokens."""
-        tokens = np.zeros(len(plan), np.int64)
-        for number, at in self._by_stream(plan):
-            tokens[at] = self._streams[number].rows.lengths(plan.chunks[0][at])
-        return Tally(sources[plan.streams], tokens, np.zeros(len(plan), np.int64))
-
-    def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> TokenBlock:
-        """Return the rows of a plan as the block of batches from ``start`` to ``stop``."""
-        widths = [stream.rows.width for stream in self._streams]
-        ordered = sorted({widths[n] for n in np.unique(plan.streams).tolist()} or {widths[0]})
-        group = np.searchsorted(ordered, np.array(widths))[plan.streams]
-        place = np.zeros(len(plan), np.int64)
-        groups = []
-        for number, width in enumerate(ordered):
-            at = np.flatnonzero(group == number)
-            place[at] = np.arange(len(at))
-            groups.append(self._gathered(plan, at, width))
-        names = np.array([stream.source for stream in self._streams], object)
-        found = {"source": names[plan.streams], "row": plan.chunks[0]}
-        if self._pads:
-            least = np.inf if self._padded_from is None else self._padded_from
-            found["padded"] = plan.positions >= least
-        return TokenBlock(start, stop, tally, groups, group, place, found)
-
-    def _gathered(self, plan: Plan, at: Integers, width: int) -> Gathered:
-        """Return some rows of a plan, all of one width, in order."""
-        some, rows = plan.streams[at], plan.chunks[0][at]
-        numbers = np.unique(some).tolist()
-        if len(numbers) == 1:
-            found: Gathered = self._streams[numbers[0]].rows.take(rows)
-            return found
-        ids, lengths = np.empty((len(at), width), np.int32), np.zeros(len(at), np.int64)
-        owners, columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for number in numbers:
-            which = np.flatnonzero(some == number)
-            part = self._streams[number].rows.take(rows[which])
-            ids[which], lengths[which] = part.ids, part.lengths
-            owners.append(which[part.owners])
-            columns.append(part.columns)
-        owner, column = np.concatenate(owners), np.concatenate(columns)
-        order = np.argsort(owner, kind="stable")
-        return Gathered(ids, lengths, owner[order], column[order])
-
-    def identities(self, plan: Plan, batch: int) -> pa.Table:
-        """Return position, source, row and record ids of the rows of a plan."""
-        rows, epochs = plan.chunks
-        first, last = np.zeros(len(plan), np.int64), np.zeros(len(plan), np.int64)
-        for number, at in self._by_stream(plan):
-            first[at], last[at] = self._streams[number].rows.texts(rows[at])
-        names = [stream.source for stream in self._streams]
-        buckets = [stream.bucket for stream in self._streams]
-        found = {
-            "step": plan.positions // batch,
-            "position": plan.positions,
-            "source": pa.array([names[n] for n in plan.streams.tolist()], pa.string()),
-            "bucket": pa.array([buckets[n] for n in plan.streams.tolist()], pa.int32()),
-            "epoch": epochs,
-            "row": rows,
-            "record_ids": self._records(first, last),
-        }
-        return pa.table(found)
-
-    def _by_stream(self, plan: Plan) -> Iterator[tuple[int, Integers]]:
-        for number in np.unique(plan.streams).tolist():
-            yield number, np.flatnonzero(plan.streams == number)
-
-    def _records(self, first: Integers, last: Integers) -> pa.Array:
-        """Return for ranges of texts the ids of their records, a list each."""
-        counts = last - first
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        texts = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
-        shards = np.searchsorted(self._firsts, texts, side="right") - 1
-        order = np.argsort(shards, kind="stable")
-        parts = [pa.array([], pa.string())]
-        for shard in np.unique(shards).tolist():
-            within = texts[order[shards[order] == shard]] - self._firsts[shard]
-            parts.append(self._ids(shard).take(pa.array(within)))
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        ids = pa.concat_arrays(parts).take(pa.array(back))
-        return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), ids)
-
-    def _record_ids(self, number: int) -> pa.Array:
-        import pyarrow.parquet as pq
-
-        path = self._folder / self._manifest.shards[number].path
-        with reading(path):
-            with pq.ParquetFile(path) as file:
-                table = file.read(columns=["meta.record_id"])
-            return table.column("meta").combine_chunks().field("record_id").cast(pa.string())

@@ -32,11 +32,12 @@ from duckplets.sampling.fingerprint import differing, refuse_mismatch
 from duckplets.sampling.runs import accept_edited
 from duckplets.sampling.settings import saved_settings
 from duckplets.sampling.weight_events import written
-from duckplets.tokens.batches import TokenFetcher
+from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.manifest import MANIFEST, Manifest
 from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
-from duckplets.tokens.rows import PackedRows, Rows, SingleRows, Texts
+from duckplets.tokens.rows import PackedRows, Rows, SingleRows
 from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
+from duckplets.tokens.texts import Texts
 from duckplets.tokens.token_file import TokenFile
 
 _BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from duckplets.errors import DamagedFileError
 from duckplets.order.permute import key, ranks
-from duckplets.tokens.rows import Gathered, PackedRows, SingleRows, Texts
+from duckplets.tokens.rows import Gathered, PackedRows, SingleRows
+from duckplets.tokens.texts import Texts
 from duckplets.tokens.token_file import TokenFile
 
 END, OTHER, PAD = 1, 2, 0
