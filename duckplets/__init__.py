@@ -110,8 +110,8 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.text.preprocessors import Preprocessor as Preprocessor
     from duckplets.text.preprocessors import register_preprocessor as register_preprocessor
     from duckplets.tokens.batches import TokenBatch as TokenBatch
+    from duckplets.tokens.runs import TokenShards as TokenShards
     from duckplets.tokens.sampler import TokenSampler as TokenSampler
-    from duckplets.tokens.shards import TokenShards as TokenShards
     from duckplets.vectors.add import AddedVectors as AddedVectors
     from duckplets.vectors.embed import EmbedReport as EmbedReport
 
@@ -180,7 +180,7 @@ _HOMES = {
     "text.preprocessors": "Preprocessor register_preprocessor",
     "tokens.batches": "TokenBatch",
     "tokens.sampler": "TokenSampler",
-    "tokens.shards": "TokenShards",
+    "tokens.runs": "TokenShards",
     "vectors.add": "AddedVectors",
     "vectors.embed": "EmbedReport",
 }

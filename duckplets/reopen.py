@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT
 from duckplets.corpus import Corpus
-from duckplets.tokens.shards import TokenShards
+from duckplets.tokens.runs import TokenShards
 
 if TYPE_CHECKING:
     from duckplets.sampling.sampler import Sampler

@@ -45,8 +45,10 @@ __all__ = [
     "TsvEntry",
     "buckets_of",
     "canonical",
+    "counted",
     "fingerprint_of",
     "read_document",
+    "shard_id",
     "shard_path",
     "write_document",
 ]
@@ -287,6 +289,26 @@ def buckets_of(lengths: npt.ArrayLike, buckets: Sequence[int]) -> npt.NDArray[np
     """Return the bucket of each length: i for what is above boundary i-1 and up to boundary i."""
     found = np.searchsorted(np.asarray(buckets, np.int64), np.asarray(lengths), side="left")
     return np.asarray(found, np.int64)
+
+
+def counted(shards: Sequence[ShardEntry]) -> dict[str, Any]:
+    """Return how many records and tokens shards have: in all, and by split, source and bucket."""
+    groups: dict[tuple[str, str, int], dict[str, int]] = {}
+    for each in shards:
+        of = groups.setdefault(
+            (each.split, each.source, each.bucket), {"shards": 0, "records": 0, "tokens": 0}
+        )
+        of["shards"] += 1
+        of["records"] += each.records
+        of["tokens"] += each.tokens
+    return {
+        "records": sum(each.records for each in shards),
+        "tokens": sum(each.tokens for each in shards),
+        "by_bucket": [
+            {"split": split, "source": source, "bucket": bucket, **of}
+            for (split, source, bucket), of in groups.items()
+        ],
+    }
 
 
 # -- documents ------------------------------------------------------------------------------------

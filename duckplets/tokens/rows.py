@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Integers32
-from duckplets.tokens.texts import Texts
+from duckplets.tokens.spans import TextSpan
 
 _AT_ONCE = 1 << 20  # texts whose lengths are looked at together
 
@@ -78,7 +78,7 @@ class PackedRows:
         pad: What fills up the last row.
     """
 
-    of: Texts
+    of: TextSpan
     width: int
     end: int | None
     stored: int | None
@@ -193,7 +193,7 @@ class SingleRows:
         pad: What fills it up.
     """
 
-    of: Texts
+    of: TextSpan
     width: int
     pad: int
 

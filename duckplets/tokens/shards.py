@@ -1,385 +1,402 @@
-"""Open a folder of token shards, and runs over it: ``duckplets.TokenShards``."""
+"""Make a folder of token shards from a corpus, stage by stage, and go on where one stopped.
+
+    tokenizing ─parts of a spool→ bucketing ─plan→ sharding ─files→ manifest ─names them→ completed
+
+The decision that matters: what decides the bytes is written down before anything is made, in
+``export_state.json``. A folder is gone on with only where all of that is equal; a part or a shard
+is done when it lies under its name. The manifest comes last, so a folder with one is whole.
+"""
 
 from __future__ import annotations
 
-import weakref
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
-from itertools import groupby
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-from duckplets.base.plain import from_json, misfit
-from duckplets.base.shown import counted, listed, shown
-from duckplets.errors import (
-    DamagedFileError,
-    EmptyPoolError,
-    SamplerError,
-    ShardError,
-    StateMismatchError,
-    nearest,
+import numpy as np
+
+from duckplets.base.aside import aside_of, remove, sweep
+from duckplets.base.locks import alone
+from duckplets.base.lookahead import Lookahead
+from duckplets.base.shown import shown
+from duckplets.db.database import Database
+from duckplets.errors import DamagedFileError, ShardError
+from duckplets.tokens.encode import Encoded, Encoder, Spool, encoded
+from duckplets.tokens.manifest import (
+    KIND,
+    MANIFEST,
+    MIXTURES,
+    STATE,
+    TOKENIZER,
+    Manifest,
+    ShardEntry,
+    TsvEntry,
+    counted,
+    fingerprint_of,
+    read_document,
+    write_document,
 )
-from duckplets.order.buckets import BucketSchedule
-from duckplets.order.mixture import Mixture, differences, mixture_of
-from duckplets.order.permute import ORDER_VERSION
-from duckplets.order.schedule import Events, Schedule
-from duckplets.sampling import state as states
-from duckplets.sampling.blocks import Reader
-from duckplets.sampling.cautions import omitted, unsavable
-from duckplets.sampling.fingerprint import differing, refuse_mismatch
-from duckplets.sampling.runs import accept_edited
-from duckplets.sampling.settings import saved_settings
-from duckplets.sampling.weight_events import written
-from duckplets.tokens.fetch import TokenFetcher
-from duckplets.tokens.manifest import MANIFEST, Manifest
-from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
-from duckplets.tokens.rows import PackedRows, Rows, SingleRows
-from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
+from duckplets.tokens.mixtures import write_mixtures
+from duckplets.tokens.settings import ShardSettings, differing, inputs_of
 from duckplets.tokens.texts import Texts
-from duckplets.tokens.token_file import TokenFile
+from duckplets.tokens.write import Form, Shard, plan, write_shard
 
-_BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background
-_ARRAY_FILES = (".npy", ".bin")
-_VOCABULARY = {"model?": {"vocab?": object}, "added_tokens?": [{"id": int, "content": str}]}
+if TYPE_CHECKING:
+    from duckplets.base.progress import Progress
+    from duckplets.order.mixture import Mixture
+
+__all__ = ["STAGES", "ShardReport", "shard", "status"]
+
+STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
+
+_SPOOL, _LOCK = ".spool", ".lock"
+_PART = 32 << 20, 1 << 17  # bytes of text and records of a part of the spool
+_SAVES = 1.0  # seconds between two notes of what is done: at most that much is done again
+_WORKERS = 2  # shards that are written at once; each holds itself in memory about thrice
+_LARGE = 128  # MB; larger shards are written one at a time
 
 
-class TokenShards:
-    """A folder of token shards, opened to read.
-
-    The first sampler decodes the shards into one file of 4 bytes a token, ``NAME.tokens`` beside
-    the folder, which every process maps from then on. Runs are saved in ``NAME.state.duckdb``
-    beside it.
-
-    Args:
-        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it.
-        cache: A folder for the decoded tokens, where they cannot lie beside it.
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What an export of shards has in it.
 
     Attributes:
         path: The folder.
-        manifest: What is in it.
-
-    Raises:
-        ShardError: It is no such folder.
-        DamagedFileError: Its manifest is not as it was written.
+        shards: How many there are.
+        records: Rows in all.
+        tokens: In all.
+        bytes: Of the shards.
+        left_out: Records that are in none, by reason.
+        cut: Texts that were cut at the last boundary.
+        made: Shards that this call has written; the others were there.
+        fingerprint: Of everything that decides the bytes.
+        seconds: That it took.
     """
 
-    def __init__(self, folder: str | Path, *, cache: str | Path | None = None) -> None:
-        self.path = Path(folder)
-        self._cache = None if cache is None else Path(cache)
-        _refuse_arrays(self.path)
-        self.manifest = Manifest.read(self.path)
-        self._samplers: weakref.WeakSet[TokenSampler] = weakref.WeakSet()
+    path: Path
+    shards: int
+    records: int
+    tokens: int
+    bytes: int
+    left_out: dict[str, int] = field(default_factory=dict)
+    cut: int = 0
+    made: int = 0
+    fingerprint: str = ""
+    seconds: float = 0.0
 
-    @cached_property
-    def file(self) -> TokenFile:
-        """The decoded tokens; made now if they are not there."""
-        return TokenFile.of(self.path, self.manifest, self._cache)
 
-    def sources(self, split: str = "train") -> list[str]:
-        """Return the names of the sources that have texts in a split."""
-        names = (shard.source for shard in self.manifest.shards if shard.split == split)
-        return list(dict.fromkeys(names))
+def status(folder: str | Path) -> dict[str, Any]:
+    """Return how far an export has come: stage, counters, completed shards.
 
-    def sampler(
+    Raises:
+        ShardError: There is no export.
+        DamagedFileError: What is noted of it is not as it was written.
+    """
+    told = read_document(Path(folder) / STATE, KIND)
+    if told is None:
+        raise ShardError(f"{folder} has no {STATE}: no export of shards was begun there")
+    shards = [each["shard_id"] for each in told["completed_shards"]]
+    shown_first = {key: told[key] for key in ("stage", "counters", "last_updated", "fingerprint")}
+    buckets = {each.rpartition("/")[0] for each in shards}
+    return shown_first | {"completed_buckets": sorted(buckets), "completed_shards": shards}
+
+
+def shard(
+    database: Database,
+    out: str | Path,
+    *,
+    name: str,
+    tokenizer: str | Path,
+    settings: ShardSettings,
+    mixture: Mixture | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> ShardReport:
+    """Write the texts of a corpus as token shards; see ``Corpus.shard``."""
+    begun, out = time.monotonic(), Path(out)
+    encoder = Encoder(tokenizer)
+    texts = Texts(database, settings.split, settings.sources, settings.code)
+    if mixture is not None:
+        mixture.check(texts.sources or list(texts.names.values()))
+    inputs = inputs_of(texts, encoder, settings)
+    with _writable(out), _alone(out):
+        export = _Export(out, texts, encoder, settings, inputs, name)
+        export.prepare(overwrite=overwrite)
+        made = export.run(mixture, progress)
+        manifest = Manifest.read(out)
+    return ShardReport(
+        path=out,
+        shards=len(manifest.shards),
+        records=manifest.counts["records"],
+        tokens=manifest.counts["tokens"],
+        bytes=sum(each.bytes for each in manifest.shards),
+        left_out=dict(manifest.counts["left_out"]),
+        cut=manifest.counts["cut"],
+        made=made,
+        fingerprint=manifest.fingerprint,
+        seconds=time.monotonic() - begun,
+    )
+
+
+@contextmanager
+def _writable(out: Path) -> Iterator[None]:
+    """Make the folder, and say what the system says of it as errors of ours."""
+    try:
+        if not out.parent.is_dir():
+            raise ShardError(f"out={str(out)!r}: there is no folder {out.parent}; make it first")
+        out.mkdir(exist_ok=True)
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise ShardError(f"out={str(out)!r}: cannot write there: {why}") from error
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    with alone(out / _LOCK) as free:
+        if not free:
+            raise ShardError(f"{out}: another process is writing shards there; wait for it")
+        yield
+
+
+class _Export:
+    """A folder on its way from a corpus to a manifest."""
+
+    def __init__(
         self,
-        split: str = "train",
-        *,
-        mixture: Mixture | Mapping[str, float] | str | Path | None = None,
-        batch_size: int = 8,
-        seq_length: int = 1024,
-        pack: bool = False,
-        by_bucket: bool = False,
-        eos: str | None = "</s>",
-        seed: int = 0,
-        steps: int | None = None,
-        epochs: int | None = None,
-        remainder: str = "keep",
-        rank: int = 0,
-        world_size: int = 1,
-        prefetch: int = 2,
-        run: str = "default",
-        state: str | Path | None = None,
-        log: str | Path | None = None,
-    ) -> TokenSampler:
-        """Open a new run at its first position.
+        out: Path,
+        texts: Texts,
+        encoder: Encoder,
+        settings: ShardSettings,
+        inputs: Mapping[str, Any],
+        name: str,
+    ) -> None:
+        self.out, self.texts, self.encoder, self.settings = out, texts, encoder, settings
+        self.inputs, self.name, self.fingerprint = inputs, name, fingerprint_of(inputs)
+        self.stage = STAGES[0]
+        self.done: dict[str, ShardEntry] = {}
+        self.counters = dict.fromkeys(("records", "buckets", "shards", "tokens"), 0)
+        self.saved = 0.0
 
-        Args:
-            split: Texts of this split only.
-            mixture: Shares of the sources, counted in rows: weights by name, a ``Mixture``, or the
-                path of a file, such as the folder's ``mixtures.json``; by default all alike.
-            batch_size: Rows a batch, of each rank.
-            seq_length: Tokens a row.
-            pack: Whether rows are cut from the texts of a source laid end to end, in the order of
-                its shards, so that only its last row is filled up; else each is one text, cut there
-                or filled up.
-            by_bucket: Whether each batch is of one length class of the folder, with rows as wide
-                as its longest texts can be, if ``pack`` does not make them ``seq_length`` wide.
-            eos: Name of the token after each text of packed rows, or None for none.
-            seed: Another seed gives another order.
-            steps: Number of batches; without it and ``epochs`` the run is endless.
-            epochs: Number of times that as many rows come as there are.
-            remainder: What becomes of a last batch that is not full: ``keep``, ``drop``, ``pad``.
-            rank: Which of the ranks this is.
-            world_size: Number of ranks.
-            prefetch: Blocks to prepare in the background.
-            run: Name to save under.
-            state: The state file; by default beside the folder.
-            log: A folder in which every save adds the ids of what was served, as Parquet.
+    # -- what is there ----------------------------------------------------------------------------
+
+    def prepare(self, *, overwrite: bool) -> None:
+        """Go on with what is there, or begin.
 
         Raises:
-            EmptyPoolError: There is no text to draw from.
-            SamplerError, MixtureError, ShardError: An argument is wrong.
+            ShardError: Another run is there, or anything else.
         """
-        path = self._state_path(state)
-        notes = unsavable(path, asked=state is not None)
-        arguments: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "steps": steps}
-        arguments |= {"remainder": remainder, "rank": rank, "world_size": world_size}
-        arguments |= {"epochs": epochs}
-        arguments |= {"prefetch": prefetch, "run": run, "log": log, "split": split}
-        rows = {"seq_length": seq_length, "pack": pack, "eos": eos, "by_bucket": by_bucket}
-        sources = self.sources(self._checked_split(split))
-        given = self._mixture(mixture)
-        given.check(sources)
-        settings = new_settings(
-            arguments,
-            rows,
-            sources=sorted(sources),
-            mixture=given.to_dict(),
-            folder={"name": self.path.name, "fingerprint": self.manifest.fingerprint},
-            version=int(self.manifest.corpus.get("version", 0)),
-        )
-        return self._opened(settings, path, [*notes, *omitted(given, sources)], None)
-
-    def resume(
-        self,
-        run: str = "default",
-        tag: str | None = None,
-        state: str | Path | None = None,
-        save_to: str | Path | None = None,
-        *,
-        allow_drift: Collection[str] = (),
-        **overrides: Any,
-    ) -> TokenSampler:
-        """Open a saved run where it was saved; see ``duckplets.resume``."""
-        path = self._state_path(state)
-        written(path)
-        saved, cursor = states.load(path, run, tag)
-        if saved.kind != "tokens" or saved.order_version != ORDER_VERSION:
-            raise StateMismatchError(
-                f"run {run!r} of {path} serves {saved.kind} in order version "
-                f"{saved.order_version}, and this would be tokens in order version {ORDER_VERSION}"
-            )
-        before = cast(TokenSettings, saved_settings(saved, TokenSettings))
-        if "mixture" in overrides:
-            overrides["mixture"] = self._mixture(overrides["mixture"]).to_dict()
-        folder = {"name": self.path.name, "fingerprint": self.manifest.fingerprint}
-        now = replace(overridden(before, overrides), folder=folder)
-        self._checked_split(now.split)
-        was, edited = None, {}
-        if now.mixture != before.mixture and "mixture" not in allow_drift:
-            Mixture.from_dict(now.mixture).check(now.sources)
-            was = self._schedule(replace(now, mixture=before.mixture), saved.events)
-            edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
-        found = now.fingerprint()
-        told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
-        refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
-        target = path if save_to is None else Path(save_to)
-        notes = unsavable(target, asked=save_to is not None)
-        sampler = self._opened(now, target, notes, saved.events)
-        try:
-            if was is not None:
-                accept_edited(sampler, was, cursor.position, edited["mixture"])
-            fingerprint = saved.fingerprint
-            sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=fingerprint)
-        except BaseException:
-            sampler.close()
-            raise
-        return sampler
-
-    # -- opening ------------------------------------------------------------------------------
-
-    def _opened(
-        self, settings: TokenSettings, path: Path, notes: Sequence[str], events: Events | None
-    ) -> TokenSampler:
-        schedule = self._schedule(settings, events)
-
-        def open_source(name: str) -> list[Any]:
-            return self._streams(settings, [name])
-
-        streams = self._streams(settings, sorted(schedule.drawn))
-        planner = TokenPlanner(streams, schedule, seed=settings.seed)
-        fetcher = TokenFetcher(
-            planner.rows,
-            self.file,
-            self.path,
-            self.manifest,
-            padded_from=settings.padded_from(planner.epoch_length),
-            pads=settings.remainder == "pad",
-        )
-        reader = Reader(
-            planner,
-            cast(Any, fetcher),  # what a reader asks of one, of rows of tokens
-            settings.rank_part(),
-            end=settings.end(planner.epoch_length),
-            prefetch=settings.prefetch,
-            block_bytes=_BLOCK_BYTES,
-        )
-        sampler = TokenSampler(settings, reader, path, open_source)
-        if not settings.rank:
-            sampler.notes += [*notes, *_cut(streams)]
-        self._samplers.add(sampler)
-        return sampler
-
-    def _schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
-        mixture = Mixture.from_dict(settings.mixture)
-        dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
-        if not settings.rows["by_bucket"]:
-            return Schedule(mixture, settings.sources, events=events, **dealt)
-        buckets = range(len(self.manifest.buckets) + 1)
-        rows = {source: self._rows(settings, source) for source in settings.sources}
-        items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
-        return BucketSchedule(mixture, items, events=events, **dealt)
-
-    def _streams(self, settings: TokenSettings, sources: Sequence[str]) -> list[TokenStream]:
-        """Return the streams of some sources.
-
-        Raises:
-            EmptyPoolError: One has no row.
-        """
-        found = []
-        for source in sources:
-            rows = {b: of for b, of in self._rows(settings, source).items() if len(of)}
-            if not rows:
-                raise EmptyPoolError(
-                    f"source {source!r} has no tokens in split {settings.split!r} of {self.path}; "
-                    f"give it weight 0"
+        told = read_document(self.out / STATE, KIND)
+        if told is None:
+            foreign = sorted(each.name for each in self.out.iterdir() if each.name != _LOCK)
+            if foreign:
+                raise ShardError(
+                    f"{self.out} has {shown(foreign[0])} in it, which no export of shards has "
+                    f"written; give another folder"
                 )
-            name = settings.recipes[source][0]["name"]
-            for bucket, of in rows.items():
-                recipe = RowRecipe(name if bucket is None else f"{name}, bucket {bucket}")
-                found.append(TokenStream(source, bucket, of, recipe, settings.seed))
-        return found
+        elif overwrite or told.get("fingerprint") != self.fingerprint:
+            if not overwrite:
+                raise ShardError(
+                    f"{self.out} has shards of another run: "
+                    f"{differing(told['inputs'], self.inputs)}; "
+                    f"give another folder, or overwrite=True"
+                )
+            self._clear()
+        else:
+            self._take_up(told)
+        self._save(at_once=True)
 
-    def _rows(self, settings: TokenSettings, source: str) -> dict[int | None, Rows]:
-        """Return the rows of a source, by bucket where batches are of one, else under None."""
-        how, found = settings.rows, dict[int | None, Rows]()
-        for bucket, texts in self._texts(settings.split, source, how["by_bucket"]).items():
-            width, tokenizer = how["seq_length"], self.manifest.tokenizer
-            pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id or 0
-            if how["pack"]:
-                end = None if how["eos"] is None else self._token(how["eos"])
-                found[bucket] = PackedRows(texts, width, end, tokenizer.eos_id, pad)
-            else:
-                if bucket is not None and bucket < len(self.manifest.buckets):
-                    width = min(width, self.manifest.buckets[bucket])
-                found[bucket] = SingleRows(texts, width, pad)
-        return found
+    def _take_up(self, told: Mapping[str, Any]) -> None:
+        self.stage, self.counters = told["stage"], dict(told["counters"])
+        for each in told["completed_shards"]:
+            entry = ShardEntry(**{**each, "tsv": TsvEntry(**each["tsv"])})
+            file = self.out / entry.path
+            summary = self.out / entry.tsv.path
+            if file.is_file() and summary.is_file() and file.stat().st_size == entry.bytes:
+                self.done[entry.shard_id] = entry
 
-    def _texts(self, split: str, source: str, by_bucket: bool) -> dict[int | None, Texts]:
-        """Return where the texts of a source lie in the token file, by bucket or as a whole."""
-        found, first = dict[int | None, Texts](), 0
+    def _clear(self) -> None:
+        """Remove what an export has written, the manifest first and its state last."""
+        splits = ("train", "validation", "test")
+        for each in (MANIFEST, MIXTURES, TOKENIZER, _SPOOL, *splits, STATE):
+            remove(self.out / each)
 
-        def place(shard: Any) -> tuple[str, str, int | None]:
-            return shard.split, shard.source, shard.bucket if by_bucket else None
+    def _save(self, stage: str | None = None, *, at_once: bool = False) -> None:
+        """Note what is done, if that was not done just now."""
+        self.stage = stage or self.stage
+        now = time.monotonic()
+        if not (stage or at_once) and now - self.saved < _SAVES:
+            return
+        values = {
+            "stage": self.stage,
+            "fingerprint": self.fingerprint,
+            "inputs": self.inputs,
+            "counters": self.counters,
+            "completed_shards": [asdict(each) for each in self.done.values()],
+            "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        sweep(self.out / STATE)
+        write_document(self.out / STATE, KIND, values)
+        self.saved = now
 
-        for at, shards in groupby(self.manifest.shards, place):
-            stop = first + sum(shard.records for shard in shards)
-            if at[:2] == (split, source):
-                found[at[2]] = Texts(self.file, first, stop)
-            first = stop
-        return found
+    # -- stages -----------------------------------------------------------------------------------
 
-    # -- arguments ----------------------------------------------------------------------------
+    def run(self, mixture: Mixture | None, progress: Progress | None) -> int:
+        """Do what is left to do, and return how many shards were written."""
+        if self.stage == STAGES[-1] and self._is_whole():
+            manifest = Manifest.read(self.out)
+            if mixture is not None:
+                write_mixtures(self.out, manifest, mixture)
+            return 0
+        spool = Spool(self.out / _SPOOL, self.texts.parts(*_PART))
+        self._tokenize(spool, progress)
+        self._save("bucketing")
+        counts = spool.counts()
+        left_out, cut = self._left_out(spool, counts)
+        shards = list(self._planned(counts))
+        self.counters |= {
+            "records": sum(len(each.places) for each in shards),
+            "buckets": len({(each.split, each.source, each.bucket) for each in shards}),
+            "tokens": sum(each.tokens for each in shards),
+        }
+        if not shards:
+            raise ShardError(f"there is no text to write: {self._told(left_out)}")
+        self._save("sharding")
+        made = self._write(spool, shards, progress)
+        self._save("manifest")
+        aside = aside_of(self.out / TOKENIZER)
+        aside.write_bytes(self.encoder.content)
+        os.replace(aside, self.out / TOKENIZER)
+        manifest = self._manifest(shards, left_out, cut)
+        write_mixtures(self.out, manifest, mixture)
+        manifest.write(self.out)
+        self._save("completed")
+        shutil.rmtree(self.out / _SPOOL, ignore_errors=True)
+        return made
 
-    def _checked_split(self, split: str) -> str:
-        known = [name for name in self.manifest.splits if self.sources(name)]
-        if split in self.manifest.splits and split not in known:
-            raise EmptyPoolError(f"split {split!r} has no text in {self.path}")
-        if split not in known:
-            raise SamplerError(
-                f"split={split!r}{nearest(str(split), known)}: {self.path} has "
-                f"{listed(known) or 'none'}"
-            )
-        return split
-
-    def _mixture(self, given: Mixture | Mapping[str, float] | str | Path | None) -> Mixture:
-        return mixture_of(given)
-
-    def _token(self, name: str) -> int:
-        """Return the id of a token.
-
-        Raises:
-            SamplerError: The tokenizer has none of that name.
-        """
-        tokenizer = self.manifest.tokenizer
-        if name == tokenizer.eos and tokenizer.eos_id is not None:
-            return tokenizer.eos_id
-        path = self.path / tokenizer.path
+    def _is_whole(self) -> bool:
+        """Whether all shards that the manifest names are there."""
         try:
-            told = from_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DamagedFileError(f"{path} cannot be read: {error}") from error
-        if wrong := misfit(told, _VOCABULARY):
-            raise DamagedFileError(f"{path} is damaged: {wrong}")
-        added = {token["content"]: token["id"] for token in told.get("added_tokens", ())}
-        vocabulary = told.get("model", {}).get("vocab", {})
-        found = added.get(name)
-        if found is None and isinstance(vocabulary, dict):
-            found = vocabulary.get(name)
-        if not isinstance(found, int) or not 0 <= found < tokenizer.vocab_size:
-            likely = f"its end of text is {tokenizer.eos!r}" if tokenizer.eos else "give eos=None"
-            raise SamplerError(f"eos={name!r}: the tokenizer of {self.path} has none; {likely}")
-        return found
-
-    def _state_path(self, given: str | Path | None) -> Path:
-        return states.state_path(self.path) if given is None else Path(given)
-
-    # -- the end ------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Close the samplers of this folder."""
-        for sampler in list(self._samplers):
-            sampler.close()
-
-    def __enter__(self) -> TokenShards:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        counts = self.manifest.shards
-        texts, tokens = sum(s.records for s in counts), sum(s.tokens for s in counts)
-        return f"TokenShards({str(self.path)!r}): {texts:,} texts, {tokens:,} tokens"
-
-
-def _cut(streams: Sequence[TokenStream]) -> list[str]:
-    """Say which sources have texts that are longer than a row."""
-    found = Counter[str]()
-    for stream in streams:
-        if isinstance(stream.rows, SingleRows) and stream.rows.cut:
-            found[stream.source] += stream.rows.cut
-    return [
-        f"source {name!r}: {counted(cut, 'text')} longer than a row are cut; pack=True serves all "
-        f"tokens"
-        for name, cut in found.items()
-    ]
-
-
-def _refuse_arrays(folder: Path) -> None:
-    """Refuse a folder of token arrays by its name.
-
-    Raises:
-        ShardError: It is one.
-    """
-    if not folder.is_dir() or (folder / MANIFEST).exists():
-        return
-    found = sorted(p.name for p in folder.iterdir() if p.suffix in _ARRAY_FILES)
-    if found:
-        raise ShardError(
-            f"{folder} has token arrays ({listed(map(shown, found))}) and no {MANIFEST}: they say "
-            f"neither where a text begins nor of what tokenizer they are, so they are not read; "
-            f"ingest the texts they were made of, and export them with: duckplets shard CORPUS OUT"
+            manifest = Manifest.read(self.out)
+        except (ShardError, DamagedFileError):
+            return False
+        return (
+            manifest.fingerprint == self.fingerprint
+            and (self.out / TOKENIZER).is_file()
+            and (self.out / MIXTURES).is_file()
+            and all(each.shard_id in self.done for each in manifest.shards)
         )
+
+    def _tokenize(self, spool: Spool, progress: Progress | None) -> None:
+        spool.folder.mkdir(exist_ok=True)
+        for part in range(len(spool.parts)):
+            sweep(spool.path(part))
+        missing, settings = spool.missing(), self.settings
+        if not missing:
+            return
+        self._save("tokenizing")
+        total = len(self.texts.places.keys)
+        done = total - sum(spool.parts[part][1] - spool.parts[part][0] for part in missing)
+        blocks = (block for part in missing for block in self.texts.blocks(*spool.parts[part]))
+        most = settings.buckets[-1] if settings.longer == "cut" else None
+        waiting, rows = iter(missing), list[Encoded]()
+        part = next(waiting)
+        with closing(encoded(self.encoder, blocks, most=most, offsets=settings.offsets)) as found:
+            for block in found:
+                rows.append(block)
+                done += len(block.texts)
+                if progress is not None:
+                    progress(done, 2 * total)
+                if block.block.low + len(block.texts) == spool.parts[part][1]:
+                    spool.write(part, rows)
+                    rows = []
+                    self.counters["records"] = done
+                    self._save()
+                    part = next(waiting, -1)
+
+    def _left_out(self, spool: Spool, counts: Any) -> tuple[dict[str, int], int]:
+        """Return which texts are in no shard, by reason, and how many were cut."""
+        blank = spool.told("blank")
+        found = {
+            "no text": blank + self.texts.without(),
+            "no token": int((counts == 0).sum()) - blank,
+        }
+        if self.settings.longer == "drop":
+            found["too long"] = int((counts > self.settings.buckets[-1]).sum())
+        return {reason: count for reason, count in found.items() if count}, spool.told("cut")
+
+    def _planned(self, counts: Any) -> Iterator[Shard]:
+        places, settings = self.texts.places, self.settings
+        if settings.longer == "drop":
+            counts = np.where(counts > settings.buckets[-1], 0, counts)
+        changes = np.flatnonzero(np.diff(places.sources) | np.diff(places.splits)) + 1
+        for group in np.split(np.arange(len(counts)), changes) if len(counts) else ():
+            first, end = int(group[0]), int(group[-1]) + 1
+            split = self.texts.splits[int(places.splits[first])]
+            yield from plan(
+                counts[first:end],
+                (split, self.texts.names[int(places.sources[first])]),
+                first,
+                buckets=settings.buckets,
+                size=int(settings.shard_mb * 1e6),
+                seed=settings.seed,
+            )
+
+    def _write(self, spool: Spool, shards: list[Shard], progress: Progress | None) -> int:
+        """Write the shards that are not there, in order, and return how many."""
+        known = {each.shard_id for each in shards}
+        self.done = {each: entry for each, entry in self.done.items() if each in known}
+        missing = [each for each in shards if each.shard_id not in self.done]
+        for each in missing:
+            sweep(self.out / each.path)
+            sweep((self.out / each.path).with_suffix(".tsv"))
+        form = Form(
+            metrics=spool.metrics(),
+            offsets=self.settings.offsets,
+            compression=self.settings.compression,
+            row_group_size=self.settings.row_group_size,
+        )
+        calls = (partial(write_shard, self.out, spool, each, form) for each in missing)
+        workers = _WORKERS if self.settings.shard_mb <= _LARGE else 1
+        total = self.counters["records"]
+        written = total + sum(each.records for each in self.done.values())
+        writing = Lookahead(calls, "duckplets-shards", most=workers - 1, threads=workers)
+        with closing(writing):
+            for entry in writing:
+                self.done[entry.shard_id] = entry
+                self.counters["shards"] = len(self.done)
+                written += entry.records
+                if progress is not None:
+                    progress(written, 2 * total)
+                self._save()
+        return len(missing)
+
+    def _manifest(self, shards: list[Shard], left_out: dict[str, int], cut: int) -> Manifest:
+        entries = [self.done[each.shard_id] for each in shards]
+        corpus = {"name": self.name, **self.inputs["corpus"]}
+        settings = dict(self.inputs["settings"])
+        for told in ("split", "buckets", "longer", "seed"):
+            settings.pop(told)
+        return Manifest(
+            shards=entries,
+            tokenizer=self.encoder.entry(),
+            corpus=corpus,
+            splits=self.texts.splits,
+            buckets=list(self.settings.buckets),
+            longer=self.settings.longer,
+            settings=settings,
+            seed=self.settings.seed,
+            libraries=self.inputs["libraries"],
+            counts=counted(entries) | {"left_out": left_out, "cut": cut},
+            fingerprint=self.fingerprint,
+        )
+
+    def _told(self, left_out: dict[str, int]) -> str:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        return counts or f"split {', '.join(self.texts.splits)} has no records"

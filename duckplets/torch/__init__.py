@@ -24,7 +24,7 @@ from duckplets.order.mixture import Mixture
 from duckplets.sampling.metrics import mean_by_source
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import check_overrides
-from duckplets.tokens.shards import TokenShards
+from duckplets.tokens.runs import TokenShards
 
 try:
     from torch.utils.data import IterableDataset, get_worker_info

@@ -19,7 +19,7 @@ from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.corpus import Corpus
 from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.sampling.sampler import Sampler
-from duckplets.tokens.shards import TokenShards
+from duckplets.tokens.runs import TokenShards
 
 State = dict[str, Any]
 

@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 from duckplets.errors import DamagedFileError
 from duckplets.order.permute import key, ranks
 from duckplets.tokens.rows import Gathered, PackedRows, SingleRows
-from duckplets.tokens.texts import Texts
+from duckplets.tokens.spans import TextSpan
 from duckplets.tokens.token_file import TokenFile
 
 END, OTHER, PAD = 1, 2, 0
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 
-def texts_of(lengths: list[int], first: int = 0, stop: int | None = None) -> Texts:
+def texts_of(lengths: list[int], first: int = 0, stop: int | None = None) -> TextSpan:
     """Return texts as a token file has them, whose tokens all differ and are none of the above."""
     parts, offsets = [], [0]
     for length in lengths:
         parts += [*range(offsets[-1] + 10, offsets[-1] + 10 + length), END]
         offsets.append(len(parts))
     file = TokenFile(Path("x.tokens"), np.array(offsets), np.array(parts, np.int32))
-    return Texts(file, first, len(lengths) if stop is None else stop)
+    return TextSpan(file, first, len(lengths) if stop is None else stop)
 
 
-def plain(texts: Texts, end: int | None) -> list[list[int]]:
+def plain(texts: TextSpan, end: int | None) -> list[list[int]]:
     """Return the tokens of each text with what follows it."""
     of = texts.file
     return [
