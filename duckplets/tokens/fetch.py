@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,8 @@ from duckplets.tokens.batches import TokenBatch
 from duckplets.tokens.manifest import Manifest
 from duckplets.tokens.planner import TokenStream
 from duckplets.tokens.rows import Gathered
-from duckplets.tokens.token_file import TokenFile, damaged, reading
-
-_SHARDS = 16  # whose record ids are kept
+from duckplets.tokens.spans import RecordIds
+from duckplets.tokens.token_file import TokenFile, damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +127,8 @@ class TokenFetcher:
     ) -> None:
         self._streams = streams
         self._file = file
-        self._folder, self._manifest = folder, manifest
         self._padded_from, self._pads = padded_from, pads
-        shards = [shard.records for shard in manifest.shards]
-        self._firsts = np.cumsum([0, *shards])
-        self._ids = lru_cache(maxsize=_SHARDS)(self._record_ids)
+        self._ids = RecordIds(folder, manifest)
 
     def close(self) -> None:
         """Nothing is open but what is mapped, which goes with the last array."""
@@ -209,35 +204,10 @@ class TokenFetcher:
             "bucket": pa.array([buckets[n] for n in plan.streams.tolist()], pa.int32()),
             "epoch": epochs,
             "row": rows,
-            "record_ids": self._records(first, last),
+            "record_ids": self._ids.of(first, last),
         }
         return pa.table(found)
 
     def _by_stream(self, plan: Plan) -> Iterator[tuple[int, Integers]]:
         for number in np.unique(plan.streams).tolist():
             yield number, np.flatnonzero(plan.streams == number)
-
-    def _records(self, first: Integers, last: Integers) -> pa.Array:
-        """Return for ranges of texts the ids of their records, a list each."""
-        counts = last - first
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        texts = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
-        shards = np.searchsorted(self._firsts, texts, side="right") - 1
-        order = np.argsort(shards, kind="stable")
-        parts = [pa.array([], pa.string())]
-        for shard in np.unique(shards).tolist():
-            within = texts[order[shards[order] == shard]] - self._firsts[shard]
-            parts.append(self._ids(shard).take(pa.array(within)))
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        ids = pa.concat_arrays(parts).take(pa.array(back))
-        return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), ids)
-
-    def _record_ids(self, number: int) -> pa.Array:
-        import pyarrow.parquet as pq
-
-        path = self._folder / self._manifest.shards[number].path
-        with reading(path):
-            with pq.ParquetFile(path) as file:
-                table = file.read(columns=["meta.record_id"])
-            return table.column("meta").combine_chunks().field("record_id").cast(pa.string())

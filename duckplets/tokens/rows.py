@@ -232,9 +232,9 @@ class SingleRows:
         tokens = self.of.file.tokens
         if ((lengths < 0) | (starts < 0) | (starts + lengths > len(tokens))).any():
             raise self.of.damage()
-        within = np.arange(self.width)
-        ids = tokens.take(starts[:, None] + within, mode="clip")
-        ids[within >= lengths[:, None]] = self.pad
+        ids = np.full((len(rows), self.width), self.pad, np.int32)
+        _, at = _ranges(starts, starts + lengths)
+        ids[np.arange(self.width) < lengths[:, None]] = tokens[at]
         none = np.zeros(0, np.int64)
         return Gathered(ids, lengths, none, none)
 
