@@ -1,4 +1,4 @@
-"""Name texts that adjoin in a token file, those of a source or a bucket of it, and their records."""
+"""Name the texts of a source, or of a bucket of it, that adjoin in a token file; their records."""
 
 from __future__ import annotations
 
