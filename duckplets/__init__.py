@@ -109,6 +109,12 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.text.prefix import Prefix as Prefix
     from duckplets.text.preprocessors import Preprocessor as Preprocessor
     from duckplets.text.preprocessors import register_preprocessor as register_preprocessor
+    from duckplets.tokens.mixtures import load_mixture as load_mixture
+    from duckplets.tokens.shards import ShardReport as ShardReport
+    from duckplets.tokens.train import TokenizerReport as TokenizerReport
+    from duckplets.tokens.train import train_tokenizer as train_tokenizer
+    from duckplets.tokens.verify import VerifyReport as VerifyReport
+    from duckplets.tokens.verify import verify as verify
     from duckplets.vectors.add import AddedVectors as AddedVectors
     from duckplets.vectors.embed import EmbedReport as EmbedReport
 
@@ -175,6 +181,10 @@ _HOMES = {
     "text.normaliser": "Normaliser",
     "text.prefix": "Field Prefix",
     "text.preprocessors": "Preprocessor register_preprocessor",
+    "tokens.mixtures": "load_mixture",
+    "tokens.shards": "ShardReport",
+    "tokens.train": "TokenizerReport train_tokenizer",
+    "tokens.verify": "VerifyReport verify",
     "vectors.add": "AddedVectors",
     "vectors.embed": "EmbedReport",
 }
