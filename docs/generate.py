@@ -61,6 +61,10 @@ INTERFACE = {
         "EmbedReport",
     ),
     "Vectors": ("AddedVectors",),
+    "Token shards": (
+        *("train_tokenizer", "TokenizerReport", "ShardReport", "verify", "VerifyReport"),
+        "load_mixture",
+    ),
     "Mixing": ("Mixture", "Phase", "Anneal"),
     "Batches": ("Sampler", "Batch", "Forecast", "source_skew", "lexical_similarity"),
     "Records in any order": (
@@ -78,6 +82,7 @@ TYPES = {
     "sources.base": ("Columns",),
     "sources.paths": ("Paths",),
     "quality.near": ("Action",),
+    "tokens.manifest": ("Longer",),
     "recipes.selectors": ("Role",),
     "recipes.recipes": ("Strategy", "StrategyName", "Per"),
 }
@@ -85,12 +90,12 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in sifting named_pools hard_negatives text_vectors compact preparing changing "
+    "corpus text_in sifting named_pools hard_negatives text_numbers compact preparing changing "
     "reopen status doctor testing huggingface errors __init__"
 )
 ROOMS = (
     "sources ingest text quality recipes pools order sampling serving search mining vectors "
-    "records export "
+    "records export tokens "
     "torch cli db base"
 )
 FOLDERS = {

@@ -110,8 +110,14 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.text.preprocessors import Preprocessor as Preprocessor
     from duckplets.text.preprocessors import register_preprocessor as register_preprocessor
     from duckplets.tokens.batches import TokenBatch as TokenBatch
+    from duckplets.tokens.mixtures import load_mixture as load_mixture
     from duckplets.tokens.runs import TokenShards as TokenShards
     from duckplets.tokens.sampler import TokenSampler as TokenSampler
+    from duckplets.tokens.shards import ShardReport as ShardReport
+    from duckplets.tokens.train import TokenizerReport as TokenizerReport
+    from duckplets.tokens.train import train_tokenizer as train_tokenizer
+    from duckplets.tokens.verify import VerifyReport as VerifyReport
+    from duckplets.tokens.verify import verify as verify
     from duckplets.vectors.add import AddedVectors as AddedVectors
     from duckplets.vectors.embed import EmbedReport as EmbedReport
 
@@ -179,8 +185,12 @@ _HOMES = {
     "text.prefix": "Field Prefix",
     "text.preprocessors": "Preprocessor register_preprocessor",
     "tokens.batches": "TokenBatch",
-    "tokens.sampler": "TokenSampler",
+    "tokens.mixtures": "load_mixture",
     "tokens.runs": "TokenShards",
+    "tokens.sampler": "TokenSampler",
+    "tokens.shards": "ShardReport",
+    "tokens.train": "TokenizerReport train_tokenizer",
+    "tokens.verify": "VerifyReport verify",
     "vectors.add": "AddedVectors",
     "vectors.embed": "EmbedReport",
 }

@@ -25,7 +25,7 @@ from duckplets.ingest import records
 from duckplets.named_pools import Recipe
 from duckplets.sampling import state
 from duckplets.text_in import TextIn
-from duckplets.text_vectors import TextVectors
+from duckplets.text_numbers import TextNumbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from duckplets.status import Counts
 
 
-class Corpus(TextIn, HardNegatives, TextVectors):
+class Corpus(TextIn, HardNegatives, TextNumbers):
     """A corpus file, opened or created.
 
     Args:

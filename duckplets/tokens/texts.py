@@ -30,8 +30,10 @@ from duckplets.serving.manifest import State
 
 __all__ = ["Block", "Texts", "plain"]
 
-_BYTES = 1 << 20  # of the texts that are read and encoded together; one may be longer
-_RECORDS = 8192
+# Bytes and records that are read at once, and of those what is encoded at once; one text may be
+# longer. DuckDB looks through 122,880 rows at least, however few are asked for.
+_READ = 8 << 20, 1 << 16
+_ENCODED = 1 << 20, 8192
 CODE = "code"
 
 
@@ -160,8 +162,16 @@ class Texts:
         places = np.arange(low, high)
         if chosen is not None:
             places = places[chosen[low:high]]
-        for first, stop in portions(self.places.sizes[places], _BYTES, _RECORDS):
-            yield self._block(places[first:stop])
+        for first, stop in portions(self.places.sizes[places], *_READ):
+            read = self._block(places[first:stop])
+            sizes = self.places.sizes[places[first:stop]]
+            for start, end in portions(sizes, *_ENCODED):
+                yield Block(
+                    int(places[first + start]),
+                    read.originals[start:end],
+                    read.texts[start:end],
+                    read.details.slice(start, end - start),
+                )
 
     def _block(self, places: Integers) -> Block:
         keys = self.places.keys[places]

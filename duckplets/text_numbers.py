@@ -1,9 +1,9 @@
-"""Make vectors of texts, take them in, hand them out, remove them: verbs of a corpus."""
+"""Turn texts into numbers: vectors in a file beside the corpus, tokens in a folder of shards."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.base.progress import Progress
+    from duckplets.order.mixture import Mixture
+    from duckplets.tokens.manifest import Longer
+    from duckplets.tokens.shards import ShardReport
     from duckplets.vectors.add import AddedVectors
     from duckplets.vectors.embed import Dtype, EmbedReport
 
 
-class TextVectors:
-    """The part of ``Corpus`` that keeps vectors of its texts, in a file of their own beside it."""
+class TextNumbers:
+    """The part of ``Corpus`` that makes numbers of its texts: vectors, and shards of tokens."""
 
     _database: Database
     path: Path
@@ -155,3 +158,88 @@ class TextVectors:
         from duckplets.vectors.store import VectorStore
 
         return VectorStore(self.path).remove(name)
+
+    def shard(
+        self,
+        out: str | Path,
+        *,
+        tokenizer: str | Path,
+        split: str | Sequence[str] = "train",
+        sources: Sequence[str] | None = None,
+        code: Sequence[str] = (),
+        buckets: Sequence[int] = (128, 256, 512, 1024),
+        longer: Longer = "own",
+        shard_mb: float = 100,
+        seed: int = 42,
+        compression: str = "zstd",
+        row_group_size: int = 8192,
+        offsets: bool = False,
+        mixture: Mixture | None = None,
+        overwrite: bool = False,
+        progress: Progress | bool | None = None,
+    ) -> ShardReport:
+        """Write the texts of the newest version as token shards: Parquet files of like lengths.
+
+        A row is a record: ``text``, ``tokens``, and ``meta`` with record id, source, domain, number
+        of tokens and what gates measured. The text is the record's sections but rejected ones, with
+        one space in the place of any white space but in code. Beside each shard lies a TSV with
+        index, length, sum of the ids, and SHA-256 of the text as it is stored. ``manifest.json``
+        lists every file with its checksum, ``mixtures.json`` has the weights of sources by phases.
+
+        The same corpus, tokenizer, settings and libraries give the same bytes. Interrupted or
+        killed, it goes on where it was when it is called again.
+
+        Args:
+            out: A folder; made if it is not there. One of another run is refused.
+            tokenizer: A Hugging Face tokenizers file, or the folder of ``train_tokenizer``.
+            split: Name of a split, or several.
+            sources: Names; None for all.
+            code: Names of sources whose white space stays, besides records that gates took for
+                code.
+            buckets: Boundaries in tokens: bucket i has lengths above the one before and up to the
+                i-th.
+            longer: What becomes of longer texts: a bucket of their ``own``, ``cut`` at the last
+                boundary, or ``drop``; both are counted.
+            shard_mb: Size in 10^6 bytes, of four a token; exceeded by one record at most. What is
+                left, if less than a quarter of it, goes into the last shard.
+            seed: Of the order of rows.
+            compression: zstd, snappy, gzip, lz4 or none.
+            row_group_size: Rows of a row group.
+            offsets: Also write which characters of the text each token is of.
+            mixture: For ``mixtures.json``; by default a source weighs as many as it has tokens.
+            overwrite: Replace the shards of another run.
+            progress: Called with what is done of all; True for a bar, None for one on a terminal.
+
+        Raises:
+            ShardError: An argument is wrong, ``out`` has something else in it, or another process
+                writes there.
+            ChunkingError: The tokenizer cannot be used.
+            SplitError, SourceError: There is no such split or source, or there are no splits yet.
+            MixtureError: The mixture names a source that has no shard.
+        """
+        from duckplets.tokens import shards
+        from duckplets.tokens.settings import ShardSettings
+
+        settings = ShardSettings(
+            split=split,
+            sources=sources,
+            code=code,
+            buckets=buckets,
+            longer=longer,
+            shard_mb=shard_mb,
+            seed=seed,
+            compression=compression,
+            row_group_size=row_group_size,
+            offsets=offsets,
+        )
+        with bar(progress, sys.stderr, "records") as advance:
+            return shards.shard(
+                self._database,
+                out,
+                name=self.path.stem,
+                tokenizer=tokenizer,
+                settings=settings,
+                mixture=mixture,
+                overwrite=overwrite,
+                progress=advance,
+            )
