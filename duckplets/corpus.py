@@ -122,6 +122,9 @@ class Corpus(TextIn, HardNegatives, TextNumbers):
         allow_stale: bool = False,
         empty: Empty = "error",
         snapshot: bool = True,
+        tokenizer: str | Path | None = None,
+        seq_length: int = 1024,
+        pack: bool = False,
     ) -> Sampler:
         """Open a run over this corpus, pinned to its newest version.
 
@@ -165,6 +168,9 @@ class Corpus(TextIn, HardNegatives, TextNumbers):
             empty: Whether recipes and sources that find no anchor are an error or left out
                 (``skip``), which is noted.
             snapshot: Whether to serve from a snapshot, and to make one of a large corpus.
+            tokenizer: Of ``texts``: serve records as tokens by this file; see ``token_sampler``.
+            seq_length: Tokens a row.
+            pack: Whether rows of tokens are cut from texts laid end to end.
 
         Raises:
             EmptyPoolError: Recipes find no anchor; it names all of them, or nothing is left.
@@ -178,6 +184,9 @@ class Corpus(TextIn, HardNegatives, TextNumbers):
         arguments |= {"negatives": negatives, "structural_negatives": structural_negatives}
         arguments |= {"by": by, "swap": bool(swap), "prefixes": bool(prefixes), "log": log}
         arguments |= {"prefetch": prefetch, "vectors": vectors}
+        if tokenizer is not None or pack:
+            told = arguments | {"recipes": recipes, "columns": columns, "kind": kind}
+            return self._tokens_of(told, tokenizer, seq_length, pack, mixture, state)
         from duckplets.sampling import runs
 
         sampler = runs.open_run(

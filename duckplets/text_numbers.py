@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from duckplets.base.locks import in_turn
 from duckplets.base.progress import bar
 from duckplets.db.database import Database
+from duckplets.errors import ChunkingError, SamplerError
+from duckplets.ingest import records
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,9 +21,23 @@ if TYPE_CHECKING:
     from duckplets.base.progress import Progress
     from duckplets.order.mixture import Mixture
     from duckplets.tokens.manifest import Longer
+    from duckplets.tokens.sampler import TokenSampler
     from duckplets.tokens.shards import ShardReport
     from duckplets.vectors.add import AddedVectors
     from duckplets.vectors.embed import Dtype, EmbedReport
+
+
+log = logging.getLogger("duckplets")
+
+# What a sampler of texts has besides, as it stands where nobody has given it.
+_OF_TEXTS = {
+    **dict.fromkeys(("recipes", "columns", "by"), None),
+    **dict.fromkeys(("no_duplicates", "structural_negatives"), False),
+    **dict.fromkeys(("swap", "prefixes"), True),
+    "negatives": 1,
+    "vectors": "error",
+    "kind": "texts",
+}
 
 
 class TextNumbers:
@@ -243,3 +262,59 @@ class TextNumbers:
                 overwrite=overwrite,
                 progress=advance,
             )
+
+    def token_sampler(
+        self, tokenizer: str | Path, split: str = "train", **arguments: Any
+    ) -> TokenSampler:
+        """Open a run over the texts of records as rows of tokens.
+
+        They are written as token shards beside the corpus first, in a folder that is named after
+        the version, the split and the tokenizer, and kept for the next time. The run is one over
+        that folder: it is saved beside it, and goes on with ``duckplets.resume(FOLDER)``.
+
+        Args:
+            tokenizer: A Hugging Face tokenizers file, or the folder of ``train_tokenizer``.
+            split: Texts of this split.
+            arguments: Of ``TokenShards.sampler``.
+
+        Raises:
+            ChunkingError: The tokenizer cannot be used.
+            SamplerError, MixtureError, ShardError, SplitError: An argument is wrong.
+        """
+        from duckplets.tokens.runs import TokenShards
+
+        file = Path(tokenizer)
+        file = file / "tokenizer.json" if file.is_dir() else file
+        try:
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()[:8]
+        except OSError as error:
+            raise ChunkingError(f"tokenizer={str(tokenizer)!r}: {error.strerror}") from error
+        version = records.current_version(self._database)
+        name = f"{self.path.stem}.shards-v{version}-{split}-{digest}"
+        folder = self.path.with_name(name)
+        waiting = f"waiting for another process, which makes {folder}"
+        with in_turn(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)):
+            self.shard(folder, tokenizer=file, split=split)
+        return TokenShards(folder).sampler(split, **arguments)
+
+    def _tokens_of(
+        self,
+        told: Mapping[str, Any],
+        tokenizer: str | Path | None,
+        seq_length: int,
+        pack: bool,
+        mixture: Any,
+        state: str | Path | None,
+    ) -> TokenSampler:
+        """Open a run of tokens by the arguments of ``Corpus.sampler``."""
+        if tokenizer is None:
+            raise SamplerError("pack=True: rows of tokens need tokenizer=, a tokenizers file")
+        for name, usual in _OF_TEXTS.items():
+            if told[name] != usual:
+                raise SamplerError(
+                    f"{name}={told[name]!r}: a run of tokens is of texts, and has no such choice; "
+                    f"with tokenizer= leave it out, and give kind='texts'"
+                )
+        rows = {"seq_length": seq_length, "pack": pack, "mixture": mixture, "state": state}
+        same = {name: value for name, value in told.items() if name not in _OF_TEXTS}
+        return self.token_sampler(tokenizer, **same, **rows)

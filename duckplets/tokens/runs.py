@@ -93,7 +93,7 @@ class TokenShards:
         pack: bool = False,
         by_bucket: bool = False,
         eos: str | None = "</s>",
-        seed: int = 0,
+        seed: int = 42,
         steps: int | None = None,
         epochs: int | None = None,
         remainder: str = "keep",

@@ -16,6 +16,7 @@ from token_shards import EOS, OTHER, PAD, laid_out, lengths_of, numbered, write_
 
 import duckplets as dp
 from duckplets.sampling import state
+from duckplets.tokens.mixtures import write_mixtures
 
 TEXTS = {
     "alpha": numbered(lengths_of(420, 1)),
@@ -328,3 +329,11 @@ def test_loss_by_source_and_phases(shards: dp.TokenShards) -> None:
     assert run.position == 2 * run.epoch_length
     with pytest.raises(dp.SamplerError, match="serves tokens"):
         run.to_hf()
+
+
+def test_the_mixture_of_the_folder_is_taken(shards: dp.TokenShards, folder: Path) -> None:
+    write_mixtures(folder, shards.manifest, MIXTURE)
+    arguments = {**COMMON, "batch_size": 8, "steps": 30}
+    expected = all_of(shards.sampler(**arguments))
+    found = all_of(shards.sampler(**{**arguments, "mixture": folder / "mixtures.json"}))
+    assert found == expected
