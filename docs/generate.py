@@ -67,12 +67,14 @@ INTERFACE = {
     ),
     "Mixing": ("Mixture", "Phase", "Anneal"),
     "Batches": ("Sampler", "Batch", "Forecast", "source_skew", "lexical_similarity"),
+    "Token batches": ("TokenShards", "TokenSampler", "TokenBatch"),
     "Records in any order": (
         *("IndexSampler", "SequentialSampler", "ShardOptions", "RecordMetadata", "IndexOrder"),
     ),
 }
 
-MADE_ELSEWHERE = ("Sampler", "Batch", "Forecast")  # nobody calls their constructors
+# Nobody calls their constructors.
+MADE_ELSEWHERE = ("Sampler", "Batch", "Forecast", "TokenSampler", "TokenBatch")
 TYPES = {
     "recipes.store": ("Recipe",),
     "base.progress": ("Progress",),

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.errors import DamagedFileError
+from duckplets.tokens.decode import reading
 from duckplets.tokens.manifest import Manifest
-from duckplets.tokens.token_file import TokenFile, damaged, reading
+from duckplets.tokens.token_file import TokenFile, damaged
 
 _SHARDS = 16  # whose record ids are kept
 

@@ -12,7 +12,6 @@ exported anew finds another fingerprint there, and the file is made anew. It can
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import logging
 import os
@@ -25,7 +24,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Integers32
 from duckplets.base.aside import aside_of, sweep
@@ -34,15 +32,14 @@ from duckplets.base.plain import from_json, misfit
 from duckplets.base.progress import bar
 from duckplets.base.shown import shown
 from duckplets.errors import DamagedFileError, ShardError
-from duckplets.tokens.manifest import Manifest, ShardEntry
+from duckplets.tokens.decode import decoded, digest_of
+from duckplets.tokens.manifest import Manifest
 
 log = logging.getLogger("duckplets")
 
 _ENDING = ".tokens"
 _MAGIC = b"duckplets tokens"
 _FORMAT = 1
-_READ = 1 << 22  # bytes read at once for a digest
-_ROWS = 8192  # decoded at once
 _MOST_TAIL = 1 << 20  # bytes of what a file says of itself
 _COUNT = range(1 << 62)
 _TAIL = {
@@ -103,7 +100,7 @@ class TokenFile:
             with path.open("rb") as file:
                 told, size = _told(path, file)
                 file.seek(0)
-                digest = _digest(file, 8 * (told["texts"] + 1))
+                digest = digest_of(file, 8 * (told["texts"] + 1))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -131,7 +128,7 @@ class TokenFile:
         with self.path.open("rb") as file:
             told, size = _told(self.path, file)
             file.seek(0)
-            if _digest(file, size) != told["digest"]:
+            if digest_of(file, size) != told["digest"]:
                 raise damaged(self.path, "some of its bytes are not as they were written")
 
 
@@ -140,19 +137,6 @@ def damaged(path: Path, why: str) -> DamagedFileError:
     return DamagedFileError(
         f"{path}: {why}. It can always be made anew from the shards: delete this file"
     )
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn what Arrow and the system say of a shard into an error of ours."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise DamagedFileError(f"{path} is not there, and the manifest lists it") from error
-    except (pa.ArrowException, OSError, KeyError) as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            raise
-        raise DamagedFileError(f"{path} cannot be read: {error}; export it anew") from error
 
 
 def _place(folder: Path, manifest: Manifest, cache: Path | None) -> Path:
@@ -219,7 +203,7 @@ def _write(path: Path, folder: Path, manifest: Manifest) -> None:
             told |= {"texts": texts, "tokens": tokens}
             for name, size in (("offsets_digest", 8 * (texts + 1)), ("digest", need)):
                 file.seek(0)
-                told[name] = _digest(file, size)
+                told[name] = digest_of(file, size)
             tail = json.dumps(told).encode()
             file.seek(need)
             file.write(tail + len(tail).to_bytes(8, "little") + _MAGIC)
@@ -239,64 +223,9 @@ def _fill(file: BinaryIO, texts: int, folder: Path, manifest: Manifest) -> None:
         for number, shard in enumerate(manifest.shards):
             if progress is not None:
                 progress(number, len(manifest.shards))
-            for ids, ends in _decoded(folder, shard, manifest):
+            for ids, ends in decoded(folder, shard, manifest):
                 file.seek(8 * (done + 1))
                 file.write((begin + ends).astype("<i8").tobytes())
                 file.seek(first + 4 * begin)
                 file.write(np.ascontiguousarray(ids, "<i4").data)
                 done, begin = done + len(ends), begin + len(ids)
-
-
-def _decoded(
-    folder: Path, shard: ShardEntry, manifest: Manifest
-) -> Iterator[tuple[Integers32, Integers]]:
-    """Yield tokens of a shard with an end after each text, and where those of each text stop.
-
-    Raises:
-        DamagedFileError: It has other bytes, rows or tokens than the manifest says.
-    """
-    import pyarrow.parquet as pq
-
-    path = folder / shard.path
-    rows = total = 0
-    with reading(path):
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            whole = size == shard.bytes and _digest(file, size, "sha256") == shard.sha256
-        if not whole:
-            raise DamagedFileError(
-                f"{path} is not as the manifest says: its bytes are others. Find out more with: "
-                f"duckplets verify {folder}"
-            )
-        with pq.ParquetFile(path) as parquet:
-            for batch in parquet.iter_batches(_ROWS, columns=["tokens"]):
-                column = batch.column("tokens")
-                if not pa.types.is_list(column.type):
-                    raise DamagedFileError(f"{path}: its tokens are no lists of integers")
-                ids = column.flatten().to_numpy(zero_copy_only=False)
-                lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
-                least, most = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
-                if column.null_count or least < 0 or most >= manifest.tokenizer.vocab_size:
-                    raise DamagedFileError(f"{path} has tokens that the tokenizer has not")
-                rows, total = rows + len(lengths), total + len(ids)
-                yield _ended(ids, lengths, manifest.tokenizer.eos_id or 0)
-    if (rows, total) != (shard.records, shard.tokens):
-        raise DamagedFileError(f"{path} has {rows:,} rows instead of {shard.records:,}")
-
-
-def _ended(ids: Integers32, lengths: Integers, end: int) -> tuple[Integers32, Integers]:
-    """Return tokens with an end after each text, and where each text stops, the end included."""
-    stops = np.cumsum(lengths + 1)
-    found = np.full(len(ids) + len(lengths), end, np.int32)
-    is_token = np.ones(len(found), bool)
-    is_token[stops - 1] = False
-    found[is_token] = ids
-    return found, stops
-
-
-def _digest(file: BinaryIO, size: int, how: str = "blake2b") -> str:
-    found = hashlib.new(how) if how == "sha256" else hashlib.blake2b(digest_size=16)
-    while size > 0 and (part := file.read(min(_READ, size))):
-        found.update(part)
-        size -= len(part)
-    return found.hexdigest()
