@@ -223,7 +223,7 @@ class TextNumbers:
                 left, if less than a quarter of it, goes into the last shard.
             seed: Of the order of rows.
             compression: zstd, snappy, gzip, lz4 or none.
-            row_group_size: Rows of a row group.
+            row_group_size: Rows of a row group at most; of about 4 million tokens there are fewer.
             offsets: Also write which characters of the text each token is of.
             mixture: For ``mixtures.json``; by default a source weighs as many as it has tokens.
             overwrite: Replace the shards of another run.

@@ -117,7 +117,7 @@ def shard(
     compression: Annotated[
         Literal["zstd", "snappy", "gzip", "lz4", "none"], typer.Option(help="Of Parquet.")
     ] = "zstd",
-    row_group_size: Annotated[int, typer.Option(help="Rows of a row group.")] = 8192,
+    row_group_size: Annotated[int, typer.Option(help="Rows of a row group, at most.")] = 8192,
     offsets: Annotated[
         bool, typer.Option("--offsets", help="Also which characters each token is of.")
     ] = False,

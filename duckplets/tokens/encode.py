@@ -274,9 +274,25 @@ class Spool:
         tables = []
         for low, high in itertools.pairwise([*firsts.tolist(), len(places)]):
             part = int(owners[low])
-            local = pa.array(places[low:high] - self._starts[part])
-            tables.append(self.read(part).take(local).combine_chunks())
-        return pa.concat_tables(tables, promote_options="default")
+            tables.append(self.read(part).take(pa.array(places[low:high] - self._starts[part])))
+        schema = pa.unify_schemas([each.schema.remove_metadata() for each in tables])
+        columns = {}
+        for field in schema:  # one after the other, so that only one is in memory twice
+            columns[field.name] = _in_one(tables, field)
+            tables = [_without(each, field.name) for each in tables]
+        return pa.table(columns, schema=schema)
+
+
+def _in_one(tables: list[pa.Table], field: pa.Field) -> pa.Array:
+    parts: list[pa.Array] = []
+    for table in tables:
+        known = field.name in table.column_names
+        parts += table[field.name].chunks if known else [pa.nulls(len(table), field.type)]
+    return pa.concat_arrays(parts)
+
+
+def _without(table: pa.Table, name: str) -> pa.Table:
+    return table.drop_columns([name]) if name in table.column_names else table
 
 
 def _columns(rows: Encoded) -> pa.Table:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import Any, get_args
 
-import numpy as np
-
-from duckplets import __version__
 from duckplets.base.checks import integer
 from duckplets.base.shown import shown
 from duckplets.errors import ShardError, nearest
@@ -37,7 +35,7 @@ class ShardSettings:
         shard_mb: Size of a shard in 10^6 bytes, of four a token.
         seed: Of the order of rows.
         compression: Of Parquet.
-        row_group_size: Rows of a row group.
+        row_group_size: Rows of a row group at most; long ones are fewer.
         offsets: Whether there is a column with the characters of each token.
     """
 
@@ -59,8 +57,8 @@ class ShardSettings:
         _one_of("compression", self.compression, COMPRESSIONS)
         size = self.shard_mb
         is_number = isinstance(size, int | float) and not isinstance(size, bool)
-        if not is_number or not 0.001 <= size <= 1000:
-            raise ShardError(f"shard_mb={size!r}: give a number from 0.001 to 1000")
+        if not is_number or not 0.001 <= size <= 500:
+            raise ShardError(f"shard_mb={size!r}: give a number from 0.001 to 500")
         for name, value in (
             ("split", (self.split,) if isinstance(self.split, str) else tuple(self.split)),
             ("sources", None if self.sources is None else _names(self.sources)),
@@ -108,15 +106,7 @@ def _listed(value: Any) -> Any:
 
 def libraries() -> dict[str, str]:
     """Return the versions of what makes the bytes."""
-    import pyarrow
-    import tokenizers
-
-    return {
-        "duckplets": __version__,
-        "numpy": np.__version__,
-        "pyarrow": pyarrow.__version__,
-        "tokenizers": tokenizers.__version__,
-    }
+    return {name: version(name) for name in ("duckplets", "numpy", "pyarrow", "tokenizers")}
 
 
 def differing(before: Any, now: Any, at: str = "") -> str:

@@ -27,6 +27,7 @@ from duckplets.base.lookahead import Lookahead
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, ShardError
+from duckplets.ingest.splits import SPLITS
 from duckplets.tokens.encode import Encoded, Encoder, Spool, encoded
 from duckplets.tokens.manifest import (
     KIND,
@@ -102,9 +103,9 @@ def status(folder: str | Path) -> dict[str, Any]:
     if told is None:
         raise ShardError(f"{folder} has no {STATE}: no export of shards was begun there")
     shards = [each["shard_id"] for each in told["completed_shards"]]
-    shown_first = {key: told[key] for key in ("stage", "counters", "last_updated", "fingerprint")}
-    buckets = {each.rpartition("/")[0] for each in shards}
-    return shown_first | {"completed_buckets": sorted(buckets), "completed_shards": shards}
+    found = {key: told[key] for key in ("stage", "counters", "last_updated", "fingerprint")}
+    buckets = sorted({each.rpartition("/")[0] for each in shards})
+    return found | {"completed_buckets": buckets, "completed_shards": shards}
 
 
 def shard(
@@ -123,7 +124,7 @@ def shard(
     encoder = Encoder(tokenizer)
     texts = Texts(database, settings.split, settings.sources, settings.code)
     if mixture is not None:
-        mixture.check(texts.sources or list(texts.names.values()))
+        mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
     with _writable(out), _alone(out):
         export = _Export(out, texts, encoder, settings, inputs, name)
@@ -217,14 +218,13 @@ class _Export:
         for each in told["completed_shards"]:
             entry = ShardEntry(**{**each, "tsv": TsvEntry(**each["tsv"])})
             file = self.out / entry.path
-            summary = self.out / entry.tsv.path
-            if file.is_file() and summary.is_file() and file.stat().st_size == entry.bytes:
+            has_both = file.is_file() and (self.out / entry.tsv.path).is_file()
+            if has_both and file.stat().st_size == entry.bytes:
                 self.done[entry.shard_id] = entry
 
     def _clear(self) -> None:
         """Remove what an export has written, the manifest first and its state last."""
-        splits = ("train", "validation", "test")
-        for each in (MANIFEST, MIXTURES, TOKENIZER, _SPOOL, *splits, STATE):
+        for each in (MANIFEST, MIXTURES, TOKENIZER, _SPOOL, *SPLITS, STATE):
             remove(self.out / each)
 
     def _save(self, stage: str | None = None, *, at_once: bool = False) -> None:

@@ -129,6 +129,12 @@ class Texts:
             found["split"].to_numpy().astype(np.int64),
         )
 
+    def first(self) -> list[str]:
+        """Return the names of the sources that have texts in the first split."""
+        places = self.places
+        numbers = np.unique(places.sources[places.splits == 0]).tolist()
+        return [self.names[number] for number in numbers]
+
     def without(self) -> int:
         """Return how many records have no text."""
         return int(self.database.run("tokens/texts/without", self._which())[0][0])

@@ -15,6 +15,7 @@ import io
 import itertools
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
-from duckplets.base.aside import aside_of
+from duckplets.base.aside import aside_of, remove
 from duckplets.order.permute import key, shuffled
 from duckplets.tokens.encode import METRIC, OFFSETS, Spool
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
@@ -32,6 +33,8 @@ __all__ = ["Form", "Shard", "digest_of", "plan", "write_shard"]
 
 BYTES = 4  # of a token, by which the size of a shard is counted
 _STEP = 1 << 22
+# Tokens of a row group and of what is read at once for several, with their texts: about.
+_GROUP, _SLAB = 4 << 20, 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -75,7 +78,7 @@ class Form:
         metrics: Their names and types.
         offsets: Whether there is a column of them.
         compression: As Parquet calls it.
-        row_group_size: Rows.
+        row_group_size: Rows at most.
     """
 
     metrics: pa.Schema
@@ -163,15 +166,28 @@ def _cuts(ends: Integers, size: int) -> list[tuple[int, int]]:
 
 def write_shard(folder: Path, spool: Spool, shard: Shard, form: Form) -> ShardEntry:
     """Write a shard and its summary, each whole or not at all, and return its entry."""
-    path = folder / shard.path
+    import pyarrow.parquet as pq
+
+    path, schema = folder / shard.path, form.schema()
     path.parent.mkdir(parents=True, exist_ok=True)
-    order = np.argsort(shard.places, kind="stable")
-    rows = spool.rows(shard.places[order])
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    tsv = path.with_suffix(".tsv")
-    summary = _written(tsv, lambda file: _summary(rows, back, file))
-    written = _written(path, lambda file: _parquet(rows, back, shard, form, file))
+    with _written(path) as file, _written(path.with_suffix(".tsv")) as summary:
+        summary.write(b"index\tlength\ttoken_sum\tsha256\n")
+        with pq.ParquetWriter(
+            file,
+            schema,
+            compression=form.compression,
+            # Ids and texts hardly repeat: looking whether they do took a third of the time.
+            use_dictionary=["meta.source", "meta.domain"],
+            write_statistics=["meta.token_count"],
+        ) as writer:
+            group = _group(shard, form)
+            for low, high in _slabs(shard, group):
+                rows, back = _gathered(spool, shard.places[low:high])
+                _summarise(rows, back, low, summary)
+                rows = rows.drop_columns(["token_sum", "sha256"])
+                for start in range(0, high - low, group):
+                    taken = rows.take(pa.array(back[start : start + group]))
+                    writer.write_table(_table(taken, shard, form, schema), len(taken))
     return ShardEntry(
         shard_id=shard.shard_id,
         path=shard.path,
@@ -179,15 +195,35 @@ def write_shard(folder: Path, spool: Spool, shard: Shard, form: Form) -> ShardEn
         source=shard.source,
         bucket=shard.bucket,
         index=shard.index,
-        records=len(order),
+        records=len(shard.places),
         tokens=shard.tokens,
-        bytes=written.size,
-        sha256=written.digest.hexdigest(),
+        bytes=file.size,
+        sha256=file.digest.hexdigest(),
         seed=shard.seed,
         tsv=TsvEntry(
             path=f"{shard.path.removesuffix('.parquet')}.tsv", sha256=summary.digest.hexdigest()
         ),
     )
+
+
+def _group(shard: Shard, form: Form) -> int:
+    """Return the rows of a row group: fewer where they are long, for one is in memory thrice."""
+    return min(form.row_group_size, _GROUP * len(shard.places) // shard.tokens + 1)
+
+
+def _slabs(shard: Shard, group: int) -> Iterator[tuple[int, int]]:
+    """Yield rows that are read at once: whole row groups."""
+    rows = len(shard.places)
+    step = max(_SLAB * rows // shard.tokens // group, 1) * group
+    yield from ((low, min(low + step, rows)) for low in range(0, rows, step))
+
+
+def _gathered(spool: Spool, places: Integers) -> tuple[pa.Table, Integers]:
+    """Return the rows of places as they lie in the spool, and where each of the places is there."""
+    order = np.argsort(places, kind="stable")
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return spool.rows(places[order]), back
 
 
 class _Hashed(io.RawIOBase):
@@ -207,44 +243,28 @@ class _Hashed(io.RawIOBase):
         return view.nbytes
 
 
-def _written(path: Path, write: Any) -> _Hashed:
+@contextmanager
+def _written(path: Path) -> Iterator[_Hashed]:
+    """Yield a file that has its name when it is whole."""
     aside = aside_of(path)
-    with aside.open("wb") as file:
-        hashed = _Hashed(file)
-        write(hashed)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-    return hashed
+    try:
+        with aside.open("wb") as file:
+            hashed = _Hashed(file)
+            yield hashed
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        remove(aside)
 
 
-def _summary(rows: pa.Table, back: Integers, file: _Hashed) -> None:
+def _summarise(rows: pa.Table, back: Integers, first: int, file: _Hashed) -> None:
     from pyarrow import csv
 
     table = rows.select(["token_count", "token_sum", "sha256"]).take(pa.array(back))
-    table = table.rename_columns(["length", "token_sum", "sha256"])
-    table = table.add_column(0, "index", pa.array(np.arange(len(back))))
-    file.write("\t".join(table.column_names).encode() + b"\n")  # Arrow would quote them
+    table = table.add_column(0, "index", pa.array(np.arange(first, first + len(back))))
     options = csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none")
     csv.write_csv(table, file, options)
-
-
-def _parquet(rows: pa.Table, back: Integers, shard: Shard, form: Form, file: _Hashed) -> None:
-    import pyarrow.parquet as pq
-
-    schema = form.schema()
-    writer = pq.ParquetWriter(
-        file,
-        schema,
-        compression=form.compression,
-        # Ids and texts hardly repeat: looking whether they do took a third of the time.
-        use_dictionary=["meta.source", "meta.domain"],
-        write_statistics=["meta.token_count"],
-    )
-    with writer:
-        for low in range(0, len(back), form.row_group_size):
-            taken = rows.take(pa.array(back[low : low + form.row_group_size])).combine_chunks()
-            writer.write_table(_table(taken, shard, form, schema), len(taken))
 
 
 def _table(rows: pa.Table, shard: Shard, form: Form, schema: pa.Schema) -> pa.Table:

@@ -392,7 +392,7 @@ def test_a_folder_of_another_run_is_refused(
         ({"buckets": ()}, "boundaries that rise"),
         ({"longer": "dropp"}, "did you mean 'drop'"),
         ({"compression": "brotli"}, "give one of zstd"),
-        ({"shard_mb": 0}, "from 0.001 to 1000"),
+        ({"shard_mb": 0}, "from 0.001 to 500"),
         ({"split": []}, "at least one"),
         ({"split": "trian"}, "give one of train"),
         ({"sources": ["wordnett"]}, "did you mean 'wordnet'"),
