@@ -26,7 +26,7 @@ from duckplets.tokens.spans import RecordIds
 from duckplets.tokens.token_file import TokenFile, damaged
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class TokenBlock:
     """Rows of consecutive batches of one reader.
 
@@ -53,30 +53,13 @@ class TokenBlock:
         """Bytes of all tokens."""
         return sum(of.ids.nbytes for of in self.groups)
 
-    def tranche(self, row: int, batch_size: int) -> TokenTranche:
-        """Return what batches are made of: the whole block, for each copies its rows."""
-        return TokenTranche(self)
-
-
-class TokenTranche:
-    """A block as a reader asks for batches of it.
-
-    Args:
-        block: The block.
-
-    Attributes:
-        start: Position where it begins.
-    """
-
-    __slots__ = ("__weakref__", "_block", "start")
-
-    def __init__(self, block: TokenBlock) -> None:
-        self._block = block
-        self.start = block.start
+    def tranche(self, row: int, batch_size: int) -> TokenBlock:
+        """Return what batches are slices of: itself, for each copies its rows."""
+        return self
 
     def is_of(self, block: TokenBlock, row: int) -> bool:
         """Whether it has a row of a block."""
-        return self._block is block
+        return self is block
 
     def leave_block(self) -> None:
         """Nothing is held: batches have copies."""
@@ -85,9 +68,8 @@ class TokenTranche:
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
     ) -> TokenBatch:
         """Return rows ``low … high-1`` of the block, which are of one width, as a batch."""
-        block = self._block
-        of = block.groups[int(block.group[low]) if low < high else 0]
-        first = int(block.place[low]) if low < high else 0
+        of = self.groups[int(self.group[low]) if low < high else 0]
+        first = int(self.place[low]) if low < high else 0
         last = first + high - low
         begin, end = np.searchsorted(of.owners, [first, last])
         gathered = Gathered(
@@ -96,7 +78,7 @@ class TokenTranche:
             of.owners[begin:end] - first,
             of.columns[begin:end],
         )
-        found = {name: values[low:high].copy() for name, values in block.found.items()}
+        found = {name: values[low:high].copy() for name, values in self.found.items()}
         found["source"] = found["source"].tolist()
         return TokenBatch(gathered, found, step=step, position=position, sources=sources)
 
