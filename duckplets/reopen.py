@@ -36,7 +36,7 @@ def resume(
         state: The state file; by default beside the corpus.
         save_to: Another state file to save to from now on.
         allow_drift: Fingerprint fields that may differ from what was saved, by name.
-        memory_limit: As for ``Corpus``.
+        memory_limit: As for ``Corpus``; token shards are read without DuckDB.
         threads: As for ``Corpus``.
         statement_timeout: As for ``Corpus``.
         overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
+import pyarrow as pa
+
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError, nearest
 from duckplets.order.permute import ORDER_VERSION
@@ -149,6 +151,17 @@ class TokenSampler(Sampler):
     def peek(self, steps: int) -> Iterator[TokenBatch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
         return cast(Iterator[TokenBatch], super().peek(steps))
+
+    def served(self, start: int, stop: int) -> pa.Table:
+        """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
+
+        Columns: ``step``, ``position``, ``source``, ``bucket`` (null unless batches are of one),
+        ``epoch`` and ``row`` of the source or bucket, ``record_ids`` of the texts in the row.
+
+        Raises:
+            SamplerError: A bounded run has no such positions.
+        """
+        return super().served(start, stop)
 
     @cached_property
     def _outlook(self) -> Outlook:
