@@ -223,7 +223,7 @@ class _Export:
                 self.done[entry.shard_id] = entry
 
     def _clear(self) -> None:
-        """Remove what an export has written, the manifest first and its state last."""
+        """Remove what an export has written: the manifest first, its state last."""
         for each in (MANIFEST, MIXTURES, TOKENIZER, _SPOOL, *SPLITS, STATE):
             remove(self.out / each)
 
@@ -266,7 +266,8 @@ class _Export:
             "tokens": sum(each.tokens for each in shards),
         }
         if not shards:
-            raise ShardError(f"there is no text to write: {self._told(left_out)}")
+            told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+            raise ShardError(f"there is no text to write{told and ': '}{told}")
         self._save("sharding")
         made = self._write(spool, shards, progress)
         self._save("manifest")
@@ -396,7 +397,3 @@ class _Export:
             counts=counted(entries) | {"left_out": left_out, "cut": cut},
             fingerprint=self.fingerprint,
         )
-
-    def _told(self, left_out: dict[str, int]) -> str:
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        return counts or f"split {', '.join(self.texts.splits)} has no records"
