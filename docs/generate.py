@@ -61,14 +61,20 @@ INTERFACE = {
         "EmbedReport",
     ),
     "Vectors": ("AddedVectors",),
+    "Token shards": (
+        *("train_tokenizer", "TokenizerReport", "ShardReport", "verify", "VerifyReport"),
+        "load_mixture",
+    ),
     "Mixing": ("Mixture", "Phase", "Anneal"),
     "Batches": ("Sampler", "Batch", "Forecast", "source_skew", "lexical_similarity"),
+    "Token batches": ("TokenShards", "TokenSampler", "TokenBatch"),
     "Records in any order": (
         *("IndexSampler", "SequentialSampler", "ShardOptions", "RecordMetadata", "IndexOrder"),
     ),
 }
 
-MADE_ELSEWHERE = ("Sampler", "Batch", "Forecast")  # nobody calls their constructors
+# Nobody calls their constructors.
+MADE_ELSEWHERE = ("Sampler", "Batch", "Forecast", "TokenSampler", "TokenBatch")
 TYPES = {
     "recipes.store": ("Recipe",),
     "base.progress": ("Progress",),
@@ -78,6 +84,7 @@ TYPES = {
     "sources.base": ("Columns",),
     "sources.paths": ("Paths",),
     "quality.near": ("Action",),
+    "tokens.manifest": ("Longer",),
     "recipes.selectors": ("Role",),
     "recipes.recipes": ("Strategy", "StrategyName", "Per"),
 }
@@ -85,12 +92,12 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in sifting named_pools hard_negatives text_vectors compact preparing changing "
+    "corpus text_in sifting named_pools hard_negatives text_numbers compact preparing changing "
     "reopen status doctor testing huggingface errors __init__"
 )
 ROOMS = (
     "sources ingest text quality recipes pools order sampling serving search mining vectors "
-    "records export "
+    "records export tokens "
     "torch cli db base"
 )
 FOLDERS = {

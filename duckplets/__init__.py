@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import ReadOnlyError as ReadOnlyError
     from duckplets.errors import RecipeError as RecipeError
     from duckplets.errors import SamplerError as SamplerError
+    from duckplets.errors import ShardError as ShardError
     from duckplets.errors import SourceError as SourceError
     from duckplets.errors import SplitError as SplitError
     from duckplets.errors import StateMismatchError as StateMismatchError
@@ -108,6 +109,15 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.text.prefix import Prefix as Prefix
     from duckplets.text.preprocessors import Preprocessor as Preprocessor
     from duckplets.text.preprocessors import register_preprocessor as register_preprocessor
+    from duckplets.tokens.batches import TokenBatch as TokenBatch
+    from duckplets.tokens.mixtures import load_mixture as load_mixture
+    from duckplets.tokens.runs import TokenShards as TokenShards
+    from duckplets.tokens.sampler import TokenSampler as TokenSampler
+    from duckplets.tokens.shards import ShardReport as ShardReport
+    from duckplets.tokens.train import TokenizerReport as TokenizerReport
+    from duckplets.tokens.train import train_tokenizer as train_tokenizer
+    from duckplets.tokens.verify import VerifyReport as VerifyReport
+    from duckplets.tokens.verify import verify as verify
     from duckplets.vectors.add import AddedVectors as AddedVectors
     from duckplets.vectors.embed import EmbedReport as EmbedReport
 
@@ -121,7 +131,7 @@ _HOMES = {
         "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "
         "EmptyPoolError "
         "ExtensionError MigrationError MixtureError QualityError QueryError ReadOnlyError "
-        "RecipeError SamplerError "
+        "RecipeError SamplerError ShardError "
         "SourceError SplitError StateMismatchError VectorError"
     ),
     "export": "ExportReport",
@@ -174,6 +184,13 @@ _HOMES = {
     "text.normaliser": "Normaliser",
     "text.prefix": "Field Prefix",
     "text.preprocessors": "Preprocessor register_preprocessor",
+    "tokens.batches": "TokenBatch",
+    "tokens.mixtures": "load_mixture",
+    "tokens.runs": "TokenShards",
+    "tokens.sampler": "TokenSampler",
+    "tokens.shards": "ShardReport",
+    "tokens.train": "TokenizerReport train_tokenizer",
+    "tokens.verify": "VerifyReport verify",
     "vectors.add": "AddedVectors",
     "vectors.embed": "EmbedReport",
 }

@@ -25,7 +25,7 @@ from duckplets.ingest import records
 from duckplets.named_pools import Recipe
 from duckplets.sampling import state
 from duckplets.text_in import TextIn
-from duckplets.text_vectors import TextVectors
+from duckplets.text_numbers import TextNumbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from duckplets.status import Counts
 
 
-class Corpus(TextIn, HardNegatives, TextVectors):
+class Corpus(TextIn, HardNegatives, TextNumbers):
     """A corpus file, opened or created.
 
     Args:
@@ -123,6 +123,9 @@ class Corpus(TextIn, HardNegatives, TextVectors):
         allow_stale: bool = False,
         empty: Empty = "error",
         snapshot: bool = True,
+        tokenizer: str | Path | None = None,
+        seq_length: int = 1024,
+        pack: bool = False,
     ) -> Sampler:
         """Open a run over this corpus, pinned to its newest version.
 
@@ -166,6 +169,9 @@ class Corpus(TextIn, HardNegatives, TextVectors):
             empty: Whether recipes and sources that find no anchor are an error or left out
                 (``skip``), which is noted.
             snapshot: Whether to serve from a snapshot, and to make one of a large corpus.
+            tokenizer: Of ``texts``: serve records as tokens by this file; see ``token_sampler``.
+            seq_length: Tokens a row.
+            pack: Whether rows of tokens are cut from texts laid end to end.
 
         Raises:
             EmptyPoolError: Recipes find no anchor; it names all of them, or nothing is left.
@@ -179,6 +185,9 @@ class Corpus(TextIn, HardNegatives, TextVectors):
         arguments |= {"negatives": negatives, "structural_negatives": structural_negatives}
         arguments |= {"by": by, "swap": bool(swap), "prefixes": bool(prefixes), "log": log}
         arguments |= {"prefetch": prefetch, "vectors": vectors}
+        if tokenizer is not None or pack:
+            told = arguments | {"recipes": recipes, "columns": columns, "kind": kind}
+            return self._tokens_of(told, tokenizer, seq_length, pack, mixture, state)
         from duckplets.sampling import runs
 
         sampler = runs.open_run(

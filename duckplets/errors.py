@@ -9,6 +9,7 @@
     ├── QualityError        settings of quality, a word file, a gate or a detector is wrong
     ├── SamplerError        an argument of a sampler
     ├── VectorError         a set of vectors, or what is to go into one
+    ├── ShardError          token shards, their folder, or an argument about them
     ├── EmptyPoolError      no anchor is left to draw from
     ├── StateMismatchError  a saved run does not fit what it is opened with
     ├── MigrationError      a file of another schema, or not ours at all
@@ -45,6 +46,7 @@ __all__ = [
     "ReadOnlyError",
     "RecipeError",
     "SamplerError",
+    "ShardError",
     "SourceError",
     "SplitError",
     "StateMismatchError",
@@ -97,6 +99,10 @@ class SamplerError(DuckpletsError, ValueError):
 
 class VectorError(DuckpletsError, ValueError):
     """A set of vectors is not there or of another maker, or what is to go into one is wrong."""
+
+
+class ShardError(DuckpletsError, ValueError):
+    """Token shards are not there or of another run, or an argument about them is wrong."""
 
 
 class EmptyPoolError(DuckpletsError):

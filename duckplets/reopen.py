@@ -1,4 +1,4 @@
-"""Open a saved run by the path of its corpus: ``duckplets.resume``."""
+"""Open a saved run by the path of its corpus or of its token shards: ``duckplets.resume``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT
 from duckplets.corpus import Corpus
+from duckplets.tokens.runs import TokenShards
 
 if TYPE_CHECKING:
     from duckplets.sampling.eras import Version
@@ -31,7 +32,7 @@ def resume(
     """Open a saved run where it was saved, on a read-only corpus of its own.
 
     Args:
-        corpus_path: The corpus file.
+        corpus_path: The corpus file, or a folder of token shards.
         run: Name it was saved under.
         tag: A named checkpoint instead of the latest save.
         state: The state file; by default beside the corpus.
@@ -42,7 +43,7 @@ def resume(
             from with the weights that the mixture has for them. Saved with the run. Without it the
             run stays with the versions it has.
         allow_drift: Fingerprint fields that may differ from what was saved, by name.
-        memory_limit: As for ``Corpus``.
+        memory_limit: As for ``Corpus``; token shards are read without DuckDB.
         threads: As for ``Corpus``.
         statement_timeout: As for ``Corpus``.
         overrides: Arguments of ``Corpus.sampler`` to change, such as ``prefetch`` or ``steps``;
@@ -55,6 +56,9 @@ def resume(
     Raises:
         StateMismatchError: Nothing is saved there, or something differs.
     """
+    if Path(corpus_path).is_dir():
+        how: dict[str, Any] = {"allow_drift": allow_drift, **overrides}
+        return TokenShards(corpus_path).resume(run, tag, state, save_to, **how)
     corpus = Corpus(
         corpus_path,
         read_only=True,

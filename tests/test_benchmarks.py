@@ -48,6 +48,15 @@ def test_every_measurement_of_ours_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert str(FOLDER) not in sys.path
 
 
+def test_every_measurement_of_token_batches_runs(tmp_path: Path) -> None:
+    measures = load("token_batches")
+    measures.make(tmp_path / "shards", 400_000)
+    for name, measure in measures.MEASUREMENTS.items():
+        if THOROUGH or not name.startswith("peer"):
+            found = measure(tmp_path / "shards", 0.02)
+            assert all(value > 0 for value in found.values()), name
+
+
 def test_every_measurement_of_mining_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mining = load("mining")
     assert "index_small" in mining.MEASUREMENTS

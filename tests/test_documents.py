@@ -26,7 +26,10 @@ import duckplets as dp
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 # tests/adapters runs these
-WITH_TORCH = {"checkpoints", "distillation", "distributed", "finetune", "rerank", "similarity"}
+WITH_TORCH = {
+    *("checkpoints", "distillation", "distributed", "finetune", "pretraining", "rerank"),
+    "similarity",
+}
 EXAMPLES = sorted({file.stem for file in ROOT.glob("examples/*.py")} - WITH_TORCH)
 AS_PROGRAMS = {"quickstart", "resume"}  # the others run in this process
 WORDNET = ROOT.parent / "shared" / "corpora" / "wordnet.parquet"

@@ -23,7 +23,7 @@ FLOORS = [
     "mining serving",
     "vectors",
     "sampling",
-    "records export",
+    "records export tokens",
     "corpus",
     "torch cli",
 ]

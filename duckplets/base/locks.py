@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -55,3 +55,24 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
+
+
+@contextmanager
+def in_turn(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock file for a while, after all who hold it now; ``waiting`` says so if some do.
+
+    Its file is removed at the end, and whoever waited for it makes another.
+    """
+    while True:
+        with path.open("ab") as file:
+            if not lock(file, wait=False):
+                waiting()
+                lock(file, wait=True)
+            if not _is_at(file, path):  # who held it has removed it
+                continue
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+            return

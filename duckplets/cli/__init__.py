@@ -35,6 +35,8 @@ _COMMANDS = {
     "search": "hard_negatives",
     "embed": "embed",
     "export": "hard_negatives",
+    "shard": "tokens",
+    "verify": "tokens",
     "sql": "recipes",
     "pool": "recipes",
     "sample": "sample",
@@ -54,6 +56,7 @@ _COMMANDS = {
     "doctor": "upkeep",
 }
 _GROUPS = {
+    "tokenizer": ("Make a tokenizer for a corpus: train.", {"train": "tokens.train"}),
     "recipe": (
         "Keep recipes in a corpus: add, list, show, remove.",
         {

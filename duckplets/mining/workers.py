@@ -46,8 +46,7 @@ class DocumentShards:
     count: int
 
     def __iter__(self) -> Iterator[DocumentShard]:
-        for number in range(self.count):
-            yield DocumentShard.load(self.folder, str(number))
+        return (DocumentShard.load(self.folder, str(number)) for number in range(self.count))
 
 
 def _opened(shards: DocumentShards) -> Iterable[DocumentShard]:

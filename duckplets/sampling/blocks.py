@@ -45,6 +45,7 @@ class Reader:
         part: What the rank takes.
         end: The position a bounded run ends at, or None.
         prefetch: Blocks to prepare in the background.
+        block_bytes: What is fetched for a block, about.
 
     Attributes:
         part: What this reader takes, maybe one of several workers of the rank.
@@ -58,6 +59,7 @@ class Reader:
         *,
         end: int | None,
         prefetch: int,
+        block_bytes: int = _BLOCK_BYTES,
     ) -> None:
         self.planner = planner
         self.fetcher = fetcher
@@ -67,6 +69,7 @@ class Reader:
         self._uncounted = Uncounted(part)
         self._until: int | None = None  # what was prepared from there on is not to be used
         self._prefetch = prefetch
+        self._block_bytes = block_bytes
         self._tranche: Tranche | None = None  # of the batch taken last
         self._before: Tranche | None = None  # that of the batch before it, if another
         self._begin()
@@ -86,7 +89,7 @@ class Reader:
             self.planner,
             self.fetcher,
             self.part,
-            BlockSizes(self.part, end, self.planner.needs_all),
+            BlockSizes(self.part, end, self.planner.needs_all, self._block_bytes),
         )
 
     def check_open(self) -> None:
@@ -289,11 +292,13 @@ class BlockSizes:
         part: What the reader takes of them.
         end: The position a bounded run ends at, or None.
         plans_all: Whether blocks are planned with all that lies between their batches.
+        most_bytes: Of what is fetched for one, about.
     """
 
     part: RankPart
     end: int | None
     plans_all: bool = False
+    most_bytes: int = _BLOCK_BYTES
     _target: int = _FIRST_BLOCK
     _largest: int = _LARGEST_BLOCK
 
@@ -314,7 +319,7 @@ class BlockSizes:
 
     def learn(self, block: Block, samples: int) -> None:
         """Bound the next blocks by the size of this one's texts."""
-        self._largest = max(1, _BLOCK_BYTES // max(1, block.nbytes // max(1, samples)))
+        self._largest = max(1, self.most_bytes // max(1, block.nbytes // max(1, samples)))
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ def resume_run(
     try:
         if was is not None:
             old = eras.schedule_of(replace(was, eras=sampler.settings.eras), saved.events)
-            _accept_edited(sampler, old, cursor.position, edited["mixture"])
+            accept_edited(sampler, old, cursor.position, edited["mixture"])
         if joining is not None:
             eras.tell(sampler, before)
         sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
@@ -223,7 +223,7 @@ def resume_run(
     return sampler
 
 
-def _accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
+def accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
     """Accept the mixture of a run for one that was saved with another.
 
     Args:

@@ -293,16 +293,16 @@ def run_of(settings: RunSettings, events: Events) -> Run:
     )
 
 
-def saved_settings(saved: Run) -> RunSettings:
-    """Return the settings of a saved run.
+def saved_settings(saved: Run, of: type[RunSettings] = RunSettings) -> RunSettings:
+    """Return the settings of a saved run, which are of a class.
 
     Raises:
         StateMismatchError: Another version of duckplets saved it, with other settings.
     """
     try:
-        return RunSettings(**saved.settings)
+        return of(**saved.settings)
     except TypeError:
-        known = {field.name for field in fields(RunSettings)}
+        known = {field.name for field in fields(of)}
         differ = sorted(known.symmetric_difference(saved.settings))
         raise StateMismatchError(
             f"run {saved.name!r} was saved by another version of duckplets, whose settings differ "

@@ -12,7 +12,6 @@ comes out as one process alone would have it.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,21 +19,22 @@ from typing import Any
 from weakref import ReferenceType, ref
 
 from duckplets.corpus import Corpus
-from duckplets.errors import DuckpletsError, ExtensionError, SamplerError, nearest
+from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
 from duckplets.order.mixture import Mixture
 from duckplets.sampling.metrics import mean_by_source
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import check_overrides
+from duckplets.tokens.runs import TokenShards
 
 try:
     from torch.utils.data import IterableDataset, get_worker_info
 except ImportError as error:
     raise ExtensionError("duckplets.torch needs PyTorch: pip install 'duckplets[torch]'") from error
 
-from duckplets.torch.batches import HandedOver, WholeBatch
-from duckplets.torch.opening import Opening, Run, Start, State, put, standing
+from duckplets.torch.batches import Batches
+from duckplets.torch.opening import Opening, Run, Start, State, check_taken, put, standing
 
-__all__ = ["SamplerDataset"]
+__all__ = ["SamplerDataset", "TokenDataset"]
 
 
 class SamplerDataset(IterableDataset[dict[str, Any]]):
@@ -78,18 +78,14 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         **arguments: Any,
     ) -> None:
         super().__init__()
-        known = [n for n in inspect.signature(Corpus.sampler).parameters if n != "self"]
-        for name in arguments:
-            if name not in known:
-                raise SamplerError(f"SamplerDataset: no argument {name!r}{nearest(name, known)}")
-        if arguments.get("log") is not None:
-            raise SamplerError(
-                "log=: what a DataLoader's workers serve is not logged; open a Sampler, whose "
-                "served(start, stop) tells the ids of any positions"
-            )
-        self._opening = Opening(
-            Path(corpus_path), {"kind": kind, **arguments}, rank, world_size, memory_limit, threads
+        check_taken(type(self).__name__, Corpus.sampler, arguments)
+        arguments = {"kind": kind, **arguments}
+        self._open_with(
+            Opening(Path(corpus_path), arguments, rank, world_size, memory_limit, threads)
         )
+
+    def _open_with(self, opening: Opening) -> None:
+        self._opening = opening
         self._start = Start()
         self._run: Run | None = None
         self._stands: State | None = None  # where this process's own iteration is
@@ -150,7 +146,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
                 raise
             return _failing(error)  # here it would end a persistent worker, and say nothing
 
-    def _begun(self) -> _Batches:
+    def _begun(self) -> Batches:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         loaded, allow_drift = self._start.take(info), self._start.allow_drift
@@ -163,7 +159,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             raise
         self._stands = standing(sampler, worker, workers)
         self._sampler = ref(sampler)
-        return _Batches(sampler, self._stands, hands_over=info is not None)
+        return Batches(sampler, self._stands, hands_over=info is not None)
 
     def __len__(self) -> int:
         """Return the number of batches of a bounded run, from its start.
@@ -310,25 +306,78 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         return {**self.__dict__, "_opening": self._opening.resolved(), **here}
 
     def __repr__(self) -> str:
-        return f"SamplerDataset({str(self._opening.path)!r})"
+        return f"{type(self).__name__}({str(self._opening.path)!r})"
 
 
-class _Batches(Iterator[Any]):
-    """One iteration. At its end, or when it is dropped, nothing of it stays open."""
+class TokenDataset(SamplerDataset):
+    """The batches of a run over token shards, for ``DataLoader(dataset, batch_size=None, …)``.
 
-    def __init__(self, sampler: Sampler, stands: State, *, hands_over: bool) -> None:
-        self._sampler = sampler
-        self._stands = stands
-        self._hands_over = hands_over
+    As ``SamplerDataset``, of ``TokenShards``: a batch is a dict of int32 tensors of shape (rows,
+    width), ``input_ids``, ``attention_mask``, ``position_ids`` and ``document_ids``, with
+    ``source``, a list of str, ``row``, a tensor, and ``step``.
 
-    def __next__(self) -> WholeBatch | HandedOver:
-        try:
-            batch = next(self._sampler)
-        except BaseException:
-            self._sampler.close()
-            raise
-        self._stands["position"] = self._sampler.position
-        return HandedOver(batch) if self._hands_over else WholeBatch.of(batch)
+    Args:
+        folder: Of token shards. It is opened where and when the dataset is iterated.
+        split: As for ``TokenShards.sampler``.
+        rank: Which of the ranks this is; by default that of ``torch.distributed``, else 0.
+        world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
+        cache: As for ``TokenShards``.
+        arguments: All others are those of ``TokenShards.sampler``, except ``log``.
+
+    Raises:
+        SamplerError: ``TokenShards.sampler`` has no such argument.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        split: str = "train",
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        cache: str | Path | None = None,
+        **arguments: Any,
+    ) -> None:
+        IterableDataset.__init__(self)
+        check_taken(type(self).__name__, TokenShards.sampler, arguments)
+        where = None if cache is None else Path(cache)
+        opening = Opening(Path(folder), {"split": split, **arguments}, rank, world_size, None, None)
+        self._open_with(replace(opening, of_tokens=True, cache=where))
+
+    @classmethod
+    def resume(  # type: ignore[override]
+        cls,
+        folder: str | Path,
+        run: str = "default",
+        tag: str | None = None,
+        state: str | Path | None = None,
+        *,
+        allow_drift: Collection[str] = (),
+        rank: int | None = None,
+        world_size: int | None = None,
+        cache: str | Path | None = None,
+        **overrides: Any,
+    ) -> TokenDataset:
+        """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
+
+        The batch of all ranks stays what it was and is divided among ``world_size`` ranks.
+
+        Args:
+            folder: Of token shards.
+            run: Name it was saved under.
+            tag: A named checkpoint instead of the latest save.
+            state: The state file; by default beside the folder.
+            allow_drift: Fingerprint fields that may differ from what was saved, by name.
+            rank: As for the class.
+            world_size: As for the class.
+            cache: As for the class.
+            overrides: Arguments of ``TokenShards.sampler`` to change.
+        """
+        dataset = cls(folder, rank=rank, world_size=world_size, cache=cache)
+        saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
+        arguments = {**overrides, **saved, "log": None}
+        dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
+        return dataset
 
 
 def _failing(error: Exception) -> Iterator[dict[str, Any]]:

@@ -19,6 +19,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from duckplets.base.columns import numbers_of, packed, unpacked
 from duckplets.errors import SamplerError
 from duckplets.sampling.batch import Batch
+from duckplets.sampling.sampler import Sampler
 
 _LATER = object()  # stands for a column that nobody has asked for
 
@@ -179,6 +180,24 @@ class HandedOver:
 
 def _arrived(schema: bytes, rows: list[bytes], step: int, position: int) -> WholeBatch:
     return WholeBatch.of(Batch(unpacked(schema, rows), step, position))
+
+
+class Batches(Iterator[Any]):
+    """One iteration. At its end, or when it is dropped, nothing of it stays open."""
+
+    def __init__(self, sampler: Sampler, stands: dict[str, Any], *, hands_over: bool) -> None:
+        self._sampler = sampler
+        self._stands = stands
+        self._hands_over = hands_over
+
+    def __next__(self) -> WholeBatch | HandedOver:
+        try:
+            batch = next(self._sampler)
+        except BaseException:
+            self._sampler.close()
+            raise
+        self._stands["position"] = self._sampler.position
+        return HandedOver(batch) if self._hands_over else WholeBatch.of(batch)
 
 
 def _values(batch: Batch, name: str) -> Any:

@@ -5,8 +5,9 @@ An iteration begins where a loaded state says, which is told once, to whoever it
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from torch import distributed
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.corpus import Corpus
-from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.sampling.sampler import Sampler
+from duckplets.tokens.runs import TokenShards
 
 State = dict[str, Any]
 
@@ -30,13 +32,15 @@ class Opening:
     """How to open a run.
 
     Attributes:
-        path: The corpus file.
-        arguments: Of ``Corpus.sampler`` or ``Corpus.resume``.
+        path: The corpus file, or a folder of token shards.
+        arguments: Of ``sampler`` or ``resume`` of what is opened.
         rank: As given, or None.
         world_size: As given, or None.
         memory_limit: As given, or None.
         threads: As given, or None.
         resumed: Whether it is a saved run.
+        of_tokens: Whether it is one over token shards.
+        cache: Where their tokens are decoded to, if not beside the folder.
     """
 
     path: Path
@@ -46,6 +50,8 @@ class Opening:
     memory_limit: str | None
     threads: int | None
     resumed: bool = False
+    of_tokens: bool = False
+    cache: Path | None = None
 
     def open(self, workers: int | None = None) -> Sampler:
         """Open the run at its start, in one of so many workers or in the process they serve.
@@ -55,19 +61,25 @@ class Opening:
         Raises:
             CorpusLockedError: Some process has the file open for writing.
         """
-        memory, threads = _shares(workers)
-        memory, threads = self.memory_limit or memory, self.threads or threads
-        corpus = Corpus(self.path, read_only=True, memory_limit=memory, threads=threads)
+        opened = self._opened(workers)
         try:
             ranks = self.resolved()
             size = 1 if ranks.world_size is None else ranks.world_size
             arguments = self.arguments | {"rank": ranks.rank or 0, "world_size": size}
-            sampler = (corpus.resume if self.resumed else corpus.sampler)(**arguments)
+            sampler: Sampler = (opened.resume if self.resumed else opened.sampler)(**arguments)
         except BaseException:
-            corpus.close()
+            opened.close()
             raise
-        sampler.own(corpus)
+        sampler.own(opened)
         return sampler
+
+    def _opened(self, workers: int | None) -> Corpus | TokenShards:
+        """Open what the run is of: a corpus file, or a folder of token shards."""
+        if self.of_tokens:
+            return TokenShards(self.path, cache=self.cache)
+        memory, threads = _shares(workers)
+        memory, threads = self.memory_limit or memory, self.threads or threads
+        return Corpus(self.path, read_only=True, memory_limit=memory, threads=threads)
 
     def resolved(self) -> Opening:
         """Return this with the ranks of ``torch.distributed``, once that has been started."""
@@ -236,3 +248,16 @@ def put(
         sampler.stride(worker, workers)
     if worker:
         sampler.notes.clear()  # the first one says them
+
+
+def check_taken(what: str, takes: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Refuse an argument that what opens a run does not take, or a dataset cannot."""
+    known = [name for name in inspect.signature(takes).parameters if name != "self"]
+    for name in arguments:
+        if name not in known:
+            raise SamplerError(f"{what}: no argument {name!r}{nearest(name, known)}")
+    if arguments.get("log") is not None:
+        raise SamplerError(
+            "log=: what a DataLoader's workers serve is not logged; open a Sampler, whose "
+            "served(start, stop) tells the ids of any positions"
+        )

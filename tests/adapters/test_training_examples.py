@@ -93,3 +93,16 @@ def test_the_blocks_of_the_trainers_page_run(
     for language, code in blocks:
         assert language == "python"
         exec(compile(code, "trainers.md", "exec"), {"__name__": "__main__"})
+
+
+def test_killed_pretraining_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    said = run("pretraining", tmp_path)
+    assert "terminated with signal SIGKILL" in said
+    assert "goes on at step 20 with 1 rank" in said
+    assert "those of an unbroken run: True" in said
+    for source in ("faq", "manual"):
+        losses = [float(loss) for loss in re.findall(rf"loss/{source} ([\d.]+)", said)]
+        assert len(losses) == 6
+        assert losses[-1] < 0.8 * losses[0]
+    assert said.count("lr x 0.5") == 2

@@ -1,0 +1,195 @@
+"""Turn plans of token rows into blocks, and slices of blocks into batches.
+
+Plan ─rows of every stream, gathered in the background→ TokenBlock ─slices, copied→ TokenBatch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Integers
+from duckplets.errors import DuckpletsError
+from duckplets.sampling.batch import Tally
+from duckplets.sampling.planned import Plan
+from duckplets.tokens.batches import TokenBatch
+from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.planner import TokenStream
+from duckplets.tokens.rows import Gathered
+from duckplets.tokens.spans import RecordIds
+from duckplets.tokens.token_file import TokenFile, damaged
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class TokenBlock:
+    """Rows of consecutive batches of one reader.
+
+    Attributes:
+        start: Position where the first batch begins.
+        stop: Position after the last batch.
+        tally: What is counted of the batches, of all ranks.
+        groups: Rows by their width, those of each in order.
+        group: Of every row its group.
+        place: And its number in that.
+        found: Columns of all rows that are no arrays.
+    """
+
+    start: int
+    stop: int
+    tally: Tally
+    groups: list[Gathered]
+    group: Integers
+    place: Integers
+    found: dict[str, Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tokens."""
+        return sum(of.ids.nbytes for of in self.groups)
+
+    def tranche(self, row: int, batch_size: int) -> TokenBlock:
+        """Return what batches are slices of: itself, for each copies its rows."""
+        return self
+
+    def is_of(self, block: TokenBlock, row: int) -> bool:
+        """Whether it has a row of a block."""
+        return self is block
+
+    def leave_block(self) -> None:
+        """Nothing is held: batches have copies."""
+
+    def batch(
+        self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
+    ) -> TokenBatch:
+        """Return rows ``low … high-1`` of the block, which are of one width, as a batch."""
+        of = self.groups[int(self.group[low]) if low < high else 0]
+        first = int(self.place[low]) if low < high else 0
+        last = first + high - low
+        begin, end = np.searchsorted(of.owners, [first, last])
+        gathered = Gathered(
+            of.ids[first:last].copy(),
+            of.lengths[first:last].copy(),
+            of.owners[begin:end] - first,
+            of.columns[begin:end],
+        )
+        found = {name: values[low:high].copy() for name, values in self.found.items()}
+        found["source"] = found["source"].tolist()
+        return TokenBatch(gathered, found, step=step, position=position, sources=sources)
+
+
+class TokenFetcher:
+    """Turn plans into blocks.
+
+    Args:
+        streams: Of the run; some may be added while it goes on.
+        file: The token file.
+        folder: Of the shards, which record ids are read from.
+        manifest: Of the folder.
+        padded_from: The position from which rows only fill up the last batch, or None.
+        pads: Whether batches say so.
+    """
+
+    slots = ("input_ids",)
+
+    def __init__(
+        self,
+        streams: Sequence[TokenStream],
+        file: TokenFile,
+        folder: Path,
+        manifest: Manifest,
+        *,
+        padded_from: int | None,
+        pads: bool,
+    ) -> None:
+        self._streams = streams
+        self._file = file
+        self._padded_from, self._pads = padded_from, pads
+        self._ids = RecordIds(folder, manifest)
+
+    def close(self) -> None:
+        """Nothing is open but what is mapped, which goes with the last array."""
+
+    drop = close
+
+    @contextmanager
+    def sound(self) -> Iterator[None]:
+        """Tell what cannot be where the token file is as it was written."""
+        try:
+            yield
+        except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
+            if isinstance(error, DuckpletsError):
+                raise
+            raise damaged(self._file.path, "its numbers lead nowhere") from error
+
+    def tally(self, plan: Plan, sources: Integers) -> Tally:
+        """Return what is counted of every row: its source and tokens."""
+        tokens = np.zeros(len(plan), np.int64)
+        for number, at in self._by_stream(plan):
+            tokens[at] = self._streams[number].rows.lengths(plan.chunks[0][at])
+        return Tally(sources[plan.streams], tokens, np.zeros(len(plan), np.int64))
+
+    def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> TokenBlock:
+        """Return the rows of a plan as the block of batches from ``start`` to ``stop``."""
+        widths = [stream.rows.width for stream in self._streams]
+        ordered = sorted({widths[n] for n in np.unique(plan.streams).tolist()} or {widths[0]})
+        group = np.searchsorted(ordered, np.array(widths))[plan.streams]
+        place = np.zeros(len(plan), np.int64)
+        groups = []
+        for number, width in enumerate(ordered):
+            at = np.flatnonzero(group == number)
+            place[at] = np.arange(len(at))
+            groups.append(self._gathered(plan, at, width))
+        names = np.array([stream.source for stream in self._streams], object)
+        found = {"source": names[plan.streams], "row": plan.chunks[0]}
+        if self._pads:
+            least = np.inf if self._padded_from is None else self._padded_from
+            found["padded"] = plan.positions >= least
+        return TokenBlock(start, stop, tally, groups, group, place, found)
+
+    def _gathered(self, plan: Plan, at: Integers, width: int) -> Gathered:
+        """Return some rows of a plan, all of one width, in order."""
+        some, rows = plan.streams[at], plan.chunks[0][at]
+        numbers = np.unique(some).tolist()
+        if len(numbers) == 1:
+            found: Gathered = self._streams[numbers[0]].rows.take(rows)
+            return found
+        ids, lengths = np.empty((len(at), width), np.int32), np.zeros(len(at), np.int64)
+        owners, columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for number in numbers:
+            which = np.flatnonzero(some == number)
+            part = self._streams[number].rows.take(rows[which])
+            ids[which], lengths[which] = part.ids, part.lengths
+            owners.append(which[part.owners])
+            columns.append(part.columns)
+        owner, column = np.concatenate(owners), np.concatenate(columns)
+        order = np.argsort(owner, kind="stable")
+        return Gathered(ids, lengths, owner[order], column[order])
+
+    def identities(self, plan: Plan, batch: int) -> pa.Table:
+        """Return position, source, row and record ids of the rows of a plan."""
+        rows, epochs = plan.chunks
+        first, last = np.zeros(len(plan), np.int64), np.zeros(len(plan), np.int64)
+        for number, at in self._by_stream(plan):
+            first[at], last[at] = self._streams[number].rows.texts(rows[at])
+        names = [stream.source for stream in self._streams]
+        buckets = [stream.bucket for stream in self._streams]
+        found = {
+            "step": plan.positions // batch,
+            "position": plan.positions,
+            "source": pa.array([names[n] for n in plan.streams.tolist()], pa.string()),
+            "bucket": pa.array([buckets[n] for n in plan.streams.tolist()], pa.int32()),
+            "epoch": epochs,
+            "row": rows,
+            "record_ids": self._ids.of(first, last),
+        }
+        return pa.table(found)
+
+    def _by_stream(self, plan: Plan) -> Iterator[tuple[int, Integers]]:
+        for number in np.unique(plan.streams).tolist():
+            yield number, np.flatnonzero(plan.streams == number)

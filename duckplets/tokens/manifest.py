@@ -1,0 +1,382 @@
+"""The folder of token shards: which files there are, and what the manifest says of each.
+
+    OUT/manifest.json                                       what is listed here
+    OUT/tokenizer.json                                      the tokenizer, so that OUT is whole
+    OUT/mixtures.json                                       weights of sources, by phases
+    OUT/export_state.json                                   how far the export has come
+    OUT/SPLIT/SOURCE/bBUCKET/shard_bBUCKET_sINDEX.parquet   and .tsv beside it
+
+The decision that matters: where a shard lies follows from what it is of. So a path in a manifest is
+compared with the only one it may be, and nothing that is read there can lead out of the folder.
+Nothing in the manifest depends on when or where it was made: equal exports have equal manifests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from duckplets.base.aside import aside_of
+from duckplets.base.documents import Unreadable
+from duckplets.base.plain import from_json, misfit
+from duckplets.base.shown import shown
+from duckplets.errors import DamagedFileError, ShardError
+
+__all__ = [
+    "FORMAT",
+    "KIND",
+    "MANIFEST",
+    "MIXTURES",
+    "STATE",
+    "TOKENIZER",
+    "Longer",
+    "Manifest",
+    "ShardEntry",
+    "TokenizerEntry",
+    "TsvEntry",
+    "buckets_of",
+    "canonical",
+    "counted",
+    "fingerprint_of",
+    "read_document",
+    "shard_id",
+    "shard_path",
+    "write_document",
+]
+
+FORMAT = 1
+KIND = "duckplets token shards"
+MANIFEST, MIXTURES, STATE, TOKENIZER = (
+    "manifest.json",
+    "mixtures.json",
+    "export_state.json",
+    "tokenizer.json",
+)
+
+Longer = Literal["own", "cut", "drop"]
+
+_LONGEST = 200  # bytes of a folder's name: file systems take 255
+_COUNT = range(1 << 63)
+_SHAPE = {
+    "format": _COUNT,
+    "kind": str,
+    "shards": [
+        {
+            "shard_id": str,
+            "path": str,
+            "split": str,
+            "source": str,
+            "bucket": range(1 << 16),
+            "index": _COUNT,
+            "records": _COUNT,
+            "tokens": _COUNT,
+            "bytes": _COUNT,
+            "sha256": str,
+            "seed": _COUNT,
+            "tsv": {"path": str, "sha256": str},
+        }
+    ],
+    "tokenizer": {
+        "path": str,
+        "sha256": str,
+        "fingerprint": str,
+        "vocab_size": _COUNT,
+        "eos": (str, None),
+        "eos_id": (_COUNT, None),
+        "pad": (str, None),
+        "pad_id": (_COUNT, None),
+    },
+    "corpus": {str: object},
+    "splits": [str],
+    "buckets": [range(1, 1 << 31)],
+    "longer": str,
+    "settings": {str: object},
+    "seed": _COUNT,
+    "libraries": {str: str},
+    "counts": {str: object},
+    "fingerprint": str,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TsvEntry:
+    """The summary of a shard: a line a row, with index, length, token_sum and sha256 of the text.
+
+    Attributes:
+        path: Within the folder, with ``/``.
+        sha256: Of the file.
+    """
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardEntry:
+    """A shard: rows of one split, source and bucket.
+
+    Attributes:
+        shard_id: ``SPLIT/SOURCE/bBUCKET/sINDEX``, unique in the folder.
+        path: Within the folder, with ``/``.
+        split: The split.
+        source: The name of the source, as it is.
+        bucket: Which bucket of lengths, from 0.
+        index: Of the shards of this split, source and bucket, from 0.
+        records: Rows.
+        tokens: Of all rows.
+        bytes: Size of the file.
+        sha256: Of the file.
+        seed: Of the order of its rows.
+        tsv: The summary beside it.
+    """
+
+    shard_id: str
+    path: str
+    split: str
+    source: str
+    bucket: int
+    index: int
+    records: int
+    tokens: int
+    bytes: int
+    sha256: str
+    seed: int
+    tsv: TsvEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerEntry:
+    """The tokenizer that the tokens are of.
+
+    Attributes:
+        path: Within the folder.
+        sha256: Of that file.
+        fingerprint: SHA-256 of its vocabulary and merges as it saves them.
+        vocab_size: With added tokens; ids are less.
+        eos: The token that ends a text, or None where it has none by a usual name.
+        eos_id: Its id.
+        pad: The token that fills up rows, or None.
+        pad_id: Its id.
+    """
+
+    path: str
+    sha256: str
+    fingerprint: str
+    vocab_size: int
+    eos: str | None
+    eos_id: int | None
+    pad: str | None
+    pad_id: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """What a folder of token shards has in it, and what it was made from.
+
+    Attributes:
+        shards: All of them: by split as in ``splits``, source as in the corpus, bucket and index.
+        tokenizer: What made the tokens.
+        corpus: ``name``, ``version``, and digests of what was in it.
+        splits: That were asked for.
+        buckets: Boundaries: bucket i has lengths above the one before and up to the i-th, the
+            last bucket what is longer.
+        longer: What became of texts longer than the last boundary: a bucket of their ``own``,
+            ``cut`` there, or ``drop``.
+        settings: All others that decide the bytes.
+        seed: Of the order of rows.
+        libraries: Versions of what made the bytes.
+        counts: ``records``, ``tokens``, ``left_out`` by reason, and ``by_bucket``.
+        fingerprint: SHA-256 of everything that decides the bytes.
+    """
+
+    shards: Sequence[ShardEntry]
+    tokenizer: TokenizerEntry
+    corpus: Mapping[str, Any]
+    splits: Sequence[str]
+    buckets: Sequence[int]
+    longer: Longer
+    settings: Mapping[str, Any]
+    seed: int
+    libraries: Mapping[str, str]
+    counts: Mapping[str, Any]
+    fingerprint: str
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Return the manifest of a folder.
+
+        Raises:
+            ShardError: There is none, or one of another kind or of a later version.
+            DamagedFileError: It is not as it was written.
+        """
+        path = folder / MANIFEST
+        told = read_document(path, KIND)
+        if told is None:
+            raise ShardError(
+                f"{folder} has no {MANIFEST}: it is no folder of token shards, or its export is "
+                f"not complete; make one with: duckplets shard CORPUS {folder}"
+            )
+        if wrong := misfit(told, _SHAPE):
+            raise _damaged(path, wrong)
+        told = {field.name: told[field.name] for field in fields(cls)}
+        told["shards"] = [_shard(each) for each in told["shards"]]
+        told["tokenizer"] = _only(TokenizerEntry, told["tokenizer"])
+        manifest = cls(**told)
+        for problem in manifest._problems():
+            raise _damaged(path, problem)
+        return manifest
+
+    def write(self, folder: Path) -> None:
+        """Let this manifest take the place of the one in a folder."""
+        write_document(folder / MANIFEST, KIND, asdict(self))
+
+    def _problems(self) -> list[str]:
+        """Return what contradicts itself."""
+        found = []
+        if self.longer not in get_args(Longer):
+            found.append(f"longer is {shown(self.longer)}")
+        if list(self.buckets) != sorted(set(self.buckets)) or not self.buckets:
+            found.append("boundaries of buckets do not ascend")
+        if self.tokenizer.path != TOKENIZER:
+            found.append(f"its tokenizer lies at {shown(self.tokenizer.path)}")
+        seen = set()
+        for shard in self.shards:
+            path, is_known = _where(shard), shard.shard_id in seen
+            if (shard.shard_id, shard.path) != path[:2] or shard.tsv.path != path[2] or is_known:
+                found.append(f"shard {shown(shard.shard_id)} lies elsewhere than such a shard does")
+            if shard.bucket > len(self.buckets) or shard.split not in self.splits:
+                found.append(f"shard {shown(shard.shard_id)} is of no bucket or split there is")
+            seen.add(shard.shard_id)
+        return found
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def shard_path(split: str, source: str, bucket: int, index: int) -> str:
+    """Return where a shard lies within its folder, with ``/``."""
+    folder = quote(source, safe="")
+    if not folder.strip("."):  # quoting leaves "..", which is another folder, as it is
+        folder = folder.replace(".", "%2E")
+    if len(folder) > _LONGEST:
+        digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        folder = f"{folder[: _LONGEST - 17]}-{digest}"
+    return f"{split}/{folder}/b{bucket}/shard_b{bucket}_s{index}.parquet"
+
+
+def shard_id(split: str, source: str, bucket: int, index: int) -> str:
+    """Return what a shard is called."""
+    return f"{split}/{source}/b{bucket}/s{index}"
+
+
+def _where(shard: ShardEntry) -> tuple[str, str, str]:
+    """Return id, path and path of the summary that a shard has to have."""
+    of = shard.split, shard.source, shard.bucket, shard.index
+    path = shard_path(*of)
+    return shard_id(*of), path, f"{path.removesuffix('.parquet')}.tsv"
+
+
+def buckets_of(lengths: npt.ArrayLike, buckets: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the bucket of each length: i for what is above boundary i-1 and up to boundary i."""
+    found = np.searchsorted(np.asarray(buckets, np.int64), np.asarray(lengths), side="left")
+    return np.asarray(found, np.int64)
+
+
+def counted(shards: Sequence[ShardEntry]) -> dict[str, Any]:
+    """Return how many records and tokens shards have: in all, and by split, source and bucket."""
+    groups: dict[tuple[str, str, int], dict[str, int]] = {}
+    for each in shards:
+        of = groups.setdefault(
+            (each.split, each.source, each.bucket), {"shards": 0, "records": 0, "tokens": 0}
+        )
+        of["shards"] += 1
+        of["records"] += each.records
+        of["tokens"] += each.tokens
+    return {
+        "records": sum(each.records for each in shards),
+        "tokens": sum(each.tokens for each in shards),
+        "by_bucket": [
+            {"split": split, "source": source, "bucket": bucket, **of}
+            for (split, source, bucket), of in groups.items()
+        ],
+    }
+
+
+# -- documents ------------------------------------------------------------------------------------
+
+
+def canonical(values: Any) -> bytes:
+    """Return values as JSON that is the same for equal values."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def fingerprint_of(values: Any) -> str:
+    """Return the SHA-256 of values, by their canonical JSON."""
+    return hashlib.sha256(canonical(values)).hexdigest()
+
+
+def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
+    """Write a JSON file of ours, whole or not at all: with its kind, and a digest of the rest."""
+    told = {"format": FORMAT, "kind": kind, **values}
+    aside = aside_of(path)
+    with aside.open("w", encoding="utf-8", newline="\n") as file:
+        json.dump(told | {"digest": fingerprint_of(told)}, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+
+
+def read_document(path: Path, kind: str) -> dict[str, Any] | None:
+    """Return what a JSON file of ours says, or None where there is no such file.
+
+    Raises:
+        ShardError: It is of another kind, or of a later version.
+        DamagedFileError: It is not as it was written.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ShardError(f"{path}: it cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise _damaged(path, "it is not UTF-8") from error
+    try:
+        told = from_json(text)
+    except Unreadable as error:
+        raise _damaged(path, f"it {error}") from error
+    if not isinstance(told, dict) or told.get("kind") != kind:
+        raise ShardError(f"{path} is not of {kind}; give another folder")
+    if misfit(told, {"format": _COUNT, "digest": str}):
+        raise _damaged(path, "it has no format or digest")
+    if told["format"] > FORMAT:
+        raise ShardError(f"{path}: a later version of duckplets has made it")
+    digest = told.pop("digest")
+    if digest != fingerprint_of(told):
+        raise _damaged(path, "its digest is another")
+    return told
+
+
+def _damaged(path: Path, what: str) -> DamagedFileError:
+    return DamagedFileError(
+        f"{path} is damaged: {what}. Make the folder anew, or put a copy in its place."
+    )
+
+
+def _only(kind: Any, told: Mapping[str, Any]) -> Any:
+    return kind(**{field.name: told[field.name] for field in fields(kind)})
+
+
+def _shard(told: Mapping[str, Any]) -> ShardEntry:
+    shard: ShardEntry = _only(ShardEntry, {**told, "tsv": _only(TsvEntry, told["tsv"])})
+    return shard

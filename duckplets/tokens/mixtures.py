@@ -1,0 +1,89 @@
+"""Keep a mixture beside shards: phases, the weights of sources in each, and their shards.
+
+    Mixture, or tokens of each source ─phases→ mixtures.json ─read back→ Mixture
+
+What a phase says of each source is written out, so that another reader needs no rules of ours; the
+mixture itself stands beside it and is what is read back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from duckplets.errors import MixtureError, ShardError
+from duckplets.order.mixture import Anneal, Mixture, Phase
+from duckplets.tokens.manifest import MIXTURES, Manifest, read_document, write_document
+
+__all__ = ["load_mixture", "write_mixtures"]
+
+_KIND = "duckplets mixtures"
+
+
+def write_mixtures(folder: Path, manifest: Manifest, mixture: Mixture | None = None) -> None:
+    """Write the mixture of a folder of shards.
+
+    Args:
+        folder: Of the shards.
+        manifest: What is in it.
+        mixture: By default the sources weigh as many as they have tokens, in the first split.
+
+    Raises:
+        MixtureError: It names a source that has no shard.
+    """
+    split = manifest.splits[0]
+    sources: dict[str, dict[str, Any]] = {}
+    for each in manifest.shards:
+        if each.split == split:
+            of = sources.setdefault(each.source, {"shards": [], "records": 0, "tokens": 0})
+            of["shards"].append(each.shard_id)
+            of["records"] += each.records
+            of["tokens"] += each.tokens
+    if mixture is None:
+        mixture = Mixture({name: float(of["tokens"]) for name, of in sources.items()})
+    mixture.check(list(sources))
+    values = {"split": split, "mixture": mixture.to_dict(), "phases": _phases(mixture, sources)}
+    write_document(folder / MIXTURES, _KIND, values | {"sources": sources})
+
+
+def _phases(mixture: Mixture, sources: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return every phase in full: first step, weight of each source, factor of the rate."""
+    names = list(sources)
+    changes: list[Phase | Anneal] = [*mixture.phases]
+    if mixture.anneal is not None:
+        changes.append(mixture.anneal)
+    found: list[dict[str, Any]] = []
+    if not changes or changes[0].start_step > 0:
+        found.append({"start_step": 0, "lr_scale": 1.0, "weights": mixture.declared(names)})
+    for change in changes:
+        phase = {
+            "start_step": change.start_step,
+            "lr_scale": change.lr_scale,
+            "weights": mixture.changed(names, change.weights),
+        }
+        end = getattr(change, "end_step", None)
+        found.append(phase | ({"reached_at_step": end} if end is not None else {}))
+    for number, phase in enumerate(found, 1):
+        is_last = number == len(found) > 1
+        phase["name"] = "final" if is_last else f"phase_{number}"
+        phase["temperature"] = mixture.temperature
+    return found
+
+
+def load_mixture(path: str | Path) -> Mixture:
+    """Return the mixture of a folder of shards, or of a ``mixtures.json``.
+
+    Args:
+        path: The folder or the file.
+
+    Raises:
+        MixtureError: There is none, or it is not as it was written.
+    """
+    file = Path(path) / MIXTURES if Path(path).is_dir() else Path(path)
+    try:
+        told = read_document(file, _KIND)
+    except ShardError as error:
+        raise MixtureError(str(error)) from error
+    if told is None:
+        raise MixtureError(f"{file}: there is no such file")
+    return Mixture.from_dict(told["mixture"])

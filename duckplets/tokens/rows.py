@@ -1,0 +1,255 @@
+"""Cut the texts of a source into rows of tokens, and gather any rows of them.
+
+    texts, laid end to end ─cut every ``seq_length`` tokens→ packed rows
+    texts, one a row ─cut at ``seq_length``, filled up→ single rows
+
+A row is a number: which tokens it has follows from the offsets of the texts alone, so nothing is
+kept for rows, and all rows of a block are gathered by a few operations on arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from duckplets.base.arrays import Flags, Integers, Integers32
+from duckplets.tokens.spans import TextSpan
+
+_AT_ONCE = 1 << 20  # texts whose lengths are looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The tokens of some rows.
+
+    Attributes:
+        ids: Tokens, filled up; int32[rows, width].
+        lengths: How many of them are no filling.
+        owners: Row of every text that begins within a row, after its first token; ascending.
+        columns: Where in that row it begins.
+    """
+
+    ids: Integers32
+    lengths: Integers
+    owners: Integers
+    columns: Integers
+
+
+class Rows(Protocol):
+    """The rows of one stream."""
+
+    @property
+    def width(self) -> int:
+        """Tokens of a row, with what fills it up."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """Of all rows, without what fills them up."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def lengths(self, rows: Integers) -> Integers:
+        """Return how many tokens some rows have."""
+        ...
+
+    def take(self, rows: Integers) -> Gathered:
+        """Return the tokens of some rows."""
+        ...
+
+    def texts(self, rows: Integers) -> tuple[Integers, Integers]:
+        """Return of each row its first text in the token file, and the one after its last."""
+        ...
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """Rows of texts laid end to end, each followed by an end or by the next one at once.
+
+    Attributes:
+        of: The texts.
+        width: Tokens of a row.
+        end: Token that follows each text, or None for none.
+        stored: The token that follows it in the file.
+        pad: What fills up the last row.
+    """
+
+    of: TextSpan
+    width: int
+    end: int | None
+    stored: int | None
+    pad: int
+
+    @cached_property
+    def tokens(self) -> int:
+        """Of all rows, without what fills up the last."""
+        low, high = self.of.span
+        return high - low - (0 if self.end is not None else len(self.of))
+
+    def __len__(self) -> int:
+        return -(-self.tokens // self.width)
+
+    def lengths(self, rows: Integers) -> Integers:
+        """Return how many tokens some rows have."""
+        return np.minimum(self.tokens - rows * self.width, self.width)
+
+    def take(self, rows: Integers) -> Gathered:
+        """Return the tokens of some rows."""
+        begins, lengths = rows * self.width, self.lengths(rows)
+        before = self._before(begins, inclusive=True) - 1  # the text that each row begins in
+        after = self._before(begins + lengths, inclusive=False)
+        owners, texts = _ranges(before + 1, after)
+        columns = self._start(texts) - begins[owners]
+        if ((columns < 0) | (columns >= self.width)).any():
+            raise self.of.damage()
+        ids = self._ids(rows, lengths, before, owners, columns)
+        if self.end is not None and self.end != self.stored:
+            _put_ends(ids, self.end, *self._ends(begins, begins + lengths))
+        fresh = np.ones(len(owners), bool)  # a text without a token begins where the next one does
+        fresh[1:] = (owners[1:] != owners[:-1]) | (columns[1:] != columns[:-1])
+        return Gathered(ids, lengths, owners[fresh], columns[fresh])
+
+    def texts(self, rows: Integers) -> tuple[Integers, Integers]:
+        """Return of each row its first text in the token file, and the one after its last."""
+        begins = rows * self.width
+        first = self._before(begins, inclusive=True) - 1
+        last = self._before(begins + self.lengths(rows), inclusive=False)
+        return first + self.of.first, last + self.of.first
+
+    def _ids(
+        self,
+        rows: Integers,
+        lengths: Integers,
+        before: Integers,
+        owners: Integers,
+        columns: Integers,
+    ) -> Integers32:
+        low, high = self.of.span
+        file = self.of.file.tokens[low:high]
+        if self.end is not None:
+            whole = len(file) // self.width
+            table = file[: whole * self.width].reshape(-1, self.width)
+            ids = table.take(np.minimum(rows, whole - 1), axis=0) if whole else None
+            if ids is None:
+                ids = np.zeros((len(rows), self.width), np.int32)
+            for short in np.flatnonzero(rows >= whole).tolist():
+                left = file[whole * self.width :]
+                ids[short, : len(left)] = left
+        else:
+            # Every text before a token stands for an end that is skipped.
+            at = np.zeros((len(rows), self.width), np.int64)
+            np.add.at(at, (owners, columns), 1)
+            np.cumsum(at, axis=1, out=at)
+            at += (rows * self.width + before)[:, None] + np.arange(self.width)
+            if at.size and int(at.min()) < 0:
+                raise self.of.damage()
+            ids = file.take(at, mode="clip")
+        for row in np.flatnonzero(lengths < self.width).tolist():  # one, a source's last
+            ids[row, lengths[row] :] = self.pad
+        return ids
+
+    def _start(self, texts: Integers) -> Integers:
+        """Return where texts begin among all tokens of the rows."""
+        found: Integers = self.of.offsets[texts] - self.of.span[0]
+        return found if self.end is not None else found - texts
+
+    def _before(self, places: Integers, *, inclusive: bool) -> Integers:
+        """Return how many texts begin before places, or there."""
+        offsets, low = self.of.offsets, self.of.span[0]
+        if self.end is not None:
+            found = np.searchsorted(offsets, places + low, "right" if inclusive else "left")
+            return np.minimum(found, len(self.of))
+        # Without ends the n-th begins n tokens earlier: a search of its own, for all at once.
+        least, most = np.zeros_like(places), np.full_like(places, len(self.of))
+        while (open_ := least < most).any():
+            middle = (least + most) // 2
+            start = self._start(middle)
+            is_before = open_ & ((start <= places) if inclusive else (start < places))
+            least = np.where(is_before, middle + 1, least)
+            most = np.where(open_ & ~is_before, middle, most)
+        return least
+
+    def _ends(self, begins: Integers, stops: Integers) -> tuple[Integers, Integers]:
+        """Return row and column of every end within rows."""
+        first = self._before(begins, inclusive=True)
+        owners, texts = _ranges(first, self._before(stops, inclusive=True) + 1)
+        columns = self.of.offsets[np.minimum(texts, len(self.of))] - self.of.span[0] - 1
+        columns = columns - begins[owners]
+        within: Flags = (columns >= 0) & (columns < (stops - begins)[owners])
+        return owners[within], columns[within]
+
+
+@dataclass(frozen=True)
+class SingleRows:
+    """Rows of one text each, cut and filled up to a width.
+
+    Attributes:
+        of: The texts.
+        width: Tokens of a row.
+        pad: What fills it up.
+    """
+
+    of: TextSpan
+    width: int
+    pad: int
+
+    @cached_property
+    def _sums(self) -> tuple[int, int]:
+        """How many texts are cut, and how many tokens are left."""
+        offsets, cut, left = self.of.offsets, 0, 0
+        for low in range(0, len(self.of), _AT_ONCE):
+            lengths = np.diff(offsets[low : low + _AT_ONCE + 1]) - 1
+            cut += int((lengths > self.width).sum())
+            left += int(np.minimum(lengths, self.width).sum())
+        return cut, left
+
+    @property
+    def cut(self) -> int:
+        """How many texts are longer than a row."""
+        return self._sums[0]
+
+    @property
+    def tokens(self) -> int:
+        """Of all rows, without what fills them up."""
+        return self._sums[1]
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def lengths(self, rows: Integers) -> Integers:
+        """Return how many tokens some rows have."""
+        offsets = self.of.offsets
+        lengths: Integers = offsets[rows + 1] - offsets[rows] - 1
+        return np.minimum(lengths, self.width)
+
+    def take(self, rows: Integers) -> Gathered:
+        """Return the tokens of some rows."""
+        lengths, starts = self.lengths(rows), self.of.offsets[rows]
+        tokens = self.of.file.tokens
+        if ((lengths < 0) | (starts < 0) | (starts + lengths > len(tokens))).any():
+            raise self.of.damage()
+        ids = np.full((len(rows), self.width), self.pad, np.int32)
+        _, at = _ranges(starts, starts + lengths)
+        ids[np.arange(self.width) < lengths[:, None]] = tokens[at]
+        none = np.zeros(0, np.int64)
+        return Gathered(ids, lengths, none, none)
+
+    def texts(self, rows: Integers) -> tuple[Integers, Integers]:
+        """Return of each row its text in the token file, and the one after it."""
+        return rows + self.of.first, rows + self.of.first + 1
+
+
+def _ranges(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
+    """Return the integers of several ranges, laid end to end, and of which range each is."""
+    counts = np.maximum(stops - starts, 0)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    shift = starts - (np.cumsum(counts) - counts)
+    return owners, np.arange(len(owners)) + shift[owners]
+
+
+def _put_ends(ids: Integers32, end: int, rows: Integers, columns: Integers) -> None:
+    ids[rows, columns] = end

@@ -1,0 +1,388 @@
+"""Open a folder of token shards, and runs over it: ``duckplets.TokenShards``."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, cast
+
+from duckplets.base.plain import from_json, misfit
+from duckplets.base.shown import counted, listed, shown
+from duckplets.errors import (
+    DamagedFileError,
+    EmptyPoolError,
+    SamplerError,
+    ShardError,
+    StateMismatchError,
+    nearest,
+)
+from duckplets.order.buckets import BucketSchedule
+from duckplets.order.mixture import Mixture, differences, mixture_of
+from duckplets.order.permute import ORDER_VERSION
+from duckplets.order.schedule import Events, Schedule
+from duckplets.sampling import state as states
+from duckplets.sampling.blocks import Reader
+from duckplets.sampling.cautions import omitted, unsavable
+from duckplets.sampling.fingerprint import differing, refuse_mismatch
+from duckplets.sampling.runs import accept_edited
+from duckplets.sampling.settings import saved_settings
+from duckplets.sampling.weight_events import written
+from duckplets.tokens.fetch import TokenFetcher
+from duckplets.tokens.manifest import MANIFEST, Manifest
+from duckplets.tokens.mixtures import load_mixture
+from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
+from duckplets.tokens.rows import PackedRows, Rows, SingleRows
+from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
+from duckplets.tokens.spans import TextSpan
+from duckplets.tokens.token_file import TokenFile
+
+_BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background
+_ARRAY_FILES = (".npy", ".bin")
+_VOCABULARY = {"model?": {"vocab?": object}, "added_tokens?": [{"id": int, "content": str}]}
+
+
+class TokenShards:
+    """A folder of token shards, opened to read.
+
+    The first sampler decodes the shards into one file of 4 bytes a token, ``NAME.tokens`` beside
+    the folder, which every process maps from then on. Runs are saved in ``NAME.state.duckdb``
+    beside it.
+
+    Args:
+        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it.
+        cache: A folder for the decoded tokens, where they cannot lie beside it.
+
+    Attributes:
+        path: The folder.
+        manifest: What is in it.
+
+    Raises:
+        ShardError: It is no such folder.
+        DamagedFileError: Its manifest is not as it was written.
+    """
+
+    def __init__(self, folder: str | Path, *, cache: str | Path | None = None) -> None:
+        self.path = Path(folder)
+        self._cache = None if cache is None else Path(cache)
+        _refuse_arrays(self.path)
+        self.manifest = Manifest.read(self.path)
+        self._samplers: weakref.WeakSet[TokenSampler] = weakref.WeakSet()
+
+    @cached_property
+    def file(self) -> TokenFile:
+        """The decoded tokens; made now if they are not there."""
+        return TokenFile.of(self.path, self.manifest, self._cache)
+
+    def sources(self, split: str = "train") -> list[str]:
+        """Return the names of the sources that have texts in a split."""
+        names = (shard.source for shard in self.manifest.shards if shard.split == split)
+        return list(dict.fromkeys(names))
+
+    def sampler(
+        self,
+        split: str = "train",
+        *,
+        mixture: Mixture | Mapping[str, float] | str | Path | None = None,
+        batch_size: int = 8,
+        seq_length: int = 1024,
+        pack: bool = False,
+        by_bucket: bool = False,
+        eos: str | None = "</s>",
+        seed: int = 42,
+        steps: int | None = None,
+        epochs: int | None = None,
+        remainder: str = "keep",
+        rank: int = 0,
+        world_size: int = 1,
+        prefetch: int = 2,
+        run: str = "default",
+        state: str | Path | None = None,
+        log: str | Path | None = None,
+    ) -> TokenSampler:
+        """Open a new run at its first position.
+
+        Args:
+            split: Texts of this split only.
+            mixture: Shares of the sources, counted in rows: weights by name, a ``Mixture``, or the
+                path of a file, such as the folder's ``mixtures.json``; by default all alike.
+            batch_size: Rows a batch, of each rank.
+            seq_length: Tokens a row.
+            pack: Whether rows are cut from the texts of a source laid end to end, in the order of
+                its shards, so that only its last row is filled up; else each is one text, cut there
+                or filled up.
+            by_bucket: Whether each batch is of one length class of the folder, with rows as wide
+                as its longest texts can be, if ``pack`` does not make them ``seq_length`` wide.
+            eos: Name of the token after each text of packed rows, or None for none.
+            seed: Another seed gives another order.
+            steps: Number of batches; without it and ``epochs`` the run is endless.
+            epochs: Number of times that as many rows come as there are.
+            remainder: What becomes of a last batch that is not full: ``keep``, ``drop``, ``pad``.
+            rank: Which of the ranks this is.
+            world_size: Number of ranks.
+            prefetch: Blocks to prepare in the background.
+            run: Name to save under.
+            state: The state file; by default beside the folder.
+            log: A folder in which every save adds the ids of what was served, as Parquet.
+
+        Raises:
+            EmptyPoolError: There is no text to draw from.
+            SamplerError, MixtureError, ShardError: An argument is wrong.
+        """
+        path = self._state_path(state)
+        notes = unsavable(path, asked=state is not None)
+        arguments: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "steps": steps}
+        arguments |= {"remainder": remainder, "rank": rank, "world_size": world_size}
+        arguments |= {"epochs": epochs}
+        arguments |= {"prefetch": prefetch, "run": run, "log": log, "split": split}
+        rows = {"seq_length": seq_length, "pack": pack, "eos": eos, "by_bucket": by_bucket}
+        sources = self.sources(self._checked_split(split))
+        given = self._mixture(mixture)
+        given.check(sources)
+        settings = new_settings(
+            arguments,
+            rows,
+            sources=sorted(sources),
+            mixture=given.to_dict(),
+            folder={"name": self.path.name, "fingerprint": self.manifest.fingerprint},
+            version=int(self.manifest.corpus.get("version", 0)),
+        )
+        return self._opened(settings, path, [*notes, *omitted(given, sources)], None)
+
+    def resume(
+        self,
+        run: str = "default",
+        tag: str | None = None,
+        state: str | Path | None = None,
+        save_to: str | Path | None = None,
+        *,
+        allow_drift: Collection[str] = (),
+        **overrides: Any,
+    ) -> TokenSampler:
+        """Open a saved run where it was saved; see ``duckplets.resume``."""
+        path = self._state_path(state)
+        written(path)
+        saved, cursor = states.load(path, run, tag)
+        if saved.kind != "tokens" or saved.order_version != ORDER_VERSION:
+            raise StateMismatchError(
+                f"run {run!r} of {path} serves {saved.kind} in order version "
+                f"{saved.order_version}, and this would be tokens in order version {ORDER_VERSION}"
+            )
+        before = cast(TokenSettings, saved_settings(saved, TokenSettings))
+        if "mixture" in overrides:
+            overrides["mixture"] = self._mixture(overrides["mixture"]).to_dict()
+        folder = {"name": self.path.name, "fingerprint": self.manifest.fingerprint}
+        now = replace(overridden(before, overrides), folder=folder)
+        self._checked_split(now.split)
+        was, edited = None, {}
+        if now.mixture != before.mixture and "mixture" not in allow_drift:
+            Mixture.from_dict(now.mixture).check(now.sources)
+            was = self._schedule(replace(now, mixture=before.mixture), saved.events)
+            edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
+        found = now.fingerprint()
+        told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
+        refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
+        target = path if save_to is None else Path(save_to)
+        notes = unsavable(target, asked=save_to is not None)
+        sampler = self._opened(now, target, notes, saved.events)
+        try:
+            if was is not None:
+                accept_edited(sampler, was, cursor.position, edited["mixture"])
+            fingerprint = saved.fingerprint
+            sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=fingerprint)
+        except BaseException:
+            sampler.close()
+            raise
+        return sampler
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def _opened(
+        self, settings: TokenSettings, path: Path, notes: Sequence[str], events: Events | None
+    ) -> TokenSampler:
+        schedule = self._schedule(settings, events)
+
+        def open_source(name: str) -> list[Any]:
+            return self._streams(settings, [name])
+
+        streams = self._streams(settings, sorted(schedule.drawn))
+        planner = TokenPlanner(streams, schedule, seed=settings.seed)
+        fetcher = TokenFetcher(
+            planner.rows,
+            self.file,
+            self.path,
+            self.manifest,
+            padded_from=settings.padded_from(planner.epoch_length),
+            pads=settings.remainder == "pad",
+        )
+        reader = Reader(
+            planner,
+            cast(Any, fetcher),  # what a reader asks of one, of rows of tokens
+            settings.rank_part(),
+            end=settings.end(planner.epoch_length),
+            prefetch=settings.prefetch,
+            block_bytes=_BLOCK_BYTES,
+        )
+        sampler = TokenSampler(settings, reader, path, open_source)
+        if not settings.rank:
+            sampler.notes += [*notes, *_cut(streams)]
+        self._samplers.add(sampler)
+        return sampler
+
+    def _schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
+        mixture = Mixture.from_dict(settings.mixture)
+        dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
+        if not settings.rows["by_bucket"]:
+            return Schedule(mixture, settings.sources, events=events, **dealt)
+        buckets = range(len(self.manifest.buckets) + 1)
+        rows = {source: self._rows(settings, source) for source in settings.sources}
+        items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
+        return BucketSchedule(mixture, items, events=events, **dealt)
+
+    def _streams(self, settings: TokenSettings, sources: Sequence[str]) -> list[TokenStream]:
+        """Return the streams of some sources.
+
+        Raises:
+            EmptyPoolError: One has no row.
+        """
+        found = []
+        for source in sources:
+            rows = {b: of for b, of in self._rows(settings, source).items() if len(of)}
+            if not rows:
+                raise EmptyPoolError(
+                    f"source {source!r} has no tokens in split {settings.split!r} of {self.path}; "
+                    f"give it weight 0"
+                )
+            name = settings.recipes[source][0]["name"]
+            for bucket, of in rows.items():
+                recipe = RowRecipe(name if bucket is None else f"{name}, bucket {bucket}")
+                found.append(TokenStream(source, bucket, of, recipe, settings.seed))
+        return found
+
+    def _rows(self, settings: TokenSettings, source: str) -> dict[int | None, Rows]:
+        """Return the rows of a source, by bucket where batches are of one, else under None."""
+        how, found = settings.rows, dict[int | None, Rows]()
+        for bucket, texts in self._texts(settings.split, source, how["by_bucket"]).items():
+            width, tokenizer = how["seq_length"], self.manifest.tokenizer
+            pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id or 0
+            if how["pack"]:
+                end = None if how["eos"] is None else self._token(how["eos"])
+                found[bucket] = PackedRows(texts, width, end, tokenizer.eos_id, pad)
+            else:
+                if bucket is not None and bucket < len(self.manifest.buckets):
+                    width = min(width, self.manifest.buckets[bucket])
+                found[bucket] = SingleRows(texts, width, pad)
+        return found
+
+    def _texts(self, split: str, source: str, by_bucket: bool) -> dict[int | None, TextSpan]:
+        """Return where the texts of a source lie in the token file, by bucket or as a whole."""
+        found, first = dict[int | None, TextSpan](), 0
+
+        def place(shard: Any) -> tuple[str, str, int | None]:
+            return shard.split, shard.source, shard.bucket if by_bucket else None
+
+        for at, shards in groupby(self.manifest.shards, place):
+            stop = first + sum(shard.records for shard in shards)
+            if at[:2] == (split, source):
+                found[at[2]] = TextSpan(self.file, first, stop)
+            first = stop
+        return found
+
+    # -- arguments ----------------------------------------------------------------------------
+
+    def _checked_split(self, split: str) -> str:
+        known = [name for name in self.manifest.splits if self.sources(name)]
+        if split in self.manifest.splits and split not in known:
+            raise EmptyPoolError(f"split {split!r} has no text in {self.path}")
+        if split not in known:
+            raise SamplerError(
+                f"split={split!r}{nearest(str(split), known)}: {self.path} has "
+                f"{listed(known) or 'none'}"
+            )
+        return split
+
+    def _mixture(self, given: Mixture | Mapping[str, float] | str | Path | None) -> Mixture:
+        if isinstance(given, str | Path) and Path(given).suffix == ".json":
+            return load_mixture(given)
+        return mixture_of(given)
+
+    def _token(self, name: str) -> int:
+        """Return the id of a token.
+
+        Raises:
+            SamplerError: The tokenizer has none of that name.
+        """
+        tokenizer = self.manifest.tokenizer
+        if name == tokenizer.eos and tokenizer.eos_id is not None:
+            return tokenizer.eos_id
+        path = self.path / tokenizer.path
+        try:
+            told = from_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DamagedFileError(f"{path} cannot be read: {error}") from error
+        if wrong := misfit(told, _VOCABULARY):
+            raise DamagedFileError(f"{path} is damaged: {wrong}")
+        added = {token["content"]: token["id"] for token in told.get("added_tokens", ())}
+        vocabulary = told.get("model", {}).get("vocab", {})
+        found = added.get(name)
+        if found is None and isinstance(vocabulary, dict):
+            found = vocabulary.get(name)
+        if not isinstance(found, int) or not 0 <= found < tokenizer.vocab_size:
+            likely = f"its end of text is {tokenizer.eos!r}" if tokenizer.eos else "give eos=None"
+            raise SamplerError(f"eos={name!r}: the tokenizer of {self.path} has none; {likely}")
+        return found
+
+    def _state_path(self, given: str | Path | None) -> Path:
+        return states.state_path(self.path) if given is None else Path(given)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the samplers of this folder."""
+        for sampler in list(self._samplers):
+            sampler.close()
+
+    def __enter__(self) -> TokenShards:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        counts = self.manifest.shards
+        texts, tokens = sum(s.records for s in counts), sum(s.tokens for s in counts)
+        return f"TokenShards({str(self.path)!r}): {texts:,} texts, {tokens:,} tokens"
+
+
+def _cut(streams: Sequence[TokenStream]) -> list[str]:
+    """Say which sources have texts that are longer than a row."""
+    found = Counter[str]()
+    for stream in streams:
+        if isinstance(stream.rows, SingleRows) and stream.rows.cut:
+            found[stream.source] += stream.rows.cut
+    return [
+        f"source {name!r}: {counted(cut, 'text')} longer than a row are cut; pack=True serves all "
+        f"tokens"
+        for name, cut in found.items()
+    ]
+
+
+def _refuse_arrays(folder: Path) -> None:
+    """Refuse a folder of token arrays by its name.
+
+    Raises:
+        ShardError: It is one.
+    """
+    if not folder.is_dir() or (folder / MANIFEST).exists():
+        return
+    found = sorted(p.name for p in folder.iterdir() if p.suffix in _ARRAY_FILES)
+    if found:
+        raise ShardError(
+            f"{folder} has token arrays ({listed(map(shown, found))}) and no {MANIFEST}: they say "
+            f"neither where a text begins nor of what tokenizer they are, so they are not read; "
+            f"ingest the texts they were made of, and export them with: duckplets shard CORPUS OUT"
+        )

@@ -1,0 +1,399 @@
+"""Make a folder of token shards from a corpus, stage by stage, and go on where one stopped.
+
+    tokenizing ─parts of a spool→ bucketing ─plan→ sharding ─files→ manifest ─names them→ completed
+
+The decision that matters: what decides the bytes is written down before anything is made, in
+``export_state.json``. A folder is gone on with only where all of that is equal; a part or a shard
+is done when it lies under its name. The manifest comes last, so a folder with one is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from duckplets.base.aside import aside_of, remove, sweep
+from duckplets.base.locks import alone
+from duckplets.base.lookahead import Lookahead
+from duckplets.base.shown import shown
+from duckplets.db.database import Database
+from duckplets.errors import DamagedFileError, ShardError
+from duckplets.ingest.splits import SPLITS
+from duckplets.tokens.encode import Encoded, Encoder, Spool, encoded
+from duckplets.tokens.manifest import (
+    KIND,
+    MANIFEST,
+    MIXTURES,
+    STATE,
+    TOKENIZER,
+    Manifest,
+    ShardEntry,
+    TsvEntry,
+    counted,
+    fingerprint_of,
+    read_document,
+    write_document,
+)
+from duckplets.tokens.mixtures import write_mixtures
+from duckplets.tokens.settings import ShardSettings, differing, inputs_of
+from duckplets.tokens.texts import Texts
+from duckplets.tokens.write import Form, Shard, plan, write_shard
+
+if TYPE_CHECKING:
+    from duckplets.base.progress import Progress
+    from duckplets.order.mixture import Mixture
+
+__all__ = ["STAGES", "ShardReport", "shard", "status"]
+
+STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
+
+_SPOOL, _LOCK = ".spool", ".lock"
+_PART = 32 << 20, 1 << 17  # bytes of text and records of a part of the spool
+_SAVES = 1.0  # seconds between two notes of what is done: at most that much is done again
+_WORKERS = 2  # shards that are written at once; each holds itself in memory about thrice
+_LARGE = 128  # MB; larger shards are written one at a time
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What an export of shards has in it.
+
+    Attributes:
+        path: The folder.
+        shards: How many there are.
+        records: Rows in all.
+        tokens: In all.
+        bytes: Of the shards.
+        left_out: Records that are in none, by reason.
+        cut: Texts that were cut at the last boundary.
+        made: Shards that this call has written; the others were there.
+        fingerprint: Of everything that decides the bytes.
+        seconds: That it took.
+    """
+
+    path: Path
+    shards: int
+    records: int
+    tokens: int
+    bytes: int
+    left_out: dict[str, int] = field(default_factory=dict)
+    cut: int = 0
+    made: int = 0
+    fingerprint: str = ""
+    seconds: float = 0.0
+
+
+def status(folder: str | Path) -> dict[str, Any]:
+    """Return how far an export has come: stage, counters, completed shards.
+
+    Raises:
+        ShardError: There is no export.
+        DamagedFileError: What is noted of it is not as it was written.
+    """
+    told = read_document(Path(folder) / STATE, KIND)
+    if told is None:
+        raise ShardError(f"{folder} has no {STATE}: no export of shards was begun there")
+    shards = [each["shard_id"] for each in told["completed_shards"]]
+    found = {key: told[key] for key in ("stage", "counters", "last_updated", "fingerprint")}
+    buckets = sorted({each.rpartition("/")[0] for each in shards})
+    return found | {"completed_buckets": buckets, "completed_shards": shards}
+
+
+def shard(
+    database: Database,
+    out: str | Path,
+    *,
+    name: str,
+    tokenizer: str | Path,
+    settings: ShardSettings,
+    mixture: Mixture | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> ShardReport:
+    """Write the texts of a corpus as token shards; see ``Corpus.shard``."""
+    begun, out = time.monotonic(), Path(out)
+    encoder = Encoder(tokenizer)
+    texts = Texts(database, settings.split, settings.sources, settings.code)
+    if mixture is not None:
+        mixture.check(texts.first())
+    inputs = inputs_of(texts, encoder, settings)
+    with _writable(out), _alone(out):
+        export = _Export(out, texts, encoder, settings, inputs, name)
+        export.prepare(overwrite=overwrite)
+        made = export.run(mixture, progress)
+        manifest = Manifest.read(out)
+    return ShardReport(
+        path=out,
+        shards=len(manifest.shards),
+        records=manifest.counts["records"],
+        tokens=manifest.counts["tokens"],
+        bytes=sum(each.bytes for each in manifest.shards),
+        left_out=dict(manifest.counts["left_out"]),
+        cut=manifest.counts["cut"],
+        made=made,
+        fingerprint=manifest.fingerprint,
+        seconds=time.monotonic() - begun,
+    )
+
+
+@contextmanager
+def _writable(out: Path) -> Iterator[None]:
+    """Make the folder, and say what the system says of it as errors of ours."""
+    try:
+        if not out.parent.is_dir():
+            raise ShardError(f"out={str(out)!r}: there is no folder {out.parent}; make it first")
+        out.mkdir(exist_ok=True)
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise ShardError(f"out={str(out)!r}: cannot write there: {why}") from error
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    with alone(out / _LOCK) as free:
+        if not free:
+            raise ShardError(f"{out}: another process is writing shards there; wait for it")
+        yield
+
+
+class _Export:
+    """A folder on its way from a corpus to a manifest."""
+
+    def __init__(
+        self,
+        out: Path,
+        texts: Texts,
+        encoder: Encoder,
+        settings: ShardSettings,
+        inputs: Mapping[str, Any],
+        name: str,
+    ) -> None:
+        self.out, self.texts, self.encoder, self.settings = out, texts, encoder, settings
+        self.inputs, self.name, self.fingerprint = inputs, name, fingerprint_of(inputs)
+        self.stage = STAGES[0]
+        self.done: dict[str, ShardEntry] = {}
+        self.counters = dict.fromkeys(("records", "buckets", "shards", "tokens"), 0)
+        self.saved = 0.0
+
+    # -- what is there ----------------------------------------------------------------------------
+
+    def prepare(self, *, overwrite: bool) -> None:
+        """Go on with what is there, or begin.
+
+        Raises:
+            ShardError: Another run is there, or anything else.
+        """
+        told = read_document(self.out / STATE, KIND)
+        if told is None:
+            foreign = sorted(each.name for each in self.out.iterdir() if each.name != _LOCK)
+            if foreign:
+                raise ShardError(
+                    f"{self.out} has {shown(foreign[0])} in it, which no export of shards has "
+                    f"written; give another folder"
+                )
+        elif overwrite or told.get("fingerprint") != self.fingerprint:
+            if not overwrite:
+                raise ShardError(
+                    f"{self.out} has shards of another run: "
+                    f"{differing(told['inputs'], self.inputs)}; "
+                    f"give another folder, or overwrite=True"
+                )
+            self._clear()
+        else:
+            self._take_up(told)
+        self._save(at_once=True)
+
+    def _take_up(self, told: Mapping[str, Any]) -> None:
+        self.stage, self.counters = told["stage"], dict(told["counters"])
+        for each in told["completed_shards"]:
+            entry = ShardEntry(**{**each, "tsv": TsvEntry(**each["tsv"])})
+            file = self.out / entry.path
+            has_both = file.is_file() and (self.out / entry.tsv.path).is_file()
+            if has_both and file.stat().st_size == entry.bytes:
+                self.done[entry.shard_id] = entry
+
+    def _clear(self) -> None:
+        """Remove what an export has written: the manifest first, its state last."""
+        for each in (MANIFEST, MIXTURES, TOKENIZER, _SPOOL, *SPLITS, STATE):
+            remove(self.out / each)
+
+    def _save(self, stage: str | None = None, *, at_once: bool = False) -> None:
+        """Note what is done, if that was not done just now."""
+        self.stage = stage or self.stage
+        now = time.monotonic()
+        if not (stage or at_once) and now - self.saved < _SAVES:
+            return
+        values = {
+            "stage": self.stage,
+            "fingerprint": self.fingerprint,
+            "inputs": self.inputs,
+            "counters": self.counters,
+            "completed_shards": [asdict(each) for each in self.done.values()],
+            "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        sweep(self.out / STATE)
+        write_document(self.out / STATE, KIND, values)
+        self.saved = now
+
+    # -- stages -----------------------------------------------------------------------------------
+
+    def run(self, mixture: Mixture | None, progress: Progress | None) -> int:
+        """Do what is left to do, and return how many shards were written."""
+        if self.stage == STAGES[-1] and self._is_whole():
+            manifest = Manifest.read(self.out)
+            if mixture is not None:
+                write_mixtures(self.out, manifest, mixture)
+            return 0
+        spool = Spool(self.out / _SPOOL, self.texts.parts(*_PART))
+        self._tokenize(spool, progress)
+        self._save("bucketing")
+        counts = spool.counts()
+        left_out, cut = self._left_out(spool, counts)
+        shards = list(self._planned(counts))
+        self.counters |= {
+            "records": sum(len(each.places) for each in shards),
+            "buckets": len({(each.split, each.source, each.bucket) for each in shards}),
+            "tokens": sum(each.tokens for each in shards),
+        }
+        if not shards:
+            told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+            raise ShardError(f"there is no text to write{told and ': '}{told}")
+        self._save("sharding")
+        made = self._write(spool, shards, progress)
+        self._save("manifest")
+        aside = aside_of(self.out / TOKENIZER)
+        aside.write_bytes(self.encoder.content)
+        os.replace(aside, self.out / TOKENIZER)
+        manifest = self._manifest(shards, left_out, cut)
+        write_mixtures(self.out, manifest, mixture)
+        manifest.write(self.out)
+        self._save("completed")
+        shutil.rmtree(self.out / _SPOOL, ignore_errors=True)
+        return made
+
+    def _is_whole(self) -> bool:
+        """Whether all shards that the manifest names are there."""
+        try:
+            manifest = Manifest.read(self.out)
+        except (ShardError, DamagedFileError):
+            return False
+        return (
+            manifest.fingerprint == self.fingerprint
+            and (self.out / TOKENIZER).is_file()
+            and (self.out / MIXTURES).is_file()
+            and all(each.shard_id in self.done for each in manifest.shards)
+        )
+
+    def _tokenize(self, spool: Spool, progress: Progress | None) -> None:
+        spool.folder.mkdir(exist_ok=True)
+        for part in range(len(spool.parts)):
+            sweep(spool.path(part))
+        missing, settings = spool.missing(), self.settings
+        if not missing:
+            return
+        self._save("tokenizing")
+        total = len(self.texts.places.keys)
+        done = total - sum(spool.parts[part][1] - spool.parts[part][0] for part in missing)
+        blocks = (block for part in missing for block in self.texts.blocks(*spool.parts[part]))
+        most = settings.buckets[-1] if settings.longer == "cut" else None
+        waiting, rows = iter(missing), list[Encoded]()
+        part = next(waiting)
+        with closing(encoded(self.encoder, blocks, most=most, offsets=settings.offsets)) as found:
+            for block in found:
+                rows.append(block)
+                done += len(block.texts)
+                if progress is not None:
+                    progress(done, 2 * total)
+                if block.block.low + len(block.texts) == spool.parts[part][1]:
+                    spool.write(part, rows)
+                    rows = []
+                    self.counters["records"] = done
+                    self._save()
+                    part = next(waiting, -1)
+
+    def _left_out(self, spool: Spool, counts: Any) -> tuple[dict[str, int], int]:
+        """Return which texts are in no shard, by reason, and how many were cut."""
+        blank = spool.told("blank")
+        found = {
+            "no text": blank + self.texts.without(),
+            "no token": int((counts == 0).sum()) - blank,
+        }
+        if self.settings.longer == "drop":
+            found["too long"] = int((counts > self.settings.buckets[-1]).sum())
+        return {reason: count for reason, count in found.items() if count}, spool.told("cut")
+
+    def _planned(self, counts: Any) -> Iterator[Shard]:
+        places, settings = self.texts.places, self.settings
+        if settings.longer == "drop":
+            counts = np.where(counts > settings.buckets[-1], 0, counts)
+        changes = np.flatnonzero(np.diff(places.sources) | np.diff(places.splits)) + 1
+        for group in np.split(np.arange(len(counts)), changes) if len(counts) else ():
+            first, end = int(group[0]), int(group[-1]) + 1
+            split = self.texts.splits[int(places.splits[first])]
+            yield from plan(
+                counts[first:end],
+                (split, self.texts.names[int(places.sources[first])]),
+                first,
+                buckets=settings.buckets,
+                size=int(settings.shard_mb * 1e6),
+                seed=settings.seed,
+            )
+
+    def _write(self, spool: Spool, shards: list[Shard], progress: Progress | None) -> int:
+        """Write the shards that are not there, in order, and return how many."""
+        known = {each.shard_id for each in shards}
+        self.done = {each: entry for each, entry in self.done.items() if each in known}
+        missing = [each for each in shards if each.shard_id not in self.done]
+        for each in missing:
+            sweep(self.out / each.path)
+            sweep((self.out / each.path).with_suffix(".tsv"))
+        form = Form(
+            metrics=spool.metrics(),
+            offsets=self.settings.offsets,
+            compression=self.settings.compression,
+            row_group_size=self.settings.row_group_size,
+        )
+        calls = (partial(write_shard, self.out, spool, each, form) for each in missing)
+        workers = _WORKERS if self.settings.shard_mb <= _LARGE else 1
+        total = self.counters["records"]
+        written = total + sum(each.records for each in self.done.values())
+        writing = Lookahead(calls, "duckplets-shards", most=workers - 1, threads=workers)
+        with closing(writing):
+            for entry in writing:
+                self.done[entry.shard_id] = entry
+                self.counters["shards"] = len(self.done)
+                written += entry.records
+                if progress is not None:
+                    progress(written, 2 * total)
+                self._save()
+        return len(missing)
+
+    def _manifest(self, shards: list[Shard], left_out: dict[str, int], cut: int) -> Manifest:
+        entries = [self.done[each.shard_id] for each in shards]
+        corpus = {"name": self.name, **self.inputs["corpus"]}
+        settings = dict(self.inputs["settings"])
+        for told in ("split", "buckets", "longer", "seed"):
+            settings.pop(told)
+        return Manifest(
+            shards=entries,
+            tokenizer=self.encoder.entry(),
+            corpus=corpus,
+            splits=self.texts.splits,
+            buckets=list(self.settings.buckets),
+            longer=self.settings.longer,
+            settings=settings,
+            seed=self.settings.seed,
+            libraries=self.inputs["libraries"],
+            counts=counted(entries) | {"left_out": left_out, "cut": cut},
+            fingerprint=self.fingerprint,
+        )

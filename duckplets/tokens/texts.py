@@ -1,0 +1,217 @@
+r"""Read the texts of records in one order: by split, source and record.
+
+    records of a version ─split, source, key→ places ─portions→ texts ─white space→ what is encoded
+
+The text of a record is its sections but rejected ones, in order, joined by a blank line. White
+space in it becomes one space each, but in code: where gates took the record for code, or where the
+caller says that its source is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.arrays import Flags, Integers
+from duckplets.base.shown import listed
+from duckplets.db.database import Database
+from duckplets.errors import ShardError, SourceError, nearest
+from duckplets.ingest.records import current_version
+from duckplets.ingest.splits import checked_split, need_splits
+from duckplets.quality.live_texts import combined, portions
+from duckplets.quality.texts import joined
+from duckplets.serving.manifest import State
+
+__all__ = ["Block", "Texts", "plain"]
+
+# Bytes and records that are read at once, and of those what is encoded at once; one text may be
+# longer. DuckDB looks through 122,880 rows at least, however few are asked for.
+_READ = 8 << 20, 1 << 16
+_ENCODED = 1 << 20, 8192
+CODE = "code"
+
+
+class Block(NamedTuple):
+    """Some records in a row, with their texts.
+
+    Attributes:
+        low: Place of the first.
+        originals: Texts as they are stored.
+        texts: The same with plain white space.
+        details: ``record_id``, ``domain`` and ``metrics`` of each.
+    """
+
+    low: int
+    originals: list[str]
+    texts: list[str]
+    details: pa.Table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where texts stand: by split, source and record; all of shape (n,).
+
+    Attributes:
+        keys: Of the records.
+        sizes: Bytes of the texts.
+        sources: source_id.
+        splits: Index of the split among those asked for.
+    """
+
+    keys: Integers
+    sizes: Integers
+    sources: Integers
+    splits: Integers
+
+
+class Texts:
+    """The texts of some splits and sources at the newest version.
+
+    Args:
+        database: The corpus.
+        splits: Names of splits, in order.
+        sources: Names; None for all.
+        code: Names of sources whose texts are code.
+
+    Raises:
+        SplitError: There are no splits, or a name is none.
+        SourceError: There is no such source.
+        ShardError: No split is named, or one twice.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        splits: str | Sequence[str],
+        sources: Sequence[str] | None = None,
+        code: Sequence[str] = (),
+    ) -> None:
+        need_splits(database)
+        self.database = database
+        self.splits = [splits] if isinstance(splits, str) else list(splits)
+        for name in self.splits:
+            checked_split(name)
+        if not self.splits or len(set(self.splits)) < len(self.splits):
+            raise ShardError(f"split={splits!r}: give each split once, and at least one")
+        self.version = current_version(database)
+        found = database.run("tokens/texts/sources", {"version": self.version})
+        self.names = {int(number): str(name) for number, name in found}
+        self.sources = self._checked("sources", sources)
+        self.code = self._checked("code", code) or []
+
+    def _checked(self, argument: str, given: Sequence[str] | None) -> list[str] | None:
+        if given is None:
+            return None
+        wanted = [given] if isinstance(given, str) else list(given)
+        known = list(self.names.values())
+        for name in wanted:
+            if name not in known:
+                raise SourceError(
+                    f"{argument}={name!r}: there is no such source{nearest(str(name), known)}; "
+                    f"there are {listed(known)}"
+                )
+        return [name for name in known if name in wanted]
+
+    @cached_property
+    def places(self) -> Places:
+        """Where the texts stand."""
+        found = self.database.table("tokens/texts/places", self._which())
+        return Places(
+            found["record_key"].to_numpy(),
+            found["size"].to_numpy(),
+            found["source_id"].to_numpy().astype(np.int64),
+            found["split"].to_numpy().astype(np.int64),
+        )
+
+    def first(self) -> list[str]:
+        """Return the names of the sources that have texts in the first split."""
+        places = self.places
+        numbers = np.unique(places.sources[places.splits == 0]).tolist()
+        return [self.names[number] for number in numbers]
+
+    def without(self) -> int:
+        """Return how many records have no text."""
+        return int(self.database.run("tokens/texts/without", self._which())[0][0])
+
+    def _which(self) -> dict[str, Any]:
+        return {"version": self.version, "splits": self.splits, "sources": self.sources}
+
+    def origin(self) -> dict[str, Any]:
+        """Return what the texts are of: the version, with digests of all that could differ."""
+        state = State.of(self.database, self.version)
+        judged = self.database.run("tokens/texts/judged")[0]
+        return {
+            "version": self.version,
+            "history": state.history,
+            "settings": state.settings,
+            "judged": [int(number) for number in judged],
+        }
+
+    def parts(self, most: int, records: int) -> list[tuple[int, int]]:
+        """Return runs of places that have together at most so many bytes and records."""
+        return list(portions(self.places.sizes, most, records))
+
+    def blocks(self, low: int, high: int, chosen: Flags | None = None) -> Iterator[Block]:
+        """Yield the texts of places, about a megabyte at a time.
+
+        Args:
+            low: The first place.
+            high: The end.
+            chosen: Of all places, those that are read; None for all.
+        """
+        places = np.arange(low, high)
+        if chosen is not None:
+            places = places[chosen[low:high]]
+        for first, stop in portions(self.places.sizes[places], *_READ):
+            read = self._block(places[first:stop])
+            sizes = self.places.sizes[places[first:stop]]
+            for start, end in portions(sizes, *_ENCODED):
+                yield Block(
+                    int(places[first + start]),
+                    read.originals[start:end],
+                    read.texts[start:end],
+                    read.details.slice(start, end - start),
+                )
+
+    def _block(self, places: Integers) -> Block:
+        keys = self.places.keys[places]
+        requests = pa.table({"place": places, "record_key": keys})
+        span = {"low": int(keys.min()), "high": int(keys.max())}
+        with self.database.registered(requests=requests):
+            sections = self.database.table("tokens/texts/sections", span)
+            known = self.database.table("tokens/texts/details", span)
+        originals = _joined(sections).to_pylist()
+        is_code = self._is_code(places, known)
+        pairs = zip(originals, is_code, strict=True)
+        texts = [text if code else plain(text) for text, code in pairs]
+        return Block(int(places[0]), originals, texts, known)
+
+    def _is_code(self, places: Integers, details: pa.Table) -> list[bool]:
+        numbers = [number for number, name in self.names.items() if name in self.code]
+        found = np.isin(self.places.sources[places], numbers)
+        by_gates = pc.fill_null(pc.equal(details["domain"], CODE), False)
+        return list((found | by_gates.to_numpy()).tolist())
+
+
+def plain(text: str) -> str:
+    """Return a text with one space in the place of any white space, and none at its ends."""
+    return " ".join(text.split())
+
+
+def _joined(sections: pa.Table) -> pa.Array:
+    """Return the text of each place that sections are of."""
+    owners = sections["place"].to_numpy()
+    first = np.flatnonzero(np.diff(owners, prepend=-1))
+    if len(first) == len(owners):
+        return combined(sections["text"])
+    values = pa.StructArray.from_arrays(
+        [sections["role"].combine_chunks(), sections["text"].combine_chunks()], ["role", "text"]
+    )
+    offsets = pa.array(np.append(first, len(owners)).astype(np.int32))
+    return joined(pa.ListArray.from_arrays(offsets, values))

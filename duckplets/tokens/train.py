@@ -1,0 +1,304 @@
+"""Train a tokenizer on the text of one split, and find out whether it has to be trained again.
+
+    texts of a split ─nine of ten→ byte-level BPE → tokenizer.json, its vocabulary and merges
+                     ─one of ten→ bytes per token
+
+The decision that matters: what decides the result is noted with the digests of what was written.
+Equal inputs and whole files are not trained again. Texts come in one order and are counted as
+words, so threads decide nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Protocol
+
+from duckplets.base.arrays import Flags
+from duckplets.base.aside import aside_of, remove, sweep
+from duckplets.base.checks import integer
+from duckplets.base.progress import bar
+from duckplets.errors import DamagedFileError, ExtensionError, ShardError
+from duckplets.order.permute import below, hashed, key
+from duckplets.tokens.encode import KIND, Encoder, encoded, fingerprint, made_by
+from duckplets.tokens.manifest import STATE, TOKENIZER, fingerprint_of, write_document
+from duckplets.tokens.settings import libraries
+from duckplets.tokens.texts import Texts
+from duckplets.tokens.write import digest_of
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from duckplets.base.progress import Progress
+    from duckplets.db.database import Database
+
+__all__ = ["SPECIAL", "TokenizerReport", "train_tokenizer"]
+
+SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
+_VOCAB, _MERGES = "tokenizer-vocab.json", "tokenizer-merges.txt"
+_HELD_OUT = 10  # one of so many texts
+_ALPHABET = 256
+_AHEAD = 4  # batches of about a megabyte
+
+
+class _Corpus(Protocol):
+    _database: Database
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerReport:
+    """A tokenizer, and what it was trained on.
+
+    Attributes:
+        path: Of ``tokenizer.json``.
+        fingerprint: SHA-256 of the bytes of ``tokenizer-vocab.json`` and ``tokenizer-merges.txt``.
+        vocab_size: Tokens it has; fewer than asked for where the text gives no more.
+        texts: That it was trained on.
+        held_out: Texts that it was not.
+        bytes_per_token: Of those held out, or None where there is none.
+        trained: Whether it was trained now, or lay there already.
+        why: Why it was trained.
+        seconds: That training took.
+    """
+
+    path: Path
+    fingerprint: str
+    vocab_size: int
+    texts: int
+    held_out: int
+    bytes_per_token: float | None
+    trained: bool
+    why: str
+    seconds: float
+
+
+def train_tokenizer(
+    corpus: _Corpus,
+    out: str | Path,
+    *,
+    split: str = "train",
+    sources: Sequence[str] | None = None,
+    code: Sequence[str] = (),
+    vocab_size: int = 32_000,
+    min_frequency: int = 2,
+    special: Sequence[str] = SPECIAL,
+    seed: int = 42,
+    progress: Progress | bool | None = None,
+) -> TokenizerReport:
+    """Train a byte-level BPE tokenizer on the text of one split of a corpus.
+
+    The text of a record is its sections but rejected ones, with one space in the place of any white
+    space but in code. One record of ten is held out, by a hash of its key, to tell how many bytes
+    a token stands for. In ``out`` are then ``tokenizer.json``, which chunking and ``Corpus.shard``
+    take, ``tokenizer-vocab.json``, ``tokenizer-merges.txt`` and ``export_state.json``. It is not
+    trained again while corpus, settings and library are the same and the files are whole.
+
+    Args:
+        corpus: A ``Corpus``.
+        out: A folder; made if it is not there.
+        split: ``train`` or ``validation``, never ``test``.
+        sources: Names; None for all.
+        code: Names of sources whose white space stays, besides records that gates took for code.
+        vocab_size: Tokens at most.
+        min_frequency: How often a pair has to occur to become a token.
+        special: Special tokens, which have the first ids.
+        seed: Of what is held out.
+        progress: Called with texts read; True for a bar, None for one on a terminal.
+
+    Raises:
+        ShardError: An argument is wrong, or ``out`` has other files of these names.
+        SplitError, SourceError: There is no such split or source, or there are no splits yet.
+        ExtensionError: The package ``tokenizers`` is missing.
+    """
+    if split == "test":
+        raise ShardError("split='test': a tokenizer that knows the test split is no fair one")
+    _need_tokenizers()
+    texts = Texts(corpus._database, [split], sources, code)
+    settings = {
+        "split": split,
+        "sources": texts.sources,
+        "code": list(texts.code),
+        "vocab_size": integer("vocab_size", vocab_size, _ALPHABET + len(special), 1 << 24),
+        "min_frequency": integer("min_frequency", min_frequency, 1, 1 << 31),
+        "special": _specials(special),
+        "seed": integer("seed", seed, 0, (1 << 63) - 1),
+    }
+    inputs = {"corpus": texts.origin(), "settings": settings, "libraries": libraries()}
+    folder = Path(out)
+    try:
+        folder.mkdir(exist_ok=True, parents=True)
+        known, why = _known(folder, inputs)
+        if known is not None:
+            return known
+        with bar(progress, sys.stderr, "texts") as advance:
+            return _train(texts, folder, inputs, why, advance)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise ShardError(f"out={str(out)!r}: cannot write there: {why}") from error
+
+
+def _need_tokenizers() -> None:
+    try:
+        import tokenizers  # noqa: F401 - only whether it is there
+    except ModuleNotFoundError as error:
+        raise ExtensionError(
+            "a tokenizer needs the package 'tokenizers': pip install 'duckplets[tokenizers]'"
+        ) from error
+
+
+def _specials(given: Sequence[str]) -> list[str]:
+    found = [given] if isinstance(given, str) else list(given)
+    if len(set(found)) < len(found) or not all(isinstance(each, str) and each for each in found):
+        raise ShardError(f"special={found!r}: give each token once, none empty")
+    return found
+
+
+def _known(folder: Path, inputs: dict[str, Any]) -> tuple[TokenizerReport | None, str]:
+    """Return the tokenizer that is there, if it is the one asked for, or why it is not."""
+    names = (TOKENIZER, _VOCAB, _MERGES)
+    try:
+        told = made_by(folder)
+    except DamagedFileError:
+        return None, f"{STATE} is damaged"
+    if told is None:
+        foreign = [name for name in (*names, STATE) if (folder / name).exists()]
+        if foreign:
+            raise ShardError(f"{folder} has another {foreign[0]} in it; give another folder")
+        return None, "there was none"
+    for name in names:
+        path = folder / name
+        if not path.is_file() or digest_of(path) != told["files"].get(name):
+            return None, f"{name} is damaged or missing"
+    if told["fingerprint_of_inputs"] != fingerprint_of(inputs):
+        changed = [name for name in inputs if told["inputs"].get(name) != inputs[name]]
+        return None, f"{', '.join(changed)} changed"
+    report = TokenizerReport(**told["report"] | {"path": folder / TOKENIZER})
+    return replace(report, trained=False, why="", seconds=0.0), ""
+
+
+def _train(
+    texts: Texts, folder: Path, inputs: dict[str, Any], why: str, advance: Progress | None
+) -> TokenizerReport:
+    begun, settings = time.monotonic(), inputs["settings"]
+    keys = texts.places.keys
+    if not len(keys):
+        raise ShardError(f"split={settings['split']!r} has no text to train on")
+    held_out = below(hashed(key(settings["seed"], "held out"), keys), _HELD_OUT) == 0
+    if held_out.all():
+        held_out[:] = False
+    write_document(folder / STATE, KIND, {"stage": "training", "files": {}})
+    tokenizer = _untrained()
+    _learn(tokenizer, _trainer(settings), _read(texts, ~held_out, advance))
+    seconds = time.monotonic() - begun
+    sweep(folder / TOKENIZER)
+    aside = aside_of(folder / TOKENIZER)
+    remove(aside)
+    aside.mkdir()
+    try:
+        tokenizer.save(str(aside / TOKENIZER))
+        tokenizer.model.save(str(aside), "tokenizer")
+        report = TokenizerReport(
+            path=folder / TOKENIZER,
+            fingerprint=fingerprint(tokenizer),
+            vocab_size=int(tokenizer.get_vocab_size()),
+            texts=int((~held_out).sum()),
+            held_out=int(held_out.sum()),
+            bytes_per_token=_bytes_per_token(Encoder(aside), texts, held_out),
+            trained=True,
+            why=why,
+            seconds=seconds,
+        )
+        told = {
+            "stage": "completed",
+            "fingerprint": report.fingerprint,
+            "fingerprint_of_inputs": fingerprint_of(inputs),
+            "inputs": inputs,
+            "files": {name: digest_of(aside / name) for name in (TOKENIZER, _VOCAB, _MERGES)},
+            "report": asdict(report) | {"path": TOKENIZER},
+        }
+        # A kill before the note is written leaves files that nobody vouches for: made again.
+        for name in (_VOCAB, _MERGES, TOKENIZER):
+            os.replace(aside / name, folder / name)
+        write_document(folder / STATE, KIND, told)
+    finally:
+        remove(aside)
+    return report
+
+
+def _untrained() -> Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer
+
+
+def _trainer(settings: dict[str, Any]) -> Any:
+    from tokenizers import pre_tokenizers, trainers
+
+    return trainers.BpeTrainer(
+        vocab_size=settings["vocab_size"],
+        min_frequency=settings["min_frequency"],
+        special_tokens=settings["special"],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+
+
+def _learn(tokenizer: Tokenizer, trainer: Any, batches: Iterator[list[str]]) -> None:
+    """Train on batches of texts, which are made in this thread.
+
+    The trainer asks for texts in threads of its own, a new state of Python's each time. A generator
+    that goes on in another one than it began in corrupted memory there (tokenizers 0.23, Python
+    3.11), so all that they call is a queue.
+    """
+    waiting: Queue[list[str] | None] = Queue(maxsize=_AHEAD)
+    failed: list[BaseException] = []
+
+    def learn() -> None:
+        texts = iter(waiting.get, None)
+        try:
+            tokenizer.train_from_iterator(texts, trainer)
+        except BaseException as error:
+            failed.append(error)
+            for _ in texts:  # whoever fills it is not to wait for ever
+                pass
+
+    thread = Thread(target=learn, name="duckplets-train", daemon=True)
+    thread.start()
+    try:
+        for batch in batches:
+            waiting.put(batch)
+    finally:
+        waiting.put(None)
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+def _read(texts: Texts, chosen: Flags, advance: Progress | None) -> Iterator[list[str]]:
+    done, total = 0, int(chosen.sum())
+    for block in texts.blocks(0, len(chosen), chosen):
+        yield block.texts
+        done += len(block.texts)
+        if advance is not None:
+            advance(done, total)
+
+
+def _bytes_per_token(encoder: Encoder, texts: Texts, chosen: Flags) -> float | None:
+    size = tokens = 0
+    blocks = texts.blocks(0, len(chosen), chosen)
+    with closing(encoded(encoder, blocks)) as found:
+        for block in found:
+            size += sum(len(text.encode()) for text in block.texts)
+            tokens += int(block.counts.sum())
+    return round(size / tokens, 4) if tokens else None

@@ -1,0 +1,145 @@
+"""Look whether a folder of token shards is as it was written, in one pass over its files."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duckplets.base.lookahead import Lookahead
+from duckplets.base.progress import bar
+from duckplets.errors import DamagedFileError, MixtureError, ShardError
+from duckplets.tokens.manifest import KIND, MANIFEST, MIXTURES, STATE, Manifest, read_document
+from duckplets.tokens.mixtures import load_mixture
+from duckplets.tokens.write import digest_of
+
+if TYPE_CHECKING:
+    from duckplets.base.progress import Progress
+
+__all__ = ["VerifyReport", "verify"]
+
+_THREADS = 2
+_ENDINGS = (".parquet", ".tsv")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was found in a folder of token shards.
+
+    Attributes:
+        path: The folder.
+        shards: That the manifest lists.
+        bytes: That were read.
+        seconds: That it took.
+        problems: What is wrong, a sentence each, by file: ``damaged``, ``missing``, ``unlisted``,
+            or of ``another run``.
+    """
+
+    path: Path
+    shards: int
+    bytes: int
+    seconds: float
+    problems: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def verify(out: str | Path, *, progress: Progress | bool | None = None) -> VerifyReport:
+    """Compare every file of a folder of token shards with its manifest, and look for others.
+
+    Args:
+        out: The folder.
+        progress: Called with bytes read and their number; True for a bar, None for one on a
+            terminal.
+
+    Returns:
+        Also what is wrong: a file that is damaged or missing, a shard that no manifest lists, a
+        manifest of another run.
+
+    Raises:
+        ShardError: There is no manifest.
+        DamagedFileError: The manifest itself is not as it was written.
+    """
+    begun, folder = time.monotonic(), Path(out)
+    manifest = Manifest.read(folder)
+    expected = dict(_expected(manifest))
+    sizes = {path: _size(folder / path) for path in expected}
+    problems = [(path, "missing") for path, size in sizes.items() if size is None]
+    found = [path for path, size in sizes.items() if size is not None]
+    total, done = sum(size or 0 for size in sizes.values()), 0
+    with bar(progress, sys.stderr, "bytes", rate=True) as advance:
+
+        def digest(path: str) -> tuple[str, str | None]:
+            try:
+                return path, digest_of(folder / path)
+            except OSError as error:
+                return path, os.strerror(error.errno or 0)
+
+        reading = Lookahead(
+            (partial(digest, path) for path in found),
+            "duckplets-verify",
+            most=_THREADS,
+            threads=_THREADS,
+        )
+        with closing(reading):
+            for path, digest_now in reading:
+                done += sizes[path] or 0
+                if advance is not None:
+                    advance(done, total)
+                if digest_now != expected[path]:
+                    problems.append((path, "damaged"))
+    problems += _others(folder, manifest, set(expected))
+    return VerifyReport(
+        path=folder,
+        shards=len(manifest.shards),
+        bytes=total,
+        seconds=time.monotonic() - begun,
+        problems=sorted(problems),
+    )
+
+
+def _expected(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    yield manifest.tokenizer.path, manifest.tokenizer.sha256
+    for each in manifest.shards:
+        yield each.path, each.sha256
+        yield each.tsv.path, each.tsv.sha256
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _others(folder: Path, manifest: Manifest, listed: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with files that have no digest in the manifest."""
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        for name in files:
+            path = (Path(parent) / name).relative_to(folder).as_posix()
+            if name.endswith(_ENDINGS) and not name.startswith(".") and path not in listed:
+                yield path, "unlisted"
+    try:
+        state = read_document(folder / STATE, KIND)
+    except (ShardError, DamagedFileError):
+        yield STATE, "damaged"
+    else:
+        if state is None:
+            yield STATE, "missing"
+        elif state.get("fingerprint") != manifest.fingerprint:
+            yield MANIFEST, "of another run"
+        elif state.get("stage") != "completed":
+            yield STATE, "not completed"
+    try:
+        load_mixture(folder)
+    except MixtureError:
+        yield MIXTURES, "missing"
+    except DamagedFileError:
+        yield MIXTURES, "damaged"

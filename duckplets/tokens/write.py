@@ -1,0 +1,315 @@
+"""Plan shards and write them: from the lengths of texts to Parquet files with their summaries.
+
+    lengths ─bucket→ groups ─keyed permutation→ rows in order ─4 bytes a token→ shards
+    a shard's rows ─from the spool→ columns ─row groups→ Parquet, TSV ─checksums→ entry
+
+The decision that matters: which rows a shard has is arithmetic on lengths alone, done before the
+first is written. So shards are written in any order, on any number of threads and after any
+interruption, and each is the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Integers
+from duckplets.base.aside import aside_of, remove
+from duckplets.order.permute import key, shuffled
+from duckplets.tokens.encode import METRIC, OFFSETS, Spool
+from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
+
+__all__ = ["Form", "Shard", "digest_of", "plan", "write_shard"]
+
+BYTES = 4  # of a token, by which the size of a shard is counted
+_STEP = 1 << 22
+# Tokens of a row group and of what is read at once for several, with their texts: about.
+_GROUP, _SLAB = 4 << 20, 8 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Shard:
+    """A shard as it is planned.
+
+    Attributes:
+        split: The split.
+        source: Name of the source.
+        bucket: Of lengths.
+        index: Among the shards of these.
+        places: Which texts are its rows, in order.
+        tokens: Of all of them.
+        seed: Of the order.
+    """
+
+    split: str
+    source: str
+    bucket: int
+    index: int
+    places: Integers
+    tokens: int
+    seed: int
+
+    @property
+    def shard_id(self) -> str:
+        """What it is called."""
+        return shard_id(self.split, self.source, self.bucket, self.index)
+
+    @property
+    def path(self) -> str:
+        """Where it lies within the folder."""
+        return shard_path(self.split, self.source, self.bucket, self.index)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Form:
+    """What shards are like as files.
+
+    Attributes:
+        metrics: Their names and types.
+        offsets: Whether there is a column of them.
+        compression: As Parquet calls it.
+        row_group_size: Rows at most.
+    """
+
+    metrics: pa.Schema
+    offsets: bool
+    compression: str
+    row_group_size: int
+
+    def schema(self) -> pa.Schema:
+        """Return the schema that all shards of an export have."""
+        metrics = [(field.name.removeprefix(METRIC), field.type) for field in self.metrics]
+        meta = pa.struct(
+            [
+                ("record_id", pa.string()),
+                ("source", pa.string()),
+                ("domain", pa.string()),
+                ("token_count", pa.int32()),
+                ("metrics", pa.struct(metrics)),
+            ]
+        )
+        fields = [("text", pa.string()), ("tokens", pa.list_(pa.int32())), ("meta", meta)]
+        return pa.schema(fields + ([("offsets", OFFSETS)] if self.offsets else []))
+
+
+# -- which rows -----------------------------------------------------------------------------------
+
+
+def plan(
+    counts: Integers,
+    group: tuple[str, str],
+    first: int,
+    *,
+    buckets: Sequence[int],
+    size: int,
+    seed: int,
+) -> Iterator[Shard]:
+    """Yield the shards of a split and a source, by bucket and index.
+
+    A shard ends with the row by which it has ``size`` bytes; the last one joins the one before it
+    if it has less than a quarter of that.
+
+    Args:
+        counts: Tokens of its texts, which are one after the other; those without are left out.
+        group: Split and source.
+        first: Place of the first text.
+        buckets: Boundaries.
+        size: Bytes of a shard, of four a token.
+        seed: Of the order.
+    """
+    found = buckets_of(counts, buckets)
+    for bucket in range(len(buckets) + 1):
+        places = np.flatnonzero((found == bucket) & (counts > 0))
+        if not len(places):
+            continue
+        places = places[shuffled(key(seed, "token shards", *group, bucket), len(places))]
+        ends = np.cumsum(counts[places], dtype=np.int64) * BYTES
+        for index, (low, high) in enumerate(_cuts(ends, size)):
+            rows = places[low:high]
+            yield Shard(
+                split=group[0],
+                source=group[1],
+                bucket=bucket,
+                index=index,
+                places=rows + first,
+                tokens=int(counts[rows].sum()),
+                seed=seed,
+            )
+
+
+def _cuts(ends: Integers, size: int) -> list[tuple[int, int]]:
+    """Return first row and end of each shard, from the bytes up to the end of each row."""
+    cuts = [0]
+    while cuts[-1] < len(ends):
+        before = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
+        full = int(np.searchsorted(ends, before + size, side="left"))
+        cuts.append(min(full + 1, len(ends)))
+    if len(cuts) > 2:
+        tail = int(ends[-1] - ends[cuts[-2] - 1])
+        if tail * 4 < size:
+            del cuts[-2]
+    return list(itertools.pairwise(cuts))
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def write_shard(folder: Path, spool: Spool, shard: Shard, form: Form) -> ShardEntry:
+    """Write a shard and its summary, each whole or not at all, and return its entry."""
+    import pyarrow.parquet as pq
+
+    path, schema = folder / shard.path, form.schema()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _written(path) as file, _written(path.with_suffix(".tsv")) as summary:
+        summary.write(b"index\tlength\ttoken_sum\tsha256\n")
+        with pq.ParquetWriter(
+            file,
+            schema,
+            compression=form.compression,
+            # Ids and texts hardly repeat: looking whether they do took a third of the time.
+            use_dictionary=["meta.source", "meta.domain"],
+            write_statistics=["meta.token_count"],
+        ) as writer:
+            group = _group(shard, form)
+            for low, high in _slabs(shard, group):
+                rows, back = _gathered(spool, shard.places[low:high])
+                _summarise(rows, back, low, summary)
+                rows = rows.drop_columns(["token_sum", "sha256"])
+                for start in range(0, high - low, group):
+                    taken = rows.take(pa.array(back[start : start + group]))
+                    writer.write_table(_table(taken, shard, form, schema), len(taken))
+    return ShardEntry(
+        shard_id=shard.shard_id,
+        path=shard.path,
+        split=shard.split,
+        source=shard.source,
+        bucket=shard.bucket,
+        index=shard.index,
+        records=len(shard.places),
+        tokens=shard.tokens,
+        bytes=file.size,
+        sha256=file.digest.hexdigest(),
+        seed=shard.seed,
+        tsv=TsvEntry(
+            path=f"{shard.path.removesuffix('.parquet')}.tsv", sha256=summary.digest.hexdigest()
+        ),
+    )
+
+
+def _group(shard: Shard, form: Form) -> int:
+    """Return the rows of a row group: fewer where they are long, for one is in memory thrice."""
+    return min(form.row_group_size, _GROUP * len(shard.places) // shard.tokens + 1)
+
+
+def _slabs(shard: Shard, group: int) -> Iterator[tuple[int, int]]:
+    """Yield rows that are read at once: whole row groups."""
+    rows = len(shard.places)
+    step = max(_SLAB * rows // shard.tokens // group, 1) * group
+    yield from ((low, min(low + step, rows)) for low in range(0, rows, step))
+
+
+def _gathered(spool: Spool, places: Integers) -> tuple[pa.Table, Integers]:
+    """Return the rows of places as they lie in the spool, and where each of the places is there."""
+    order = np.argsort(places, kind="stable")
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return spool.rows(places[order]), back
+
+
+class _Hashed(io.RawIOBase):
+    """A file that is written once from its beginning, with the digest of what was written."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.digest, self.size = file, hashlib.sha256(), 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self.digest.update(view)
+        self.file.write(view)
+        self.size += view.nbytes
+        return view.nbytes
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[_Hashed]:
+    """Yield a file that has its name when it is whole."""
+    aside = aside_of(path)
+    try:
+        with aside.open("wb") as file:
+            hashed = _Hashed(file)
+            yield hashed
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        remove(aside)
+
+
+def _summarise(rows: pa.Table, back: Integers, first: int, file: _Hashed) -> None:
+    from pyarrow import csv
+
+    table = rows.select(["token_count", "token_sum", "sha256"]).take(pa.array(back))
+    table = table.add_column(0, "index", pa.array(np.arange(first, first + len(back))))
+    options = csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none")
+    csv.write_csv(table, file, options)
+
+
+def _table(rows: pa.Table, shard: Shard, form: Form, schema: pa.Schema) -> pa.Table:
+    def column(name: str, kind: pa.DataType) -> pa.Array:
+        if name not in rows.column_names:
+            return pa.nulls(len(rows), kind)
+        found = rows[name].combine_chunks()
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+    meta = schema.field("meta").type
+    metrics = pa.StructArray.from_arrays(
+        [column(field.name, field.type) for field in form.metrics],
+        fields=list(meta.field("metrics").type),
+    )
+    source = pa.array([shard.source], pa.string()).take(pa.array(np.zeros(len(rows), np.int64)))
+    columns = {
+        "text": column("text", pa.string()),
+        "tokens": column("tokens", pa.list_(pa.int32())),
+        "meta": pa.StructArray.from_arrays(
+            [
+                column("record_id", pa.string()),
+                source,
+                column("domain", pa.string()),
+                column("token_count", pa.int32()),
+                metrics,
+            ],
+            fields=list(meta),
+        ),
+    }
+    if form.offsets:
+        columns["offsets"] = column("offsets", OFFSETS)
+    return pa.table(columns, schema=schema)
+
+
+def digest_of(path: Path, advance: Any = None) -> str:
+    """Return the SHA-256 of a file.
+
+    Args:
+        path: The file.
+        advance: Called with the bytes of each step.
+    """
+    digest, buffer = hashlib.sha256(), bytearray(_STEP)
+    with path.open("rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            digest.update(memoryview(buffer)[:size])
+            if advance is not None:
+                advance(size)
+    return digest.hexdigest()

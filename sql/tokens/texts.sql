@@ -1,0 +1,89 @@
+-- name: places
+-- The records of splits at a version that have text, with its size in bytes.
+-- Parameters: $version, $splits (names, in order), $sources (names, NULL for all).
+-- Rows: by split in that order, source_id and record_key.
+WITH sizes AS (
+    SELECT record_key, sum(strlen(text))::BIGINT AS size
+    FROM sections
+    WHERE role <> 'rejected'
+    GROUP BY record_key
+)
+SELECT
+    records.record_key,
+    sizes.size,
+    records.source_id,
+    (list_position($splits::VARCHAR[], splits.split) - 1)::TINYINT AS split
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+JOIN splits ON splits.record_key = records.record_key
+JOIN sizes ON sizes.record_key = records.record_key
+WHERE
+    is_live(records.added_version, records.removed_version, $version)
+    AND list_contains($splits::VARCHAR[], splits.split)
+    AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
+ORDER BY split, records.source_id, records.record_key
+
+-- name: without
+-- How many records of splits at a version have no text.
+-- Parameters: $version, $splits (names), $sources (names, NULL for all).
+SELECT count(*)
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+JOIN splits ON splits.record_key = records.record_key
+WHERE
+    is_live(records.added_version, records.removed_version, $version)
+    AND list_contains($splits::VARCHAR[], splits.split)
+    AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
+    AND records.record_key NOT IN (SELECT record_key FROM sections WHERE role <> 'rejected')
+
+-- name: sources
+-- The sources of a version.
+-- Parameters: $version.
+-- Rows: by source_id.
+SELECT source_id, name
+FROM sources
+WHERE is_live(added_version, removed_version, $version)
+ORDER BY source_id
+
+-- name: sections
+-- The texts of requested records (Arrow requests: place, record_key).
+-- Parameters: $low and $high, the least and the greatest key.
+-- Rows: by place and position, one for each section.
+SELECT requests.place, sections.role, sections.text
+FROM sections
+JOIN requests ON requests.record_key = sections.record_key
+WHERE sections.record_key BETWEEN $low AND $high AND sections.role <> 'rejected'
+ORDER BY requests.place, sections.position
+
+-- name: details
+-- What requested records (Arrow requests: place, record_key) are called, and what gates noted of
+-- them: the preset they passed, where a score for code counts as code, and what was measured.
+-- Parameters: $low and $high, the least and the greatest key.
+-- Rows: by place.
+WITH judged AS (
+    SELECT
+        judgements.record_key,
+        arg_max(judgements.metrics, judgements.judgement_key) AS metrics,
+        arg_max(acquisitions.quality, judgements.judgement_key) AS quality
+    FROM judgements
+    LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
+    WHERE judgements.record_key BETWEEN $low AND $high AND judgements.outcome = 'accepted'
+    GROUP BY judgements.record_key
+)
+SELECT
+    requests.place,
+    records.record_id,
+    CASE
+        WHEN json_type(judged.quality, '$.code_score') <> 'NULL' THEN 'code'
+        ELSE judged.quality ->> '$.preset'
+    END AS domain,
+    judged.metrics
+FROM requests
+JOIN records ON records.record_key = requests.record_key
+LEFT JOIN judged ON judged.record_key = requests.record_key
+ORDER BY requests.place
+
+-- name: judged
+-- What tells whether the notes of gates have changed.
+SELECT count(*), count(metrics), count(DISTINCT measured), coalesce(max(judgement_key), 0)
+FROM judgements

@@ -1,0 +1,131 @@
+"""Rows of tokens: packing loses none and repeats none, for any lengths, widths and ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckplets.errors import DamagedFileError
+from duckplets.order.permute import key, ranks
+from duckplets.tokens.rows import Gathered, PackedRows, SingleRows
+from duckplets.tokens.spans import TextSpan
+from duckplets.tokens.token_file import TokenFile
+
+END, OTHER, PAD = 1, 2, 0
+LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
+
+
+def texts_of(lengths: list[int], first: int = 0, stop: int | None = None) -> TextSpan:
+    """Return texts as a token file has them, whose tokens all differ and are none of the above."""
+    parts, offsets = [], [0]
+    for length in lengths:
+        parts += [*range(offsets[-1] + 10, offsets[-1] + 10 + length), END]
+        offsets.append(len(parts))
+    file = TokenFile(Path("x.tokens"), np.array(offsets), np.array(parts, np.int32))
+    return TextSpan(file, first, len(lengths) if stop is None else stop)
+
+
+def plain(texts: TextSpan, end: int | None) -> list[list[int]]:
+    """Return the tokens of each text with what follows it."""
+    of = texts.file
+    return [
+        [
+            *of.tokens[of.offsets[n] : of.offsets[n + 1] - 1].tolist(),
+            *([] if end is None else [end]),
+        ]
+        for n in range(texts.first, texts.stop)
+    ]
+
+
+def begins(gathered: Gathered) -> list[list[int]]:
+    return [gathered.columns[gathered.owners == row].tolist() for row in range(len(gathered.ids))]
+
+
+@settings(max_examples=150)
+@given(LENGTHS, st.integers(1, 50), st.sampled_from([None, END, OTHER]), st.data())
+def test_packed_rows_are_the_texts_laid_end_to_end(
+    lengths: list[int], width: int, end: int | None, data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(lengths) - 1))
+    texts = texts_of(lengths, first, data.draw(st.integers(first + 1, len(lengths))))
+    rows = PackedRows(texts, width, end, END, PAD)
+    all_of, starts = [], []
+    for tokens in plain(texts, end):
+        starts.append(len(all_of))
+        all_of += tokens
+    assert rows.tokens == len(all_of)
+    assert len(rows) == -(-len(all_of) // width)
+    order = data.draw(st.permutations(range(len(rows))))
+    gathered = rows.take(np.array(order))
+    for row, ids, length, begun in zip(
+        order, gathered.ids.tolist(), gathered.lengths.tolist(), begins(gathered), strict=True
+    ):
+        expected = all_of[row * width : (row + 1) * width]
+        assert ids[:length] == expected
+        assert set(ids[length:]) <= {PAD}
+        assert length == width or row == len(rows) - 1
+        assert begun == [s - row * width for s in starts if row * width < s < row * width + length]
+    low, high = rows.texts(np.array(order))
+    for row, one, other in zip(order, low.tolist(), high.tolist(), strict=True):
+        within = [n for n, s in enumerate(starts) if s < min((row + 1) * width, len(all_of))]
+        touched = [n for n in within if [*starts, len(all_of)][n + 1] > row * width]
+        assert [one, other] == [first + touched[0], first + touched[-1] + 1]
+
+
+@settings(max_examples=100)
+@given(LENGTHS, st.integers(1, 40))
+def test_single_rows_are_a_text_each(lengths: list[int], width: int) -> None:
+    texts = texts_of(lengths)
+    rows = SingleRows(texts, width, PAD)
+    gathered = rows.take(np.arange(len(rows)))
+    cut = [tokens[:width] for tokens in plain(texts, None)]
+    assert gathered.ids.tolist() == [[*one, *[PAD] * (width - len(one))] for one in cut]
+    assert gathered.lengths.tolist() == [len(one) for one in cut]
+    assert (rows.cut, rows.tokens) == (sum(n > width for n in lengths), sum(map(len, cut)))
+
+
+@pytest.mark.parametrize("end", [None, END, OTHER])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_epoch_has_every_token_once_and_wastes_little(seed: int, end: int | None) -> None:
+    lengths = np.random.default_rng(seed).integers(1, 400, 3_000).tolist()
+    rows = PackedRows(texts_of(lengths), 512, end, END, PAD)
+    order = ranks(key(seed), len(rows), 0, len(rows))[0]
+    gathered = rows.take(order)
+    served = gathered.ids[np.arange(512) < gathered.lengths[:, None]]
+    kept = np.sort(served[served >= 10])
+    assert len(kept) == sum(lengths)
+    assert (np.diff(kept) > 0).all()
+    assert (served < 10).sum() == (0 if end is None else len(lengths))
+    assert 1 - len(served) / gathered.ids.size < 0.01
+
+
+BROKEN = [[70, 20, 40, 60], [0, 20, 40, -1], [60, 40, 20, 0]]
+
+
+@pytest.mark.parametrize("end", [None, END])
+@pytest.mark.parametrize("broken", BROKEN, ids=str)
+def test_offsets_that_lead_nowhere_are_damage(broken: list[int], end: int | None) -> None:
+    texts = texts_of([19, 19, 19])
+    texts.file.offsets[:] = broken
+    with pytest.raises(DamagedFileError, match="lead nowhere"):
+        PackedRows(texts, 7, end, END, PAD).take(np.arange(9))
+    with pytest.raises(DamagedFileError, match="lead nowhere"):
+        SingleRows(texts, 7, PAD).take(np.arange(3))
+
+
+def test_any_offsets_lead_no_further_than_the_file() -> None:
+    generator = np.random.default_rng(5)
+    refused = 0
+    for _ in range(300):
+        texts = texts_of([19, 19, 19])
+        texts.file.offsets[:] = generator.integers(-80, 140, 4)
+        for rows in (PackedRows(texts, 7, None, END, PAD), PackedRows(texts, 7, END, END, PAD)):
+            try:
+                assert rows.take(np.arange(len(rows))).ids.shape == (len(rows), 7)
+            except DamagedFileError:
+                refused += 1
+    assert refused > 400

@@ -1,0 +1,201 @@
+"""Token files: complete or absent, made once, and whatever is damaged is found."""
+
+from __future__ import annotations
+
+import errno
+import random
+import shutil
+import subprocess
+import threading
+import time
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from effort import often
+from programs import python
+from token_shards import EOS, laid_out, lengths_of, numbered, write_shards
+
+import duckplets as dp
+from duckplets.base.locks import lock
+from duckplets.tokens import token_file
+from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.token_file import TokenFile
+
+TEXTS = {"alpha": numbered(lengths_of(300, 1)), "bravo": numbered(lengths_of(90, 2))}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shards(tmp_path_factory.mktemp("tokens") / "out", {"train": TEXTS})
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "out")
+
+
+def opened(folder: Path, cache: Path | None = None) -> TokenFile:
+    return TokenFile.of(folder, Manifest.read(folder), cache)
+
+
+def left(folder: Path) -> set[str]:
+    return {path.name for path in folder.parent.iterdir()} - {folder.name}
+
+
+def test_it_has_all_texts_in_the_order_of_their_shards(folder: Path) -> None:
+    file = opened(folder)
+    file.check()
+    expected = [[*texts[n], EOS] for texts in TEXTS.values() for n in laid_out(texts)]
+    assert file.tokens.tolist() == list(chain(*expected))
+    assert np.diff(file.offsets).tolist() == [len(text) for text in expected]
+    assert left(folder) == {"out.tokens"}
+    assert file.path.stat().st_size < 4 * len(file.tokens) + 8 * len(file.offsets) + 400
+
+
+def test_it_is_made_once_and_then_without_the_shards(folder: Path) -> None:
+    first = opened(folder).path.stat()
+    shutil.rmtree(folder / "train")
+    assert opened(folder).path.stat().st_mtime_ns == first.st_mtime_ns
+    with dp.TokenShards(folder) as shards:
+        assert len(next(shards.sampler(seq_length=8))) == 8
+
+
+def test_it_is_made_anew_for_another_export(folder: Path) -> None:
+    before = opened(folder)
+    kept = before.tokens.copy()
+    shutil.rmtree(folder)
+    write_shards(folder, {"train": {"alpha": TEXTS["bravo"]}})
+    assert len(opened(folder).tokens) != len(kept)
+    assert (before.tokens == kept).all()  # who has it mapped goes on with it
+    assert left(folder) == {"out.tokens"}
+
+
+def test_it_may_lie_elsewhere(folder: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "some" / "cache"
+    with dp.TokenShards(folder, cache=cache) as shards:
+        next(shards.sampler(seq_length=8))
+    assert [path.suffix for path in cache.iterdir()] == [".tokens"]
+    assert left(folder) == {"some"}
+
+
+# ---- damage
+
+
+def test_a_file_that_was_cut_off_or_changed_is_found(folder: Path) -> None:
+    path = opened(folder).path
+    whole = path.read_bytes()
+    generator = random.Random(3)
+    for size in (
+        0,
+        1,
+        8,
+        23,
+        len(whole) - 1,
+        *generator.sample(range(len(whole)), often(60, less=12)),
+    ):
+        path.write_bytes(whole[:size])
+        with pytest.raises(dp.DamagedFileError, match="delete this file"):
+            opened(folder)
+    tokens = 8 * (1 + sum(map(len, TEXTS.values())))
+    for at in generator.sample(range(len(whole)), often(200, less=40)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
+        try:
+            file = opened(folder)
+        except dp.DamagedFileError:
+            continue
+        if path.read_bytes() == whole:  # of the fingerprint: made anew
+            continue
+        assert at >= tokens
+        with pytest.raises(dp.DamagedFileError, match="not as they were written"):
+            file.check()
+    path.unlink()
+    assert opened(folder).path.read_bytes() == whole
+
+
+def _flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [_flipped, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_shard_that_is_not_as_listed_is_named(folder: Path, damage: Any) -> None:
+    damage(folder / "train/bravo/b1/shard_b1_s0.parquet")
+    with pytest.raises(dp.DamagedFileError, match=r"bravo/b1/shard_b1_s0\.parquet"):
+        opened(folder)
+    assert left(folder) == set()
+
+
+def test_folders_of_something_else_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
+        dp.TokenShards(tmp_path)
+    (tmp_path / "part.npy").write_bytes(b"")
+    with pytest.raises(dp.ShardError, match=r"token arrays \(part\.npy\)"):
+        dp.TokenShards(tmp_path)
+
+
+# ---- room
+
+
+def test_where_there_is_no_room_it_says_how_much_it_takes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
+        with pytest.raises(dp.ShardError, match=r"It takes .* MB; give cache="):
+            opened(folder)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(token_file, "_fill", full)
+    with pytest.raises(dp.ShardError, match="No space left on device"):
+        opened(folder)
+    assert left(folder) == set()
+
+
+# ---- processes
+
+_MAKE = (
+    "import sys; from pathlib import Path; import duckplets as dp;"
+    "print('ready', flush=True); sys.stdin.readline();"
+    "print(len(dp.TokenShards(Path(sys.argv[1])).file.tokens), flush=True)"
+)
+
+
+def test_others_wait_for_who_makes_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found: list[TokenFile] = []
+    with (folder.parent / ".out.tokens.lock").open("ab") as held:
+        assert lock(held, wait=False)
+        waits = threading.Thread(target=lambda: found.append(opened(folder)))
+        waits.start()
+        until = time.monotonic() + 60
+        while "waiting for another process" not in caplog.text and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not found
+    waits.join(60)
+    assert len(found) == 1
+    assert "waiting for another process" in caplog.text
+    assert left(folder) == {"out.tokens"}
+
+
+def test_killed_at_any_moment_it_is_complete_or_absent(folder: Path) -> None:
+    expected = opened(folder).path.read_bytes()
+    generator = random.Random(time.time_ns())
+    for _ in range(often(30, less=2)):
+        folder.with_name("out.tokens").unlink(missing_ok=True)
+        with python("-c", _MAKE, folder, stdin=subprocess.PIPE) as running:
+            assert running.stdout.readline() == "ready\n"
+            running.stdin.write("\n")
+            running.stdin.flush()
+            time.sleep(generator.uniform(0, 0.6))
+            running.kill()
+        if folder.with_name("out.tokens").exists():
+            assert folder.with_name("out.tokens").read_bytes() == expected
+    folder.with_name("out.tokens").unlink(missing_ok=True)
+    opened(folder)
+    assert left(folder) == {"out.tokens"}

@@ -1,0 +1,339 @@
+"""Runs over token shards keep the promises of every run: order, shares, ranks, resuming."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from math import ceil, log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from token_shards import EOS, OTHER, PAD, laid_out, lengths_of, numbered, write_shards
+
+import duckplets as dp
+from duckplets.sampling import state
+from duckplets.tokens.mixtures import write_mixtures
+
+TEXTS = {
+    "alpha": numbered(lengths_of(420, 1)),
+    "bravo": numbered(lengths_of(150, 2)),
+    "charlie": numbered(lengths_of(40, 3)),
+}
+MIXTURE = dp.Mixture(
+    {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2},
+    phases=[dp.Phase(9, {"bravo": 2.0}, lr_scale=0.5), dp.Phase(20, {"alpha": 0})],
+)
+HOWS: dict[str, dict[str, Any]] = {
+    "packed": {"pack": True},
+    "packed without ends": {"pack": True, "eos": None},
+    "records": {},
+    "buckets": {"by_bucket": True},
+    "packed buckets": {"by_bucket": True, "pack": True},
+}
+EACH_HOW = pytest.mark.parametrize("how", HOWS.values(), ids=list(HOWS))
+COMMON: dict[str, Any] = {"seq_length": 24, "seed": 5, "mixture": MIXTURE}
+
+Plain = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokens") / "shards"
+    return write_shards(path, {"train": TEXTS, "test": {"alpha": TEXTS["charlie"]}})
+
+
+@pytest.fixture
+def shards(folder: Path) -> Iterator[dp.TokenShards]:
+    with dp.TokenShards(folder) as shards:
+        yield shards
+
+
+def plain(batch: dp.TokenBatch) -> Plain:
+    found = batch.to_pydict()
+    return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
+
+
+def all_of(batches: Iterable[dp.TokenBatch]) -> list[Plain]:
+    return [plain(batch) for batch in batches]
+
+
+def together(ranks: Iterable[Plain]) -> Plain:
+    """Return the batch of all ranks."""
+    found: Plain = defaultdict(list)
+    for rank in ranks:
+        for name, values in rank.items():
+            found[name] += values
+    return dict(found)
+
+
+# ---- rows
+
+
+def test_an_epoch_of_packed_rows_has_every_token_once(shards: dp.TokenShards) -> None:
+    with shards.sampler(pack=True, seq_length=24, batch_size=7, epochs=1) as sampler:
+        weights = {
+            name: len(stream) for stream in sampler._planner.streams for name in [stream.source]
+        }
+    run = shards.sampler(mixture=weights, pack=True, seq_length=24, batch_size=7, epochs=3)
+    rows: dict[tuple[str, int], list[int]] = {}
+    visits = Counter[tuple[str, int]]()
+    for batch in run:
+        lengths = batch["attention_mask"].sum(1)
+        for source, row, ids, length in zip(
+            batch["source"], batch["row"].tolist(), batch["input_ids"], lengths, strict=True
+        ):
+            kept = ids[:length].tolist()
+            assert rows.setdefault((source, row), kept) == kept
+            assert set(ids[length:].tolist()) <= {PAD}
+            visits[source, row] += 1
+    assert abs(min(visits.values()) - 3) <= 1  # shares are of prefixes: off by less than a few
+    for name, texts in TEXTS.items():
+        of = [rows[name, row] for row in range(weights[name])]
+        laid = [[*texts[n], EOS] for n in laid_out(texts)]
+        assert list(chain(*of)) == list(chain(*laid))
+        assert 1 - sum(map(len, of)) / (24 * len(of)) < 0.04  # one short row of a small source
+
+
+def test_the_arrays_of_a_batch_tell_texts_apart(shards: dp.TokenShards) -> None:
+    for how in HOWS.values():
+        batch = next(shards.sampler(**COMMON, **how, batch_size=32))
+        ids, mask = batch["input_ids"], batch["attention_mask"]
+        documents, positions = batch["document_ids"], batch["position_ids"]
+        width = ids.shape[1]
+        assert all(a.shape == (32, width) and a.dtype == np.int32 for a in (ids, mask, documents))
+        assert positions.shape == (32, width)
+        assert positions.dtype == np.int32
+        ends = (ids == EOS) & (mask == 1)
+        if how.get("eos", EOS) is not None:
+            expected = np.cumsum(ends, axis=1) - ends
+            assert (np.where(mask, expected, -1) == documents).all()
+        assert (documents[:, 0] == 0).all()
+        fresh = np.diff(documents, axis=1, prepend=-1) != 0
+        assert ((positions == 0) == (fresh | (mask == 0))).all()
+        assert (np.diff(positions, axis=1)[~fresh[:, 1:] & (mask[:, 1:] == 1)] == 1).all()
+        assert ((mask == 0) == (documents == -1)).all()
+        assert (ids[mask == 0] == PAD).all()
+
+
+def test_another_token_may_end_texts(shards: dp.TokenShards) -> None:
+    own, other = (
+        next(shards.sampler(**COMMON, pack=True, batch_size=64, eos=eos))["input_ids"]
+        for eos in ("</s>", "<end>")
+    )
+    assert (np.where(own == EOS, OTHER, own) == other).all()
+    assert next(shards.sampler(**COMMON, pack=True, eos="word"))["input_ids"].shape == (8, 24)
+
+
+def test_batches_of_a_bucket_are_as_wide_as_its_texts(shards: dp.TokenShards) -> None:
+    run = shards.sampler(**COMMON, by_bucket=True, batch_size=4, epochs=1)
+    widths = set()
+    for batch in run:
+        width, lengths = batch["input_ids"].shape[1], batch["attention_mask"].sum(1)
+        least = {8: 0, 16: 8, 24: 16}[width]
+        assert (lengths > least).all()
+        widths.add(width)
+    assert widths == {8, 16, 24}
+
+
+def test_texts_that_are_cut_are_counted(
+    shards: dp.TokenShards, caplog: pytest.LogCaptureFixture
+) -> None:
+    next(shards.sampler(seq_length=24))
+    longer = sum(len(text) > 24 for text in TEXTS["alpha"])
+    assert f"source 'alpha': {longer} texts longer than a row are cut" in caplog.text
+
+
+# ---- order
+
+
+def test_sources_are_dealt_within_the_bound_at_every_prefix(shards: dp.TokenShards) -> None:
+    weights = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}
+    run = shards.sampler(mixture=weights, pack=True, seq_length=24, batch_size=100, seed=3)
+    sources = np.array(run.served(0, 100_000)["source"].to_pylist())
+    draws = np.arange(1, 100_001)
+    for name, weight in weights.items():
+        off = np.abs(np.cumsum(sources == name) - draws * weight)
+        assert off.max() < ceil(log2(3)) + 1
+
+
+@EACH_HOW
+def test_ranks_and_workers_serve_one_stream(shards: dp.TokenShards, how: Plain) -> None:
+    alone = all_of(shards.sampler(**COMMON, **how, batch_size=8, steps=30))
+    assert len(alone) == 30
+    for size in (2, 4):
+        ranks = [
+            all_of(
+                shards.sampler(
+                    **COMMON, **how, batch_size=8 // size, steps=30, rank=rank, world_size=size
+                )
+            )
+            for rank in range(size)
+        ]
+        assert [together(batch) for batch in zip(*ranks, strict=True)] == alone
+    turns = [shards.sampler(**COMMON, **how, batch_size=8, steps=30) for _ in range(3)]
+    for number, run in enumerate(turns):
+        run.stride(number, 3)
+    taken = [all_of(run) for run in turns]
+    assert [taken[step % 3][step // 3] for step in range(30)] == alone
+
+
+@EACH_HOW
+def test_any_batch_of_any_time(shards: dp.TokenShards, how: Plain) -> None:
+    run = shards.sampler(**COMMON, **how, batch_size=8)
+    alone = all_of(islice(run, 40))
+    assert all_of(run.batch_at(step) for step in (39, 0, 17)) == [alone[s] for s in (39, 0, 17)]
+    assert run.position == 320
+    far = run.batch_at(10**9)
+    assert far["input_ids"].shape[0] == 8
+    run.move(0)
+    assert all_of(run.peek(40)) == alone
+    served = run.served(0, 320)
+    assert served["source"].to_pylist() == list(chain(*(batch["source"] for batch in alone)))
+    assert served["row"].to_pylist() == list(chain(*(batch["row"] for batch in alone)))
+
+
+def test_record_ids_are_those_of_the_texts_of_a_row(shards: dp.TokenShards) -> None:
+    run = shards.sampler(seq_length=40, batch_size=16)
+    batch, served = next(run), run.served(0, 16).to_pylist()
+    for ids, mask, row in zip(batch["input_ids"], batch["attention_mask"], served, strict=True):
+        (record,) = row["record_ids"]
+        source, number = record.split("/")
+        assert ids[mask == 1].tolist() == TEXTS[source][int(number)]
+
+
+# ---- state
+
+
+@EACH_HOW
+def test_a_run_goes_on_with_other_ranks(shards: dp.TokenShards, how: Plain, tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    unbroken = shards.sampler(**COMMON, **how, batch_size=8, steps=40)
+    alone = all_of(islice(unbroken, 12))
+    unbroken.set_weights({"charlie": 3})
+    alone += all_of(unbroken)
+    run = shards.sampler(**COMMON, **how, batch_size=8, steps=40, state=path)
+    found = all_of(islice(run, 12))
+    run.set_weights({"charlie": 3})
+    found += all_of(islice(run, 3))
+    run.save()
+    for size, taken in ((4, 5), (2, 7), (1, 13)):
+        resumed = [shards.resume(state=path, world_size=size, rank=rank) for rank in range(size)]
+        batches = zip(*(all_of(islice(r, taken)) for r in resumed), strict=True)
+        found += [together(batch) for batch in batches]
+        assert len({json.dumps(r.state_dict()) for r in resumed}) == 1
+        resumed[0].save()
+    assert found == alone
+    assert shards.resume(state=path).metrics() == unbroken.metrics()
+
+
+def test_a_run_is_saved_beside_the_folder_and_found_by_its_path(shards: dp.TokenShards) -> None:
+    run = shards.sampler(**COMMON, batch_size=8, run="beside")
+    alone = all_of(islice(run, 6))
+    run.move(24)
+    path = run.save(tag="third")
+    assert path == shards.path.with_name("shards.state.duckdb")
+    assert [(c["run"], c["kind"], c["step"]) for c in state.cursors(path)] == [
+        ("beside", "tokens", 3)
+    ]
+    with dp.resume(shards.path, "beside", "third") as resumed:
+        assert all_of(islice(resumed, 3)) == alone[3:]
+    other = shards.sampler(**COMMON, batch_size=8, run="other")
+    other.load_state_dict(run.state_dict())
+    assert plain(next(other)) == alone[3]
+
+
+def test_what_does_not_fit_is_refused_by_name(
+    shards: dp.TokenShards, folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.duckdb"
+    run = shards.sampler(**COMMON, pack=True, state=path)
+    next(run)
+    run.save()
+    wrong = shards.sampler(**{**COMMON, "seq_length": 25}, pack=True, state=path)
+    with pytest.raises(dp.StateMismatchError, match="seq_length \\(saved: 24, now: 25\\)"):
+        wrong.save()
+    with pytest.raises(dp.StateMismatchError, match="from position 0"):
+        shards.resume(state=path, mixture={"alpha": 9})
+    later = dp.Mixture(MIXTURE.weights, phases=[*MIXTURE.phases, dp.Phase(30, {"alpha": 4})])
+    assert shards.resume(state=path, mixture=later).changed_from == 30 * 8
+    with pytest.raises(dp.SamplerError, match="seq_lenght"):
+        shards.resume(state=path, seq_lenght=4)
+    elsewhere = write_shards(tmp_path / "other", {"train": {"alpha": TEXTS["bravo"]}})
+    with pytest.raises(dp.StateMismatchError, match="shards"):
+        dp.TokenShards(elsewhere).resume(state=path)
+
+
+WRONG: list[tuple[Plain, type[Exception], str]] = [
+    ({"split": "tarin"}, dp.SamplerError, "did you mean 'train'"),
+    ({"seq_length": 0}, dp.SamplerError, "seq_length=0"),
+    ({"pack": 1}, dp.SamplerError, "pack=1"),
+    ({"pack": True, "eos": "<eos>"}, dp.SamplerError, "its end of text is '</s>'"),
+    ({"eos": 5}, dp.SamplerError, "eos=5"),
+    ({"mixture": {"alhpa": 1}}, dp.MixtureError, "alhpa"),
+    ({"world_size": 2, "rank": 2}, dp.SamplerError, "rank=2"),
+    ({"remainder": "all"}, dp.SamplerError, "remainder"),
+    (
+        {"by_bucket": True, "mixture": dp.Mixture({}, anneal=dp.Anneal(0, {"alpha": 1}, 9))},
+        dp.MixtureError,
+        "end_step",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), WRONG)
+def test_wrong_arguments_are_named(
+    shards: dp.TokenShards, arguments: Plain, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        shards.sampler(**arguments)
+
+
+def test_bounds_remainders_and_the_forecast(shards: dp.TokenShards) -> None:
+    for how in HOWS.values():
+        arguments = {**COMMON, **how, "epochs": 2, "batch_size": 16}
+        kept, dropped, padded = (
+            shards.sampler(**arguments, remainder=remainder)
+            for remainder in ("keep", "drop", "pad")
+        )
+        end = 2 * kept.epoch_length
+        batches = list(kept)
+        assert sum(map(len, batches)) == end
+        assert sum(map(len, dropped)) == end // 16 * 16
+        filled = sum(batch["padded"].sum() for batch in padded)
+        assert filled == -end % 16
+        counts = Counter(source for batch in batches for source in batch["source"])
+        forecast = shards.sampler(**arguments).forecast()
+        assert forecast.exact
+        told = Counter[str]()
+        for row in forecast.table.to_pylist():
+            told[row["source"]] += row["samples"]
+        assert told == counts
+        metrics = kept.metrics()
+        assert {name: metrics[f"data/{name}/samples"] for name in counts} == counts
+        tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
+        assert sum(metrics[f"data/{name}/tokens"] for name in counts) == tokens
+
+
+def test_loss_by_source_and_phases(shards: dp.TokenShards) -> None:
+    run = shards.sampler(**COMMON, batch_size=8)
+    batch = next(run)
+    assert set(run.loss_by_source(batch, np.ones(8))) == {f"loss/{s}" for s in batch["source"]}
+    assert run.lr_scale == 1
+    run.move(9 * 8)
+    assert (run.lr_scale, run.step, run.epoch) == (0.5, 9, 0)
+    run.set_epoch(2)
+    assert run.position == 2 * run.epoch_length
+    with pytest.raises(dp.SamplerError, match="serves tokens"):
+        run.to_hf()
+
+
+def test_the_mixture_of_the_folder_is_taken(shards: dp.TokenShards, folder: Path) -> None:
+    write_mixtures(folder, shards.manifest, MIXTURE)
+    arguments = {**COMMON, "batch_size": 8, "steps": 30}
+    expected = all_of(shards.sampler(**arguments))
+    found = all_of(shards.sampler(**{**arguments, "mixture": folder / "mixtures.json"}))
+    assert found == expected

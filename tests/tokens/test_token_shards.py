@@ -1,0 +1,528 @@
+"""Token shards: every token of a record once, the same bytes anywhere, what verify finds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pydoc
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commands import cli, ok
+from corpora import WORDS
+from effort import THOROUGH
+
+import duckplets as dp
+from duckplets.tokens.manifest import (
+    MANIFEST,
+    Manifest,
+    buckets_of,
+    read_document,
+    shard_path,
+    write_document,
+)
+from duckplets.tokens.shards import status
+from duckplets.tokens.texts import plain
+from duckplets.tokens.write import _cuts
+
+tokenizers = pytest.importorskip("tokenizers")
+
+WORDNET = Path(__file__).parents[3] / "shared" / "corpora" / "wordnet.parquet"
+BUCKETS = (16, 32, 64)
+SMALL = {"buckets": BUCKETS, "shard_mb": 0.005, "row_group_size": 50}
+MODULES = ("json", "shutil", "textwrap", "string", "random", "statistics")
+
+
+def wordnet(count: int) -> list[dict[str, str]]:
+    """Records of WordNet; where it is not here, others that are about as long."""
+    if not WORDNET.exists():
+        return [
+            {
+                "id": f"{n}",
+                "title": WORDS[n % 16],
+                "definition": " ".join(WORDS[: n % 13]) + f" {n}",
+            }
+            for n in range(count)
+        ]
+    table = next(pq.ParquetFile(WORDNET).iter_batches(count, columns=["id", "title", "definition"]))
+    return list(table.to_pylist())
+
+
+def python_documentation() -> list[dict[str, str]]:
+    rows = []
+    for name in MODULES:
+        module = __import__(name)
+        for each in module.__all__ if hasattr(module, "__all__") else dir(module):
+            if text := pydoc.getdoc(getattr(module, each)):
+                rows.append({"id": f"{name}.{each}", "title": each, "definition": text})
+    return rows
+
+
+ODD = [
+    {
+        "id": "special",
+        "title": "</s> <pad>",
+        "definition": "ends here </s> or <mask> not\u00a0there",
+    },
+    {"id": "emoji", "title": "👩‍🚀 naïve", "definition": "名前は " * 40},
+    {"id": "spaces", "title": "a\tb", "definition": "  c \r\n\n\u2028 d  "},
+    {"id": "long", "title": "long", "definition": "né " * 200},
+]
+
+
+@pytest.fixture(scope="module")
+def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokens") / "two.duckdb"
+    with dp.Corpus(path) as corpus:
+        for name, rows in (
+            ("wordnet", wordnet(900)),
+            ("python", python_documentation()),
+            ("odd/../names".replace("/", "_"), ODD),
+        ):
+            corpus.ingest(
+                dp.MemorySource(rows, id="id", anchor="title", positive="definition"), name=name
+            )
+        corpus.split(train=0.8, validation=0.1, test=0.1, seed=3)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus_file: Path) -> Path:
+    folder = corpus_file.parent / "tokenizer"
+    with dp.Corpus(corpus_file, read_only=True) as corpus:
+        dp.train_tokenizer(corpus, folder, vocab_size=600)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(corpus_file: Path, tokenizer: Path) -> Path:
+    out = corpus_file.parent / "shards"
+    with dp.Corpus(corpus_file, read_only=True) as corpus:
+        corpus.shard(out, tokenizer=tokenizer, split=["train", "validation", "test"], **SMALL)
+    return out
+
+
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def shards(folder: Path, **options: Any) -> dp.ShardReport:
+    """Make the shards of the module's corpus again."""
+    home = folder.parent if (folder.parent / "two.duckdb").exists() else options.pop("home")
+    with dp.Corpus(home / "two.duckdb", read_only=True) as corpus:
+        return corpus.shard(folder, **{"tokenizer": home / "tokenizer", **SMALL, **options})
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Checksums of everything but when it was made."""
+    files = (f for f in folder.rglob("*") if f.is_file() and f.name != "export_state.json")
+    return {
+        f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest() for f in files
+    }
+
+
+def record_texts(path: Path) -> dict[str, tuple[str, str, str]]:
+    """Source, split and text of every record, put together in Python."""
+    with dp.Corpus(path, read_only=True) as corpus:
+        rows = corpus.sql(
+            "SELECT record_id, source, split, role, position, text FROM section_texts "
+            "ORDER BY record_id, position"
+        ).to_pylist()
+    found: dict[str, tuple[str, str, list[str]]] = {}
+    for row in rows:
+        of = found.setdefault(row["record_id"], (row["source"], row["split"], []))
+        of[2].append(row["text"])
+    return {name: (source, split, "\n\n".join(t)) for name, (source, split, t) in found.items()}
+
+
+# ---- what is in the shards
+
+
+def test_every_record_is_in_one_shard_with_all_its_tokens(
+    folder: Path, corpus_file: Path, tokenizer: Path
+) -> None:
+    encoder = tokenizers.Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
+    encoder.encode_special_tokens = True
+    expected = record_texts(corpus_file)
+    manifest, seen = Manifest.read(folder), Counter[str]()
+    schemas = set()
+    for shard in manifest.shards:
+        table = pq.read_table(folder / shard.path)
+        schemas.add(str(pq.read_schema(folder / shard.path)))
+        assert (table.num_rows, shard.path) == (
+            shard.records,
+            shard_path(shard.split, shard.source, shard.bucket, shard.index),
+        )
+        lines = (folder / shard.tsv.path).read_text().splitlines()
+        assert lines[0].split("\t") == ["index", "length", "token_sum", "sha256"]
+        for index, (row, line) in enumerate(zip(table.to_pylist(), lines[1:], strict=True)):
+            source, split, text = expected[row["meta"]["record_id"]]
+            seen[row["meta"]["record_id"]] += 1
+            assert (source, split) == (shard.source, shard.split) == (row["meta"]["source"], split)
+            assert row["text"] == plain(text)
+            assert encoder.decode(row["tokens"], skip_special_tokens=False) == row["text"]
+            assert row["tokens"] == encoder.encode(row["text"]).ids
+            assert row["meta"]["token_count"] == len(row["tokens"])
+            assert row["meta"]["metrics"]["characters"] == len(text)
+            assert buckets_of([len(row["tokens"])], BUCKETS) == [shard.bucket]
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            told = [str(index), str(len(row["tokens"])), str(sum(row["tokens"])), digest]
+            assert line.split("\t") == told
+        assert sum(map(len, table["tokens"].to_pylist())) == shard.tokens
+    assert seen == Counter(expected.keys())
+    assert len(schemas) == 1
+    assert manifest.counts["records"] == len(expected)
+    assert manifest.counts["left_out"] == {}
+
+
+def test_shards_have_their_size_and_a_small_tail_joins(folder: Path) -> None:
+    size = SMALL["shard_mb"] * 1e6
+    groups: dict[tuple[str, str, int], list[Any]] = {}
+    for shard in Manifest.read(folder).shards:
+        groups.setdefault((shard.split, shard.source, shard.bucket), []).append(shard)
+    assert max(map(len, groups.values())) > 3
+    for (_, _, bucket), of in groups.items():
+        assert [shard.index for shard in of] == list(range(len(of)))
+        for shard in of[:-1]:
+            assert shard.tokens * 4 >= size
+        if bucket < len(BUCKETS):
+            assert all(shard.tokens * 4 < size + 4 * BUCKETS[bucket] for shard in of[:-1])
+        assert len(of) == 1 or of[-1].tokens * 4 >= size / 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cuts_hold_for_any_lengths(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(1, 60, draw.integers(1, 200))
+    size = int(draw.integers(1, 800))
+    cuts = _cuts(np.cumsum(lengths), size)
+    assert [low for low, _ in cuts] == [0, *(high for _, high in cuts[:-1])]
+    assert cuts[-1][1] == len(lengths)
+    for low, high in cuts[:-1]:
+        assert lengths[low : high - 1].sum() < size <= lengths[low:high].sum()
+    low, high = cuts[-1]
+    assert len(cuts) == 1 or lengths[low:high].sum() * 4 >= size
+
+
+def test_buckets_count_from_zero_and_hold_their_upper_boundary() -> None:
+    assert buckets_of([1, 16, 17, 32, 33, 64, 65, 9999], BUCKETS).tolist() == [
+        *(0, 0, 1, 1, 2, 2, 3, 3)
+    ]
+
+
+@pytest.mark.parametrize("longer", ["cut", "drop"])
+def test_longer_texts_are_cut_or_dropped_and_counted(
+    longer: Any, folder: Path, corpus_file: Path
+) -> None:
+    whole, out = Manifest.read(folder), corpus_file.parent / longer
+    report = shards(out, longer=longer, split=["train", "validation", "test"], offsets=True)
+    many = sum(shard.records for shard in whole.shards if shard.bucket == len(BUCKETS))
+    assert many > 10
+    manifest = Manifest.read(out)
+    assert max(shard.bucket for shard in manifest.shards) < len(BUCKETS)
+    if longer == "drop":
+        assert report.left_out == {"too long": many}
+        assert report.records == whole.counts["records"] - many
+        return
+    assert (report.cut, report.records) == (many, whole.counts["records"])
+    encoder = tokenizers.Tokenizer.from_file(str(out / "tokenizer.json"))
+    for shard in manifest.shards:
+        for row in pq.read_table(out / shard.path).to_pylist():
+            assert encoder.decode(row["tokens"], skip_special_tokens=False) == row["text"]
+            assert len(row["offsets"]) == len(row["tokens"]) <= BUCKETS[-1]
+            ends = [each["stop"] for each in row["offsets"]]
+            assert ends == sorted(ends)
+            assert ends[-1] == len(row["text"])
+
+
+def test_code_keeps_its_white_space_and_metrics_come_along(tokenizer: Path, tmp_path: Path) -> None:
+    code = "def f(x):\n    return  x\n\n\n" * 5
+    gated = dp.Quality(preset="code", duplicates=False, language=None)
+    with dp.Corpus(tmp_path / "code.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource([{"t": code}], text="t"), name="gated", quality=gated)
+        corpus.ingest(dp.MemorySource([{"t": code}], text="t"), name="told")
+        corpus.ingest(dp.MemorySource([{"t": code}], text="t"), name="prose")
+        corpus.split(train=1, validation=0, test=0)
+        out = tmp_path / "out"
+        corpus.shard(out, tokenizer=tokenizer, code=["told"])
+    rows = {
+        shard.source: pq.read_table(out / shard.path).to_pylist()[0]
+        for shard in Manifest.read(out).shards
+    }
+    assert rows["gated"]["text"] == rows["told"]["text"] == code
+    assert rows["prose"]["text"] == plain(code)
+    assert (rows["gated"]["meta"]["domain"], rows["told"]["meta"]["domain"]) == ("code", None)
+    assert rows["gated"]["meta"]["metrics"]["code_lines"] > 5
+    assert rows["told"]["meta"]["metrics"]["code_lines"] is None
+    assert rows["gated"]["meta"].keys() == rows["told"]["meta"].keys()
+
+
+# ---- the same bytes
+
+
+def test_a_second_run_and_other_threads_give_the_same_bytes(
+    folder: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import sys, duckplets as dp\n"
+        "with dp.Corpus(sys.argv[1], read_only=True, threads=int(sys.argv[4])) as corpus:\n"
+        "    corpus.shard(sys.argv[2], tokenizer=sys.argv[3], buckets=(16, 32, 64),\n"
+        "        split=['train', 'validation', 'test'], shard_mb=.005, row_group_size=50)\n"
+    )
+    for threads in (1, 2, 8) if THOROUGH else (8,):
+        out = tmp_path / f"threads{threads}"
+        subprocess.run(
+            [sys.executable, "-c", code, corpus_file, out, corpus_file.parent / "tokenizer", "8"],
+            env=os.environ | {"RAYON_NUM_THREADS": str(threads)},
+            check=True,
+            timeout=200,
+        )
+        assert digests(out) == digests(folder)
+
+
+def test_what_is_there_is_not_made_again(copied: Path, folder: Path, corpus_file: Path) -> None:
+    splits = ["train", "validation", "test"]
+    again = shards(copied, home=corpus_file.parent, split=splits)
+    assert again.made == 0
+    first = Manifest.read(folder).shards[5]
+    (copied / first.path).unlink()
+    again = shards(copied, home=corpus_file.parent, split=splits)
+    assert (again.made, digests(copied)) == (1, digests(folder))
+
+
+def test_a_killed_export_goes_on(folder: Path, corpus_file: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, duckplets as dp\n"
+        "from duckplets.tokens import shards\n"
+        "shards._PART, shards._SAVES = (20_000, 200), 0\n"
+        "print('begins', flush=True)\n"
+        "with dp.Corpus(sys.argv[1], read_only=True) as corpus:\n"
+        "    corpus.shard(sys.argv[2], tokenizer=sys.argv[3], buckets=(16, 32, 64),\n"
+        "        split=['train', 'validation', 'test'], shard_mb=.005, row_group_size=50)\n"
+    )
+    out = tmp_path / "killed"
+    arguments = [sys.executable, "-c", code, corpus_file, out, corpus_file.parent / "tokenizer"]
+    killed, stages = 0, set()
+    for delay in np.linspace(0.05, 0.9, 30 if THOROUGH else 3):
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout is not None
+                process.stdout.readline()
+                time.sleep(delay)
+            finally:
+                process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        if (out / "export_state.json").exists():
+            stages.add(status(out)["stage"])
+    assert killed
+    subprocess.run(arguments, check=True, timeout=200, stdout=subprocess.DEVNULL)
+    assert digests(out) == digests(folder)
+    assert status(out)["stage"] == "completed"
+    assert dp.verify(out).ok
+    assert not [file for file in out.rglob(".*") if file.name != ".spool"]
+
+
+def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
+    folder: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from duckplets.tokens import shards as room
+
+    out, written, write = corpus_file.parent / "failing", [], room.write_shard
+
+    def failing(*arguments: Any) -> Any:
+        if len(written) == 7:
+            raise OSError(28, "No space left on device")
+        written.append(1)
+        return write(*arguments)
+
+    splits = ["train", "validation", "test"]
+    monkeypatch.setattr(room, "write_shard", failing)
+    monkeypatch.setattr(room, "_SAVES", 0)
+    with pytest.raises(dp.ShardError, match="No space left"):
+        shards(out, split=splits)
+    told = status(out)
+    assert told["stage"] == "sharding"
+    done = len(told["completed_shards"])
+    assert 5 <= done <= 7
+    with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
+        dp.verify(out)
+    monkeypatch.setattr(room, "write_shard", write)
+    monkeypatch.setattr(room, "encoded", None)  # nothing is encoded again
+    assert shards(out, split=splits).made == len(Manifest.read(folder).shards) - done
+    assert digests(out) == digests(folder)
+
+
+# ---- whose folder it is
+
+
+def test_a_folder_of_another_run_is_refused(
+    copied: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(dp.ShardError, match="seed was 42 and is 43"):
+        shards(copied, home=corpus_file.parent, seed=43, split=["train", "validation", "test"])
+    report = shards(copied, home=corpus_file.parent, seed=43, overwrite=True)
+    assert {shard.split for shard in Manifest.read(copied).shards} == {"train"}
+    assert report.made == report.shards
+    assert dp.verify(copied).ok
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").touch()
+    for overwrite in (False, True):
+        with pytest.raises(dp.ShardError, match=r"thesis\.tex"):
+            shards(foreign, home=corpus_file.parent, overwrite=overwrite)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"buckets": (16, 8)}, "boundaries that rise"),
+        ({"buckets": ()}, "boundaries that rise"),
+        ({"longer": "dropp"}, "did you mean 'drop'"),
+        ({"compression": "brotli"}, "give one of zstd"),
+        ({"shard_mb": 0}, "from 0.001 to 500"),
+        ({"split": []}, "at least one"),
+        ({"split": "trian"}, "give one of train"),
+        ({"sources": ["wordnett"]}, "did you mean 'wordnet'"),
+        ({"tokenizer": "nowhere.json"}, "cannot be read"),
+        ({"mixture": dp.Mixture({"nobody": 1})}, "nobody"),
+        ({"row_group_size": 0}, "row_group_size=0"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_made(
+    options: dict[str, Any], says: str, corpus_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        shards(tmp_path / "wrong", home=corpus_file.parent, **options)
+    assert isinstance(caught.value, dp.DuckpletsError)
+    assert not (tmp_path / "wrong" / "export_state.json").exists()
+
+
+# ---- verify
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_verify_finds_what_is_wrong(copied: Path) -> None:
+    assert dp.verify(copied).ok
+    manifest = Manifest.read(copied)
+    one, two, three = (manifest.shards[place] for place in (0, 4, 9))
+    _flip(copied / one.path)
+    (copied / two.path).unlink()
+    _flip(copied / three.tsv.path)
+    extra = copied / "train" / "wordnet" / "b0" / "shard_b0_s99.parquet"
+    shutil.copy(copied / three.path, extra)
+    _flip(copied / "tokenizer.json")
+    (copied / "mixtures.json").unlink()
+    report = dp.verify(copied)
+    assert not report.ok
+    assert dict(report.problems) == {
+        one.path: "damaged",
+        two.path: "missing",
+        three.tsv.path: "damaged",
+        "train/wordnet/b0/shard_b0_s99.parquet": "unlisted",
+        "tokenizer.json": "damaged",
+        "mixtures.json": "missing",
+    }
+
+
+def test_verify_knows_the_manifest_of_another_run(copied: Path, corpus_file: Path) -> None:
+    manifest = Manifest.read(copied)
+    replace(manifest, fingerprint="0" * 64).write(copied)
+    assert dp.verify(copied).problems == [(MANIFEST, "of another run")]
+    text = (copied / MANIFEST).read_text().replace('"records": ', '"records": 1', 1)
+    (copied / MANIFEST).write_text(text)
+    with pytest.raises(dp.DamagedFileError, match="its digest is another"):
+        dp.verify(copied)
+    told = json.loads(text)
+    del told["digest"]
+    told["shards"][0]["path"] = "../../outside.parquet"
+    write_document(copied / MANIFEST, told.pop("kind"), told)
+    with pytest.raises(dp.DamagedFileError, match="lies elsewhere"):
+        dp.verify(copied)
+    with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
+        dp.verify(corpus_file.parent)
+
+
+# ---- mixtures
+
+
+def test_a_mixture_is_written_and_read_back(copied: Path, corpus_file: Path) -> None:
+    tokens = Counter[str]()
+    for shard in Manifest.read(copied).shards:
+        tokens[shard.source] += shard.tokens * (shard.split == "train")
+    assert dp.load_mixture(copied).weights == {name: n for name, n in tokens.items() if n}
+    mixture = dp.Mixture(
+        {"wordnet": 3, "python": 1},
+        temperature=2,
+        phases=[dp.Phase(10, {"python": 3}, 0.5), dp.Phase(20, {"wordnet": 0})],
+    )
+    splits = ["train", "validation", "test"]
+    assert shards(copied, home=corpus_file.parent, split=splits, mixture=mixture).made == 0
+    assert dp.load_mixture(copied / "mixtures.json") == mixture
+    told = read_document(copied / "mixtures.json", "duckplets mixtures")
+    assert told is not None
+    assert [(phase["name"], phase["start_step"]) for phase in told["phases"]] == [
+        *(("phase_1", 0), ("phase_2", 10), ("final", 20))
+    ]
+    assert told["phases"][2]["weights"] | {"wordnet": 0} == told["phases"][2]["weights"]
+    listed = [shard for of in told["sources"].values() for shard in of["shards"]]
+    every = [each.shard_id for each in Manifest.read(copied).shards if each.split == "train"]
+    assert sorted(listed) == sorted(every)
+    assert dp.verify(copied).ok
+    with pytest.raises(dp.MixtureError, match="no such file"):
+        dp.load_mixture(corpus_file.parent / "nothing.json")
+
+
+# ---- the command line and readers of others
+
+
+def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> None:
+    out, made = tmp_path / "out", tmp_path / "made"
+    told = ok("tokenizer", "train", corpus_file, made, "--vocab-size", "500", "--source", "wordnet")
+    assert "bytes a token" in told
+    small = ("--tokenizer", made, "--buckets", "16,64", "--shard-mb", "0.01")
+    ok("shard", corpus_file, out, *small)
+    state = json.loads(ok("shard", "--status", out, "--json"))
+    assert state["stage"] == "completed"
+    assert len(state["completed_shards"]) == state["counters"]["shards"]
+    assert "completed" in ok("shard", "--status", out)
+    refused = cli("shard", corpus_file, out, *small, "--seed", "1")
+    assert refused.exit_code == 1
+    assert "give another folder, or --overwrite" in refused.stderr
+    assert cli("shard", corpus_file).exit_code == 2
+    assert "as written" in ok("verify", out)
+    _flip(out / Manifest.read(out).shards[0].path)
+    found = cli("verify", out)
+    assert (found.exit_code, "damaged" in found.stderr) == (1, True)
+
+
+def test_other_readers_open_the_shards(folder: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    found = datasets.load_dataset(
+        "parquet",
+        data_files={"train": str(folder / "train" / "**" / "*.parquet")},
+        cache_dir=str(tmp_path),
+        streaming=True,
+    )["train"]
+    row = next(iter(found))
+    assert row.keys() == {"text", "tokens", "meta"}
+    assert pq.read_schema(folder / Manifest.read(folder).shards[0].path).field(
+        "tokens"
+    ).type == pa.list_(pa.int32())

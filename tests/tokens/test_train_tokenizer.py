@@ -1,0 +1,148 @@
+"""A tokenizer trained on a corpus: what it sees, when it is trained again, and its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import WORDS
+
+import duckplets as dp
+
+tokenizers = pytest.importorskip("tokenizers")
+FILES = ("tokenizer.json", "tokenizer-vocab.json", "tokenizer-merges.txt")
+
+
+@pytest.fixture(scope="module")
+def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("train") / "words.duckdb"
+    rows = [
+        {"t": f"{WORDS[n % 16]} {WORDS[n * 7 % 16]}  {'secret' * (n % 3)} naïve {n} 名前"}
+        for n in range(400)
+    ]
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(dp.MemorySource(rows, text="t"), name="words")
+        corpus.ingest(dp.MemorySource([{"t": "zzzzqq " * 50}], text="t"), name="rare")
+        corpus.split(train=0.7, validation=0.1, test=0.2, seed=1)
+    return path
+
+
+def trained(corpus_file: Path, out: Path, **options: Any) -> dp.TokenizerReport:
+    with dp.Corpus(corpus_file, read_only=True) as corpus:
+        return dp.train_tokenizer(corpus, out, **{"vocab_size": 330, **options})
+
+
+@pytest.fixture(scope="module")
+def report(corpus_file: Path) -> dp.TokenizerReport:
+    return trained(corpus_file, corpus_file.parent / "tokenizer", sources=["words"])
+
+
+def test_it_encodes_any_text_and_its_files_have_their_fingerprint(
+    report: dp.TokenizerReport, corpus_file: Path
+) -> None:
+    made = tokenizers.Tokenizer.from_file(str(report.path))
+    for text in ("alpha beta", " </s>", "名前 ✓ \n\t \x00", "naïve"):
+        assert made.decode(made.encode(text).ids, skip_special_tokens=False) == text
+    specials = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
+    assert [made.token_to_id(each) for each in specials] == list(range(5))
+    vocabulary, merges = (report.path.with_name(name).read_bytes() for name in FILES[1:])
+    assert report.fingerprint == hashlib.sha256(vocabulary + merges).hexdigest()
+    assert report.vocab_size == made.get_vocab_size() <= 330
+    with dp.Corpus(corpus_file, read_only=True) as corpus:
+        (train,) = (
+            corpus.sql(
+                "SELECT count(*) FROM live_records WHERE split = 'train' AND source = 'words'"
+            )
+            .to_pydict()
+            .values()
+        )
+    assert [report.texts + report.held_out] == train
+    assert 0.03 < report.held_out / train[0] < 0.2
+    assert report.bytes_per_token is not None
+    assert 1 < report.bytes_per_token < 10
+
+
+def test_it_is_trained_again_only_where_something_changed(
+    corpus_file: Path, report: dp.TokenizerReport
+) -> None:
+    out = report.path.parent
+    again = trained(corpus_file, out, sources=["words"])
+    assert not again.trained
+    assert (again.fingerprint, again.bytes_per_token) == (
+        report.fingerprint,
+        report.bytes_per_token,
+    )
+    for name in FILES:
+        content = (out / name).read_bytes()
+        (out / name).write_bytes(content[:-1])
+        with dp.Corpus(corpus_file, read_only=True) as corpus:
+            if name == FILES[0]:
+                (out / name).write_bytes(content + b" ")  # still a tokenizer, but another file
+                with pytest.raises(dp.DamagedFileError, match="not as it was written"):
+                    corpus.shard(out.parent / "none", tokenizer=out)
+        mended = trained(corpus_file, out, sources=["words"])
+        assert (mended.trained, mended.why) == (True, f"{name} is damaged or missing")
+        assert (out / name).read_bytes() == content
+    (out / "export_state.json").write_text("{")
+    assert trained(corpus_file, out, sources=["words"]).why == "export_state.json is damaged"
+    other = trained(corpus_file, out, sources=["words"], vocab_size=300)
+    assert (other.trained, other.why) == (True, "settings changed")
+    assert trained(corpus_file, out, sources=["words"]).fingerprint == report.fingerprint
+
+
+def test_threads_give_the_same_tokenizer(corpus_file: Path, report: dp.TokenizerReport) -> None:
+    code = (
+        "import sys, duckplets as dp\n"
+        "with dp.Corpus(sys.argv[1], read_only=True) as corpus:\n"
+        "    print(dp.train_tokenizer(corpus, sys.argv[2], vocab_size=330, sources=['words'])"
+        ".fingerprint)"
+    )
+    out = corpus_file.parent / "threads"
+    found = subprocess.run(
+        [sys.executable, "-c", code, corpus_file, out],
+        env=os.environ | {"RAYON_NUM_THREADS": "8"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
+    assert found.stdout.strip() == report.fingerprint
+    assert (out / FILES[0]).read_bytes() == report.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"split": "test"}, "no fair one"),
+        ({"split": "tset"}, "give one of train"),
+        ({"vocab_size": 100}, "vocab_size=100"),
+        ({"special": ["<s>", "<s>"]}, "each token once"),
+        ({"sources": ["wrods"]}, "did you mean 'words'"),
+    ],
+)
+def test_wrong_arguments(
+    options: dict[str, Any], says: str, corpus_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        trained(corpus_file, tmp_path / "out", **options)
+    assert isinstance(caught.value, dp.DuckpletsError)
+
+
+def test_files_of_somebody_else_are_left_alone(corpus_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("mine")
+    with pytest.raises(dp.ShardError, match="another tokenizer"):
+        trained(corpus_file, tmp_path)
+    assert (tmp_path / "tokenizer.json").read_text() == "mine"
+
+
+def test_without_the_package_it_says_how_to_get_it(
+    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[tokenizers\]'"):
+        trained(corpus_file, tmp_path / "out")
