@@ -37,7 +37,7 @@ class Sifting:
         Records that fail are removed in a new version, and rejected rows that pass become records
         of it; runs that are pinned to earlier versions go on. A row that becomes acceptable takes
         the place of later copies of itself. Records that came without gates are judged as well.
-        What ``where=`` left out stays out.
+        What ``where=`` left out stays out. Files of JSON lines (``jsonl=``) stay as they are.
 
         Args:
             quality: Settings, the name of a preset, or a TOML file; see ``Quality``.
@@ -51,7 +51,10 @@ class Sifting:
         """
         from duckplets.quality.judge import judge
 
-        return judge(self._database, quality, dry_run=dry_run)
+        report = judge(self._database, quality, dry_run=dry_run)
+        if not dry_run and (report.accepted or report.rejected):
+            self._tell_of_json_lines()
+        return report
 
     def acquisitions(self) -> pa.Table:
         """Return every intake through gates: when, from where, by which settings, its counts."""
@@ -138,7 +141,8 @@ class Sifting:
 
         settings = finding.NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
         finding.checked_action(action)
-        with self._looking("deduplicate", dry_run), bar(progress, sys.stderr, "records") as advance:
+        look = self._looking("deduplicate", dry_run, removes=action == "remove")
+        with look, bar(progress, sys.stderr, "records") as advance:
             return finding.deduplicate(
                 self._database, settings, action=action, dry_run=dry_run, progress=advance
             )
@@ -181,7 +185,7 @@ class Sifting:
         """
         from duckplets.quality import decontaminate as finding
 
-        look = self._looking("decontaminate", dry_run)
+        look = self._looking("decontaminate", dry_run, removes=action == "remove")
         with look, bar(progress, sys.stderr, "records") as advance:
             return finding.decontaminate(
                 self._database,
@@ -194,13 +198,20 @@ class Sifting:
             )
 
     @contextmanager
-    def _looking(self, verb: str, dry_run: bool) -> Iterator[None]:
+    def _looking(self, verb: str, dry_run: bool, *, removes: bool) -> Iterator[None]:
         """Hold the right to change the corpus, unless nothing is to be changed."""
         with ExitStack() as held:
             if not dry_run:
                 held.enter_context(self._database.changing(verb))
             held.enter_context(self._database.frugal(_MEMORY))
             yield
+            if removes and not dry_run:
+                self._tell_of_json_lines()
+
+    def _tell_of_json_lines(self) -> None:
+        from duckplets.quality.json_lines import left_as_they_are
+
+        left_as_they_are(self._database)
 
 
 def gates_of(quality: Any, **others: Any) -> QualityGates | None:
@@ -208,7 +219,7 @@ def gates_of(quality: Any, **others: Any) -> QualityGates | None:
 
     Args:
         quality: As for ``Corpus.ingest``.
-        others: ``where``, ``size_mb`` and ``limit``, None for none.
+        others: ``where``, ``size_mb``, ``limit`` and ``jsonl``, None for none.
     """
     if quality is None and all(value is None for value in others.values()):
         return None

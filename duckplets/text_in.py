@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
@@ -61,6 +62,7 @@ class TextIn(Sifting):
         where: str | None = None,
         size_mb: float | None = None,
         limit: int | None = None,
+        jsonl: str | PathLike[str] | None = None,
         progress: Progress | bool | None = None,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
@@ -97,6 +99,11 @@ class TextIn(Sifting):
             size_mb: Read no further once the accepted texts of the source have so many 10^6 bytes
                 of UTF-8; at most one record more.
             limit: Read no further once so many records of the source were accepted.
+            jsonl: A file to which a line is appended for each accepted record: a JSON object of its
+                ``text``, as the gates saw it, and ``meta``, why it was kept. It agrees with the
+                corpus after any interruption; several ingests into one corpus may write to one
+                file. No other file is written to. ``FILE.meta.json`` beside it tells of the
+                intakes.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -111,7 +118,9 @@ class TextIn(Sifting):
         from duckplets.ingest import ingest
         from duckplets.sources.user.custom import adapted
 
-        with bar(progress, sys.stderr) as advance:
+        gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit, jsonl=jsonl)
+        told = None if gates is None else gates.told
+        with gates or nullcontext(), bar(progress, sys.stderr, told=told) as advance:
             return ingest.ingest(
                 self._database,
                 adapted(source),
@@ -123,7 +132,7 @@ class TextIn(Sifting):
                 remap=remap,
                 restart=restart,
                 limits=limits,
-                gates=gates_of(quality, where=where, size_mb=size_mb, limit=limit),
+                gates=gates,
                 progress=advance,
             )
 
@@ -365,8 +374,10 @@ class TextIn(Sifting):
         """Remove a source from the newest version; returns how many records it had.
 
         Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
-        name has stored is discarded and counted too.
+        name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
+        are.
         """
+        self._tell_of_json_lines()
         found = unfinished.find(self._database, name)
         if found is None:
             return records.remove(self._database, name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +12,11 @@ from duckplets.base.shown import shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, in_options, say
 from duckplets.cli.inputs import Options, found_in, names
+from duckplets.cli.logs import logged
 from duckplets.cli.storing import remove_empty, store
+
+if TYPE_CHECKING:
+    from duckplets.corpus import Corpus
 
 _QUALITY = "general, code, medical, report, gopher, c4, fineweb, or a TOML file."
 
@@ -56,9 +61,17 @@ def acquire(
     on_conflict: Annotated[
         Literal["error", "skip"], typer.Option(help="For known ids with new content.")
     ] = "error",
+    jsonl: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Append accepted records to it as JSON lines."),
+    ] = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Discard what an unfinished intake has stored.")
     ] = False,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Log there, up to 5 MB and five files before."),
+    ] = None,
     json: JSON = False,
 ) -> None:
     """Take text in through gates, and note what became of every row and why.
@@ -67,9 +80,16 @@ def acquire(
     come before. What was interrupted goes on by the same command; a finished source gives only
     what was appended to it. With --license the column license is kept as metadata.
 
+    With --jsonl each accepted record is a line of FILE, {"text": …, "meta": why it was kept}, and
+    FILE.meta.json tells of the intakes. The file agrees with the corpus after any interruption,
+    and is written again where it is gone; later commands may append to it. No other file is
+    touched, and judge, remove and the like leave its lines as they are. --log-file logs stages,
+    commits and errors, without texts, and says them on stderr as well.
+
     Example:
         duckplets acquire web.duckdb pages.jsonl --text text --quality code --size-mb 50
         duckplets acquire web.duckdb pages.jsonl --name few --text text --quality c4 --limit 9
+        duckplets acquire web.duckdb a.csv b.csv --text text --jsonl out.jsonl --log-file run.log
     """
     from duckplets.corpus import Corpus
     from duckplets.quality.settings import Quality
@@ -85,14 +105,32 @@ def acquire(
     )
     found, _ = found_in(sources, [], None, name, options, keep_going=False)
     arguments: dict[str, Any] = {"quality": wanted, "where": where, "size_mb": size_mb}
-    arguments |= {"limit": limit, "on_conflict": on_conflict, "restart": restart}
+    arguments |= {"limit": limit, "on_conflict": on_conflict, "restart": restart, "jsonl": jsonl}
     is_new = not corpus.exists()
-    with Corpus(corpus) as opened:
+    with logged(log_file, apart_from=[corpus, jsonl, *sources]), Corpus(corpus) as opened:
+        before = opened.acquisitions()["acquisition_id"].to_pylist()
         try:
             store(opened, found, arguments, [], command=acquire, json=json, keep_going=False)
         finally:
+            _summarise(opened, before)
             if is_new:
                 remove_empty(opened)
+
+
+def _summarise(corpus: Corpus, before: list[int]) -> None:
+    """Say what the intakes of a command have taken in, but those that had begun before."""
+    for row in corpus.acquisitions().to_pylist():
+        if row["acquisition_id"] in before or row["ended_at"] is None:
+            continue
+        seconds = max((row["ended_at"] - row["started_at"]).total_seconds(), 1e-3)
+        counts = ", ".join(
+            f"{row[name]:,} {name}" for name in ("accepted", "filtered", "rejected", "unreadable")
+        )
+        share, size = row["accepted"] / max(row["read"], 1), row["accepted_bytes"] / 1e6
+        say(
+            f"{shown(row['source'])}: {row['read']:,} rows: {counts}; {share:.1%} and "
+            f"{size:,.3f} MB accepted, {row['read'] / seconds:,.0f} rows/s"
+        )
 
 
 def judge(
