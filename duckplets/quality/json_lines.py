@@ -28,7 +28,7 @@ from duckplets.errors import DamagedFileError, DuckpletsError, SourceError
 from duckplets.ingest.gates import Intake
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.quality.live_texts import portions
-from duckplets.quality.told import metadata
+from duckplets.quality.report import metadata
 from duckplets.text.characters import bytes_of
 
 __all__ = ["JsonLines", "left_as_they_are", "refuse_another_file"]
