@@ -112,8 +112,9 @@ class TextIn(Sifting):
 
         Raises:
             SourceError: The source cannot be read, exceeds a limit, none of its rows is usable,
-                ids conflict, it was read with another mapping before, or another ingest of that
-                name is unfinished.
+                ids conflict, it was read with another mapping before, another ingest of that name
+                is unfinished, or ``jsonl`` is no file of this corpus or cannot be written.
+            DamagedFileError: ``jsonl`` does not hold what was written to it.
         """
         from duckplets.ingest import ingest
         from duckplets.sources.user.custom import adapted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,6 +15,7 @@ from duckplets.cli.app import CORPUS, JSON, existing, in_options, say
 from duckplets.cli.inputs import Options, found_in, names
 from duckplets.cli.logs import logged
 from duckplets.cli.storing import remove_empty, store
+from duckplets.errors import DuckpletsError
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
@@ -89,7 +91,7 @@ def acquire(
     Example:
         duckplets acquire web.duckdb pages.jsonl --text text --quality code --size-mb 50
         duckplets acquire web.duckdb pages.jsonl --name few --text text --quality c4 --limit 9
-        duckplets acquire web.duckdb a.csv b.csv --text text --jsonl out.jsonl --log-file run.log
+        duckplets acquire new.duckdb pages.jsonl --text text --jsonl out.jsonl --log-file run.log
     """
     from duckplets.corpus import Corpus
     from duckplets.quality.settings import Quality
@@ -112,7 +114,8 @@ def acquire(
         try:
             store(opened, found, arguments, [], command=acquire, json=json, keep_going=False)
         finally:
-            _summarise(opened, before)
+            with suppress(DuckpletsError):  # of a corpus that failed nothing can be read
+                _summarise(opened, before)
             if is_new:
                 remove_empty(opened)
 

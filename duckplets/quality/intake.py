@@ -197,6 +197,9 @@ class QualityGates:
         if self.is_full or not batch.num_rows:
             return batch.slice(0, 0)
         rows = batch["row"].to_numpy()
+        if (np.diff(rows) < 0).any():  # a table that was mapped by several threads
+            batch = batch.take(pa.array(np.argsort(rows)))
+            rows = batch["row"].to_numpy()
         passed = int(np.searchsorted(rows, self._last_row, side="right"))
         if self._is_checked:
             self._passed = self._passed + _digest_of(batch.slice(0, passed)) & _BITS

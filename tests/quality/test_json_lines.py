@@ -272,6 +272,9 @@ def test_files_that_are_not_of_this_corpus_are_refused_by_name(
         take(other, source, jsonl=tmp_path / "d.jsonl")
     with pytest.raises(dp.SourceError, match="this corpus has not written it"):
         take(corpus, source, jsonl=tmp_path / "d.jsonl")
+    take(corpus, source, size_mb=0, jsonl=tmp_path / "nothing.jsonl")
+    take(corpus, source, limit=0, jsonl=tmp_path / "nothing.jsonl")
+    assert not [name for name in os.listdir(tmp_path) if "nothing" in name]
 
 
 def test_an_unfinished_intake_keeps_its_file_and_the_file_its_intake(
