@@ -3,8 +3,7 @@
 with dp.Corpus("faq.duckdb") as corpus:
     corpus.ingest(dp.CsvSource("faq.csv", anchor="question", positive="answer"))
     corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
-    for batch in corpus.sampler("triplets", batch_size=256):
-        ...
+    for batch in corpus.sampler("triplets", batch_size=256): ...
 """
 
 from __future__ import annotations
@@ -378,8 +377,6 @@ class Corpus(TextIn, HardNegatives, TextNumbers):
 
         states = [self._state_path(None), *map(self._state_path, state)]
         return preparing.prepare(self, self._database, states, progress, clean=clean)
-
-    # -- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the samplers, what reads records, and the file."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from duckplets.acquiring import gates_of, naming, told_of, wanted_of
 from duckplets.base.progress import Progress, bar
-from duckplets.base.shown import counted, shown
+from duckplets.base.shown import counted
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, SourceError, several
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from duckplets.quality.report import JudgeReport
     from duckplets.quality.settings import Quality
     from duckplets.quality.told import Shifts
-    from duckplets.records.data_sets import DataSet
-    from duckplets.sources import Source
     from duckplets.sources.limits import Limits
     from duckplets.sources.mapping_checks import OnError
     from duckplets.text.prefix import Prefix
@@ -52,6 +51,7 @@ class Sifting:
         where: str | None = None,
         size_mb: float | None = None,
         limit: int | None = None,
+        jsonl: str | PathLike[str] | None = None,
         on_conflict: OnConflict = "error",
         prefix: Prefix | str | None = None,
         on_error: OnError | None = None,
@@ -82,6 +82,7 @@ class Sifting:
             size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
                 though some may have been read ahead.
             limit: As for ``ingest``, of each source.
+            jsonl: As for ``ingest``: one file for all of them, in their order.
             on_conflict: ``error`` or ``skip``, as for ``ingest``.
             prefix: As for ``ingest``.
             on_error: As for ``ingest``.
@@ -103,22 +104,23 @@ class Sifting:
         Raises:
             SourceError: As for ``ingest``, naming the source; two have one name; or one is shuffled
                 as it streams.
-            QualityError: As for ``ingest``.
+            QualityError, DamagedFileError: As for ``ingest``.
         """
         from duckplets.ingest.beside import Beside, prepare_beside, store_beside
+        from duckplets.quality.json_lines import JsonLines
         from duckplets.records.controls import keep_controls
 
         how = Beside(readers=readers, retries=retries, spool_mb=spool_mb)
         judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
         asked: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix_of(prefix)}
         asked |= {"on_error": on_error, "restart": restart, "limits": limits}
-        wanted = _wanted(sources)
+        wanted = wanted_of(sources)
         reports: dict[str, IngestReport] = {}
         failed: list[str] = []
 
         def told(name: str, report: IngestReport | DuckpletsError) -> None:
             if isinstance(report, DuckpletsError):
-                report = _naming(name, report)
+                report = naming(name, report)
                 if not keep_going:
                     raise report
                 failed.append(str(report))
@@ -130,20 +132,24 @@ class Sifting:
                 each(name, report)
 
         ready: list[Prepared] = []
-        for name, one in wanted.items():
-            try:
-                one.check_cleaning(self._database)
-                gates = gates_of(**judged | one.gates)
-                asked |= {"name": name, "gates": gates}
-                ready.append(prepare_beside(self._database, one.source, **asked))
-            except DuckpletsError as error:
-                told(name, error)
-        with (
-            bar(progress, sys.stderr) as advance,
-            closing(store_beside(self._database, ready, how, advance)) as stored,
-        ):
-            for prepared, report in stored:
-                told(prepared.request.name, report)
+        every: list[QualityGates] = []
+        with nullcontext() if jsonl is None else JsonLines(jsonl) as lines:
+            for name, one in wanted.items():
+                try:
+                    one.check_cleaning(self._database)
+                    gates = gates_of(**judged | one.gates, jsonl=lines)
+                    asked |= {"name": name, "gates": gates}
+                    ready.append(prepare_beside(self._database, one.source, **asked))
+                except DuckpletsError as error:
+                    told(name, error)
+                else:
+                    every += [gates] if gates is not None else []
+            with (
+                bar(progress, sys.stderr, told=partial(told_of, every)) as advance,
+                closing(store_beside(self._database, ready, how, advance)) as stored,
+            ):
+                for prepared, report in stored:
+                    told(prepared.request.name, report)
         if failed:
             said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
             raise SourceError("\n".join([said, several(failed)]))
@@ -156,7 +162,7 @@ class Sifting:
         Records that fail are removed in a new version, and rejected rows that pass become records
         of it; runs that are pinned to earlier versions go on. A row that becomes acceptable takes
         the place of later copies of itself. Records that came without gates are judged as well.
-        What ``where=`` left out stays out.
+        What ``where=`` left out stays out. Files of JSON lines (``jsonl=``) stay as they are.
 
         Args:
             quality: Settings, the name of a preset, or a TOML file; see ``Quality``.
@@ -170,7 +176,10 @@ class Sifting:
         """
         from duckplets.quality.judge import judge
 
-        return judge(self._database, quality, dry_run=dry_run)
+        report = judge(self._database, quality, dry_run=dry_run)
+        if not dry_run and (report.accepted or report.rejected):
+            self._tell_of_json_lines()
+        return report
 
     def acquisitions(self) -> pa.Table:
         """Return every intake through gates: when, from where, by which settings, its counts."""
@@ -257,7 +266,8 @@ class Sifting:
 
         settings = finding.NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
         finding.checked_action(action)
-        with self._looking("deduplicate", dry_run), bar(progress, sys.stderr, "records") as advance:
+        look = self._looking("deduplicate", dry_run, removes=action == "remove")
+        with look, bar(progress, sys.stderr, "records") as advance:
             return finding.deduplicate(
                 self._database, settings, action=action, dry_run=dry_run, progress=advance
             )
@@ -300,7 +310,7 @@ class Sifting:
         """
         from duckplets.quality import decontaminate as finding
 
-        look = self._looking("decontaminate", dry_run)
+        look = self._looking("decontaminate", dry_run, removes=action == "remove")
         with look, bar(progress, sys.stderr, "records") as advance:
             return finding.decontaminate(
                 self._database,
@@ -313,81 +323,17 @@ class Sifting:
             )
 
     @contextmanager
-    def _looking(self, verb: str, dry_run: bool) -> Iterator[None]:
+    def _looking(self, verb: str, dry_run: bool, *, removes: bool) -> Iterator[None]:
         """Hold the right to change the corpus, unless nothing is to be changed."""
         with ExitStack() as held:
             if not dry_run:
                 held.enter_context(self._database.changing(verb))
             held.enter_context(self._database.frugal(_MEMORY))
             yield
+            if removes and not dry_run:
+                self._tell_of_json_lines()
 
+    def _tell_of_json_lines(self) -> None:
+        from duckplets.quality.told import left_as_they_are
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A source to acquire, with what a data set says itself."""
-
-    source: Source
-    gates: dict[str, Any]
-    data_set: DataSet | None = None
-
-    def check_cleaning(self, database: Database) -> None:
-        """Refuse a data set that wants its texts cleaned otherwise than the corpus does."""
-        from duckplets.ingest.chunks import current_chunking
-        from duckplets.records.judged import check_cleaning
-
-        if self.data_set is not None:
-            check_cleaning([(self.data_set.name, self.data_set.clean)], current_chunking(database))
-
-
-def _wanted(sources: Any) -> dict[str, _Wanted]:
-    """Return what is to be acquired, by name, in order.
-
-    Raises:
-        SourceError: Something is no source, two have one name, or a file is wrong.
-    """
-    from duckplets.records.data_sets import DataSet, load_data_sets
-    from duckplets.sources.user.custom import adapted
-
-    if isinstance(sources, str | PathLike):
-        sources = load_data_sets(sources)
-    if not isinstance(sources, Iterable):
-        kind = type(sources).__name__
-        raise SourceError(f"sources={kind}: give several in a list, or by name")
-    by_name = sources.items() if isinstance(sources, Mapping) else ((None, s) for s in sources)
-    found: dict[str, _Wanted] = {}
-    for name, each in by_name:
-        if isinstance(each, DataSet):
-            one, own = _Wanted(each.source(), each.gates, each), each.name
-        else:
-            one = _Wanted(adapted(each), {})
-            own = one.source.default_name()
-        name = own if name is None else name
-        if name in found:
-            raise SourceError(
-                f"two sources would be {shown(repr(name))}: give them by names of their own"
-            )
-        found[name] = one
-    return found
-
-
-def _naming(name: str, error: DuckpletsError) -> DuckpletsError:
-    """Return an error that names its source."""
-    if name in str(error):
-        return error
-    named = type(error)(f"source {name!r}: {error}")
-    named.__cause__ = error
-    return named
-
-
-def gates_of(quality: Any, **others: Any) -> QualityGates | None:
-    """Return the gates of an ingest, None for one without.
-
-    Args:
-        quality: As for ``Corpus.ingest``.
-        others: ``where``, ``size_mb`` and ``limit``, None for none.
-    """
-    if quality is None and all(value is None for value in others.values()):
-        return None
-    from duckplets.quality.intake import QualityGates
-
-    return QualityGates(quality, **others)
+        left_as_they_are(self._database)

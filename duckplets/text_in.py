@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duckplets.acquiring import gates_of, told_of
 from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import html_table, shown
 from duckplets.changing import changes
@@ -17,7 +20,7 @@ from duckplets.errors import DuckpletsError
 from duckplets.ingest import chunks, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
-from duckplets.sifting import Sifting, gates_of
+from duckplets.sifting import Sifting
 from duckplets.text.chunking import Chunking
 from duckplets.text.prefix import prefix_of
 
@@ -61,14 +64,15 @@ class TextIn(Sifting):
         where: str | None = None,
         size_mb: float | None = None,
         limit: int | None = None,
+        jsonl: str | PathLike[str] | None = None,
         progress: Progress | bool | None = None,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
 
         An ingest of a ``HubSource``, a custom source or a ``Resumable`` one that stops half-way
-        goes on where it stopped when it is called again with the same source. With ``quality``,
-        ``where``, ``size_mb`` or ``limit`` that holds of all files, what became of every row is
-        noted in the table ``judgements``, and the same call again reads only what was appended.
+        goes on there when it is called again. With ``quality``, ``where``, ``size_mb`` or ``limit``
+        all files do, what became of every row is noted in the table ``judgements``, and the same
+        call again reads only what was appended.
 
         Args:
             source: What to read: one of the sources of this package, or any object with a
@@ -76,10 +80,8 @@ class TextIn(Sifting):
             name: Name of the source; by default that of the file. Ingesting again under a name
                 adds what is new.
             trust: Of the source, in [0,1]; 0.5 if never given.
-            on_conflict: What to do about an id that is known with other content: ``error``,
-                ``skip`` the newcomer, or ``replace`` the old one.
-            prefix: Metadata prefix of all records of the source, or the columns to make it of,
-                such as ``"source, date"``; see ``set_prefix``.
+            on_conflict: For known ids with other content: ``error``, ``skip``, or ``replace``.
+            prefix: Metadata prefix of all its records, as for ``set_prefix``.
             on_error: What becomes of rows that cannot be used, whatever the source says: ``raise``
                 names the first, ``skip`` counts them and tells the first of each reason,
                 ``quarantine`` keeps them besides, in the table of that name.
@@ -87,8 +89,7 @@ class TextIn(Sifting):
                 place of all its records, in one version; equal ones stay, and of two rows with
                 one id the last holds.
             restart: Discard what an unfinished ingest of this name has stored, and begin anew.
-            limits: How much memory reading may take, and how large rows and fields may be; by
-                default ``Limits()``, which no honest file meets.
+            limits: Of memory, rows and fields; by default ``Limits()``, which no honest file meets.
             quality: Gates for its texts: settings, a preset or a TOML file; see ``Quality``. Equal
                 texts are rejected but for the first, records of the corpus come before.
             where: A condition on rows in SQL, over ``record_id``, ``source``, ``date``,
@@ -96,7 +97,11 @@ class TextIn(Sifting):
                 and ``text``; others are skipped, before any gate.
             size_mb: Read no further once the accepted texts of the source have so many 10^6 bytes
                 of UTF-8; at most one record more.
-            limit: Read no further once so many records of the source were accepted.
+            limit: Read no further once so many records were accepted.
+            jsonl: A file to which a JSON object is appended for each accepted record: its ``text``
+                as the gates saw it, and ``meta``, why it was kept. It agrees with the corpus after
+                any interruption, and several ingests may write to it; ``FILE.meta.json`` tells of
+                them. No other file is written to.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -104,14 +109,17 @@ class TextIn(Sifting):
             Counts of rows read, added, skipped and failed, by reason.
 
         Raises:
-            SourceError: The source cannot be read, exceeds a limit, none of its rows is usable,
-                ids conflict, it was read with another mapping before, or another ingest of that
-                name is unfinished.
+            SourceError: The source cannot be read, exceeds a limit, has no usable row, or ids that
+                conflict; it was read with another mapping; another ingest of that name is
+                unfinished; or ``jsonl`` is no file of this corpus, or cannot be written.
+            DamagedFileError: ``jsonl`` does not hold what was written to it.
         """
         from duckplets.ingest import ingest
         from duckplets.sources.user.custom import adapted
 
-        with bar(progress, sys.stderr) as advance:
+        gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit, jsonl=jsonl)
+        told = None if gates is None else partial(told_of, [gates])
+        with gates or nullcontext(), bar(progress, sys.stderr, told=told) as advance:
             return ingest.ingest(
                 self._database,
                 adapted(source),
@@ -123,7 +131,7 @@ class TextIn(Sifting):
                 remap=remap,
                 restart=restart,
                 limits=limits,
-                gates=gates_of(quality, where=where, size_mb=size_mb, limit=limit),
+                gates=gates,
                 progress=advance,
             )
 
@@ -369,8 +377,10 @@ class TextIn(Sifting):
         """Remove a source from the newest version; returns how many records it had.
 
         Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
-        name has stored is discarded and counted too.
+        name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
+        are.
         """
+        self._tell_of_json_lines()
         found = unfinished.find(self._database, name)
         if found is None:
             return records.remove(self._database, name)

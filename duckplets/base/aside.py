@@ -10,8 +10,10 @@ import os
 import re
 import shutil
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 _STEM = 20  # characters of a name, which may have 255 bytes in all
 
@@ -20,6 +22,22 @@ def aside_of(path: Path, kind: str = "new") -> Path:
     """Return where this thread puts what is on its way to a path, or ``old`` away from it."""
     mark = f"{os.getpid()}-{threading.get_ident()}.{kind}"
     return path.with_name(f".{path.stem[:_STEM]}.{mark}{path.suffix[:_STEM]}")
+
+
+@contextmanager
+def written_aside(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that has its name only when it is whole and on the disk."""
+    sweep(path)
+    aside = aside_of(path)
+    try:
+        with aside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    finally:
+        with suppress(OSError):
+            aside.unlink()
 
 
 def sweep(path: Path, also: str = "(?!)") -> None:

@@ -17,6 +17,7 @@ def bar(
     what: str = "rows",
     *,
     rate: bool = False,
+    told: Callable[[], str] | None = None,
 ) -> Iterator[Progress | None]:
     """Yield what to call with rows done and rows in all, or None for silence.
 
@@ -26,6 +27,7 @@ def bar(
         stream: Where the bar goes; None for nowhere, as stderr is where it is closed.
         what: What is counted.
         rate: Whether the bar tells how many a second, and the time that is left.
+        told: What else the bar tells, besides how many a second.
     """
     if callable(progress):
         yield progress
@@ -43,15 +45,18 @@ def bar(
         from rich.progress import Progress as Display
 
         columns = [TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+        if rate or told:
+            columns.append(TextColumn("{task.fields[rate]}"))
         if rate:
-            columns += [TextColumn("{task.fields[rate]}"), TimeRemainingColumn()]
+            columns.append(TimeRemainingColumn())
         begun = time.monotonic()
 
-        def told(done: int) -> str:
-            return f"{done / max(time.monotonic() - begun, 1e-3):,.0f}/s, left"
+        def beside(done: int) -> str:
+            each = f"{done / max(time.monotonic() - begun, 1e-3):,.0f}/s"
+            return f"{each}, {told()}" if told else f"{each}, left"
 
         with Display(*columns, console=Console(file=stream), transient=True) as shown:
             task = shown.add_task(what, total=None, rate="")
             yield lambda done, total: shown.update(
-                task, completed=done, total=total, rate=told(done)
+                task, completed=done, total=total, rate=beside(done)
             )

@@ -133,6 +133,27 @@ def harmless_json(text: str) -> str:
     return _IN_LINES.sub(_escaped_in_json, text)
 
 
+# Names and passwords in URIs, their queries where something is signed, and tokens.
+_SECRETS = (
+    (re.compile(r"(?<=://)[^/@\s]+@"), ""),
+    (
+        re.compile(
+            r"(?i)((?:\b|_)(?:password|passwd|pwd|token|secret|api_?key|access_?key|signature|sig"
+            r"|credential)s?\s*[=:]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s&;,'\")]+)"
+        ),
+        r"\1…",
+    ),
+    (re.compile(r"\b(hf_|gh[pousr]_|sk-)[A-Za-z0-9_-]{16,}"), r"\1…"),
+)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without passwords and tokens, as far as they can be told."""
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
 def _escaped(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 

@@ -71,7 +71,9 @@ def add(app: typer.Typer, name: str, command: Callable[..., None]) -> None:
 
     @functools.wraps(command)
     def guarded(*arguments: object, **options: object) -> None:
-        with boundary(command), _notes_of(command):
+        from duckplets.cli.logs import said
+
+        with boundary(command), said(lambda text: say(in_options(text, command))):
             command(*arguments, **options)
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -128,23 +130,6 @@ def existing(corpus: Path) -> Path:
             f"{corpus} does not exist; create it with: duckplets ingest {corpus} …"
         )
     return corpus
-
-
-@contextmanager
-def _notes_of(command: Callable[..., None]) -> Iterator[None]:
-    """Say what is logged while a command runs, in its options."""
-    import logging
-
-    class Said(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            say(in_options(record.getMessage(), command))
-
-    log, handler = logging.getLogger("duckplets"), Said()
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
 
 
 # -- errors ---------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,8 +13,13 @@ from duckplets.base.shown import shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, in_options, say
 from duckplets.cli.inputs import is_data_sets, names
+from duckplets.cli.logs import logged
 from duckplets.cli.rows import Given, reads_rows
 from duckplets.cli.storing import acquire_all, remove_empty
+from duckplets.errors import DuckpletsError
+
+if TYPE_CHECKING:
+    from duckplets.corpus import Corpus
 
 _QUALITY = "general, code, medical, report, gopher, c4, fineweb, or a TOML file."
 
@@ -49,6 +56,10 @@ def acquire(
     on_conflict: Annotated[
         Literal["error", "skip"], typer.Option(help="For known ids with new content.")
     ] = "error",
+    jsonl: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Append accepted records to it as JSON lines."),
+    ] = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Discard what an unfinished intake has stored.")
     ] = False,
@@ -70,6 +81,10 @@ def acquire(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Store the sources after one that fails, too.")
     ] = False,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Log there, up to 5 MB and five files before."),
+    ] = None,
     json: JSON = False,
 ) -> None:
     """Take text in through gates, and note what became of every row and why.
@@ -81,9 +96,16 @@ def acquire(
     it. With --license the column license is kept as metadata. What a data-set file says of
     quality, where, size_mb and limit holds for its data set instead of these options.
 
+    With --jsonl each accepted record is a line of FILE, {"text": …, "meta": why it was kept}, and
+    FILE.meta.json tells of the intakes. The file agrees with the corpus after any interruption,
+    and is written again where it is gone; later commands may append to it. No other file is
+    touched, and judge, remove and the like leave its lines as they are. --log-file logs stages,
+    commits and errors, without texts, and says them on stderr as well.
+
     Example:
         duckplets acquire web.duckdb pages.jsonl --text text --quality code --size-mb 50
         duckplets acquire web.duckdb pages.jsonl --name few --text text --quality c4 --limit 9
+        duckplets acquire new.duckdb pages.jsonl --text text --jsonl out.jsonl --log-file run.log
     """
     from duckplets.corpus import Corpus
     from duckplets.quality.settings import Quality
@@ -96,16 +118,35 @@ def acquire(
     found, problems = rows.found(sources, keep_going=keep_going, meta=meta)
     say(*(f"failed: {problem}" for problem in problems))
     arguments = {**rows.arguments, "quality": wanted, "where": where, "size_mb": size_mb}
-    arguments |= {"limit": limit, "on_conflict": on_conflict, "restart": restart}
+    arguments |= {"limit": limit, "on_conflict": on_conflict, "restart": restart, "jsonl": jsonl}
     arguments |= {"readers": readers, "retries": retries, "spool_mb": spool_mb}
     is_new = not corpus.exists()
-    with Corpus(corpus) as opened:
+    with logged(log_file, apart_from=[corpus, jsonl, *sources]), Corpus(corpus) as opened:
+        before = opened.acquisitions()["acquisition_id"].to_pylist()
         try:
             arguments["keep_going"] = keep_going
             acquire_all(opened, found, arguments, problems, command=acquire, json=json)
         finally:
+            with suppress(DuckpletsError):  # of a corpus that failed nothing can be read
+                _summarise(opened, before)
             if is_new:
                 remove_empty(opened)
+
+
+def _summarise(corpus: Corpus, before: list[int]) -> None:
+    """Say what the intakes of a command have taken in, but those that had begun before."""
+    for row in corpus.acquisitions().to_pylist():
+        if row["acquisition_id"] in before or row["ended_at"] is None:
+            continue
+        seconds = max((row["ended_at"] - row["started_at"]).total_seconds(), 1e-3)
+        counts = ", ".join(
+            f"{row[name]:,} {name}" for name in ("accepted", "filtered", "rejected", "unreadable")
+        )
+        share, size = row["accepted"] / max(row["read"], 1), row["accepted_bytes"] / 1e6
+        say(
+            f"{shown(row['source'])}: {row['read']:,} rows: {counts}; {share:.1%} and "
+            f"{size:,.3f} MB accepted, {row['read'] / seconds:,.0f} rows/s"
+        )
 
 
 def judge(

@@ -47,6 +47,8 @@ _COUNTS = {
 _DISCARD = (
     "ingest/unfinished/discard_judgements",
     "ingest/unfinished/discard_rejected_rows",
+    "ingest/unfinished/discard_json_lines",
+    "ingest/unfinished/discard_json_lines_parts",
     "ingest/unfinished/discard_acquisitions",
     "ingest/unfinished/discard_record_hashes",
     "ingest/unfinished/discard_chunks",

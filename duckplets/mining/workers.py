@@ -2,9 +2,8 @@
 
     blocks of queries ─files→ python -m duckplets.mining.workers FOLDER ─files→ what was found
 
-NumPy holds Python's lock between its many short calls, so that two threads scored no more than
-one. Workers share the document shards, which each of them maps from the files of one folder;
-queries and findings travel as arrays in files too, so that nothing is unpickled.
+NumPy holds Python's lock between its many short calls: two threads scored no more than one.
+Workers map document shards, queries and findings from files: nothing is unpickled.
 """
 
 from __future__ import annotations

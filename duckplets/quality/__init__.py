@@ -7,3 +7,7 @@ The decision that matters: measuring and deciding are two steps. Metrics are cou
 from the text alone and are stored with every row; a decision is a function of them and of
 thresholds. So other thresholds are applied without the texts, and a reason can always be shown.
 """
+
+import logging
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # who uses it says where logs go

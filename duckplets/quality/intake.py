@@ -11,34 +11,37 @@ that was killed decides as one that was not.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.shown import counted
+from duckplets.base.shown import counted, shown, without_secrets
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.gates import Intake, NothingNew
 from duckplets.ingest.unfinished import UNPUBLISHED, differing
+from duckplets.quality.json_lines import JsonLines, refuse_another_file
 from duckplets.quality.measure import ready
 from duckplets.quality.notes import Noting
-from duckplets.quality.rows import checked_where, chosen
+from duckplets.quality.rows import checked_limit, checked_size, checked_where, chosen
 from duckplets.quality.settings import Quality
 from duckplets.quality.settling import GATE, OTHER_TEXT, Candidate, settle
-from duckplets.quality.texts import hash_records, joined, without_personal_data
+from duckplets.quality.texts import hash_what_is_there, joined, without_personal_data
 from duckplets.quality.verdicts import Verdicts, redacting, to_redact, verdicts
 from duckplets.sources import Source
 from duckplets.sources.rereading import digest_of
-from duckplets.sources.rows import DROPPED, NO_RECORD, is_failure
+from duckplets.sources.rows import DROPPED
 
 FILTERED = ("where", "not met")
 _COUNTS = ("read", "accepted", "filtered", "rejected", "unreadable")
-_HASHED = 20_000  # records that are hashed at once
 _MB = 10**6
+_LOG = logging.getLogger(f"{__name__}.QualityGates")
 _BITS = (1 << 64) - 1
 
 
@@ -50,6 +53,8 @@ class QualityGates:
         where: A condition on rows, in SQL; others are filtered.
         size_mb: Take no further row once the accepted texts of the source have so many 10^6 bytes.
         limit: Take no further row once so many records of the source were accepted.
+        jsonl: A file to which accepted records are appended as JSON lines; or one that several
+            intakes share, which whoever opened it closes.
 
     Raises:
         SourceError, RecipeError, QualityError: An argument is wrong.
@@ -62,13 +67,16 @@ class QualityGates:
         where: str | None = None,
         size_mb: float | None = None,
         limit: int | None = None,
+        jsonl: str | PathLike[str] | JsonLines | None = None,
     ) -> None:
         self.quality = None if quality is None else Quality.of(quality)
         if self.quality is not None:
             ready(self.quality)
         self.where = where
         self._condition = checked_where(where)
-        self.size_mb, self.limit = _checked_size(size_mb), _checked_limit(limit)
+        self.size_mb, self.limit = checked_size(size_mb), checked_limit(limit)
+        self._lines = jsonl if jsonl is None or isinstance(jsonl, JsonLines) else JsonLines(jsonl)
+        self._has_own_lines = self._lines is not jsonl
         self._counts: Counter[str] = Counter()
         self._accepted = self._bytes = self._own_bytes = 0
         self._last_row = self._digest = self._passed = 0
@@ -82,8 +90,21 @@ class QualityGates:
         quality = None if self.quality is None else self.quality.to_dict()
         return {"quality": quality, "where": self.where}
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._lines is not None and self._has_own_lines:
+            self._lines.close(failed=error is not None)
+
     def take_up(self, database: Database, name: str, source: Source) -> Any:
         """Note what was read of a source before; return the cursor to go on at, or None."""
+        cursor = self._earlier(database, name, source)
+        if self._lines is not None:
+            self._lines.take_up(database)
+        return cursor
+
+    def _earlier(self, database: Database, name: str, source: Source) -> Any:
         of_name = {"name": name, "unpublished": UNPUBLISHED}
         self._accepted, self._bytes = map(int, database.run("quality/intake/totals", of_name)[0])
         found = database.run("quality/intake/last", of_name)
@@ -126,14 +147,20 @@ class QualityGates:
             )
         if self.quality is not None and self.quality.profanity is None:
             said.append("profanity: off, as no word file was given (profanity=)")
-        return said
+        return said + (self._lines.notes if self._lines is not None else [])
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Rows read, records accepted, and bytes of their text, of this intake so far."""
+        return self._counts["read"], self._counts["accepted"], self._own_bytes
 
     # -- one batch after the other ----------------------------------------------------------------
 
     def begin(self, of: Intake) -> None:
         """Begin an ingest, or go on with it."""
         self._of = of
-        self._hash_what_is_there()
+        if self.quality is not None and self.quality.duplicates:
+            hash_what_is_there(of.database)
         self._noting = Noting.begun(of, self._begun()) if of.is_anew else Noting.gone_on(of)
         if not of.is_anew:
             state = self._noting.state
@@ -141,6 +168,15 @@ class QualityGates:
             self._own_bytes = int(state["accepted_bytes"])
             self._last_row = int(state["last_row"])
             self._digest = int(state["rows_digest"])
+        number = int(self._noting.state["acquisition_id"])
+        if not of.is_anew:
+            refuse_another_file(of, number, self._lines)
+        if self._lines is not None:
+            self._lines.begin(of, number)
+        how = "begins" if of.is_anew else "goes on"
+        uri = shown(without_secrets(of.source.uri or "-"))
+        what = (shown(of.name), how, of.source.kind, uri, self._last_row)
+        _LOG.info("intake of %s %s: %s, %s, after row %d", *what)
         # Rows read before are told by their numbers; whether they are still the same, by contents.
         self._is_checked = of.is_anew and self._is_known and self._cursor is None
 
@@ -162,6 +198,9 @@ class QualityGates:
         if self.is_full or not batch.num_rows:
             return batch.slice(0, 0)
         rows = batch["row"].to_numpy()
+        if (np.diff(rows) < 0).any():  # a table that was mapped by several threads
+            batch = batch.take(pa.array(np.argsort(rows)))
+            rows = batch["row"].to_numpy()
         passed = int(np.searchsorted(rows, self._last_row, side="right"))
         if self._is_checked:
             self._passed = self._passed + digest_of(batch.slice(0, passed)) & _BITS
@@ -212,7 +251,7 @@ class QualityGates:
         keep = self.quality is not None and self.quality.keep_rejected
         self._noting.note(batch, ids, digests, sizes[:end], found, record_key, keep=keep)
         self._count(batch, found.outcome, sizes[:end])
-        return batch.set_column(batch.schema.names.index("skip"), "skip", _reasons(found))
+        return batch.set_column(batch.schema.names.index("skip"), "skip", found.reasons())
 
     def _unreadable(self, batch: pa.RecordBatch, usable: Any, *columns: Any) -> None:
         outcome, gate, rule = columns
@@ -301,6 +340,9 @@ class QualityGates:
     def save(self) -> None:
         """Store how far it has come, within the transaction that stores the rows."""
         self._noting.save(self._state())
+        if self._lines is not None:
+            self._lines.append()
+        self._log(logging.DEBUG, "is to be committed up to")
 
     def finish(self, version: int) -> int:
         """Note the version; return how many of its records others were there before."""
@@ -310,7 +352,21 @@ class QualityGates:
         self._accepted -= taken
         self._noting.save(self._state())
         self._noting.finish(version)
+        if self._lines is not None:
+            if taken:
+                self._lines.begin_again()
+            self._lines.append()
+        self._log(logging.INFO, f"makes version {version}, up to")
         return taken
+
+    def _log(self, level: int, what: str) -> None:
+        counts = ", ".join(f"{self._counts[name]} {name}" for name in _COUNTS)
+        size = self._own_bytes / _MB
+        _LOG.log(
+            level,
+            "intake of %s %s row %d: %s, %.3f MB",
+            *(shown(self._of.name), what, self._last_row, counts, size),
+        )
 
     def _state(self) -> dict[str, Any]:
         # A place counted in rows is found by their numbers; then the rows before can be compared.
@@ -324,51 +380,9 @@ class QualityGates:
             "row_limit": self.limit,
         }
 
-    def _hash_what_is_there(self) -> None:
-        """Hash the texts of records that came without gates: they come first."""
-        database, after = self._of.database, 0
-        if self.quality is None or not self.quality.duplicates:
-            return
-        while True:
-            span = {"after": after, "limit": _HASHED}
-            wanted = database.table("quality/intake/unhashed", span)
-            if not wanted.num_rows:
-                return
-            after = int(wanted["record_key"][-1].as_py())
-            hash_records(database, wanted)
-
 
 def _shared(values: pa.ChunkedArray, known: pa.ChunkedArray) -> Any:
     """Return which values come twice, or are known."""
     codes = values.combine_chunks().dictionary_encode().indices.to_numpy()
     again = np.bincount(codes)[codes] > 1
     return again | pc.is_in(values, known.combine_chunks()).to_numpy()
-
-
-def _reasons(found: Verdicts) -> pa.Array:
-    """Return why rows are no records, null for those that are."""
-    reasons = np.full(len(found.outcome), None, object)
-    for place in np.flatnonzero(found.outcome != "accepted").tolist():
-        reasons[place] = _reason(found.outcome[place], found.gate[place], found.rule[place])
-    return pa.array(reasons, pa.string())
-
-
-def _reason(outcome: str, gate: str | None, rule: str) -> str:
-    if outcome == "unreadable":
-        return rule if is_failure(rule) else f"{NO_RECORD}{rule}"
-    return rule if gate == "source" else f"{gate}: {rule}"
-
-
-def _checked_size(size_mb: Any) -> float | None:
-    if size_mb is None:
-        return None
-    is_number = isinstance(size_mb, int | float) and not isinstance(size_mb, bool)
-    if not is_number or not 0 <= size_mb < 1e12:
-        raise SourceError(f"size_mb={size_mb!r}: give a number of 10^6 bytes, 0 or more")
-    return float(size_mb)
-
-
-def _checked_limit(limit: Any) -> int | None:
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise SourceError(f"limit={limit!r}: give a whole number of records, 0 or more")
-    return limit

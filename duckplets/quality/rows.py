@@ -1,4 +1,4 @@
-"""Conditions over the rows of an intake: ``where=``, parsed and checked as a recipe's conditions.
+"""Which rows of an intake are wanted: ``where=``, checked as a recipe's conditions, and the caps.
 
 A condition looks at a row as it was mapped, before any gate: at its ``record_id`` and ``source``,
 its ``date``, ``group_key``, ``taxonomy``, ``meta``, ``trust``, ``created_at`` and ``updated_at``,
@@ -80,3 +80,28 @@ def chosen(
     with database.registered(mapped_rows=pa.table(columns)), database.deadline("where="):
         found = database.arrow(sql)
     return pc.is_in(rows["row"], found["row"].combine_chunks()).to_numpy(zero_copy_only=False)
+
+
+def checked_size(size_mb: Any) -> float | None:
+    """Return a cap of text in 10^6 bytes, None for none.
+
+    Raises:
+        SourceError: It is no such number.
+    """
+    if size_mb is None:
+        return None
+    is_number = isinstance(size_mb, int | float) and not isinstance(size_mb, bool)
+    if not is_number or not 0 <= size_mb < 1e12:
+        raise SourceError(f"size_mb={size_mb!r}: give a number of 10^6 bytes, 0 or more")
+    return float(size_mb)
+
+
+def checked_limit(limit: Any) -> int | None:
+    """Return a cap of records, None for none.
+
+    Raises:
+        SourceError: It is no such number.
+    """
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise SourceError(f"limit={limit!r}: give a whole number of records, 0 or more")
+    return limit

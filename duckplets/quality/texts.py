@@ -69,6 +69,18 @@ def without_personal_data(batch: pa.RecordBatch, rows: Any, redact: Redact) -> p
     return batch.set_column(names.index("sections"), "sections", lists)
 
 
+def hash_what_is_there(database: Database) -> None:
+    """Hash the texts of records that have no hash yet, within a transaction."""
+    after = 0
+    while True:
+        span = {"after": after, "limit": _RECORDS}
+        wanted = database.table("quality/intake/unhashed", span)
+        if not wanted.num_rows:
+            return
+        after = int(wanted["record_key"][-1].as_py())
+        hash_records(database, wanted)
+
+
 def hash_records(database: Database, wanted: pa.Table) -> None:
     """Hash the texts of records (``record_key``, in order), within a transaction."""
     for keys, texts in texts_of(database, wanted):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from duckplets.quality.texts import texts_of
 WARNING = 0.2
 """A population stability index above it is a shift to look at."""
 
+_LOG = logging.getLogger("duckplets")
 _LEAST = 1e-4  # share of an empty bin
 _BINS = 10
 _QUANTILES = (0.1, 0.5, 0.9)
@@ -176,3 +178,11 @@ def stability(now: Any, before: Any) -> float:
 
 def _told(quantiles: list[float]) -> str:
     return " / ".join(f"{value:.4g}" for value in quantiles)
+
+
+def left_as_they_are(database: Database) -> None:
+    """Say which files keep lines of records that are changed or removed now."""
+    for (path,) in database.run("quality/json_lines/paths"):
+        _LOG.warning(
+            "the lines in %s stay as they are: JSON lines are only ever appended", shown(path)
+        )

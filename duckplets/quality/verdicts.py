@@ -14,6 +14,7 @@ from duckplets.db.database import Database
 from duckplets.quality.metrics import measured
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import Redact
+from duckplets.sources.rows import NO_RECORD, is_failure
 
 _COLUMNS = ("date", "group_key", "taxonomy", "created_at", "updated_at")
 
@@ -39,6 +40,13 @@ class Verdicts(NamedTuple):
         """Return those of the first rows."""
         cut = (self.outcome[:count], self.gate[:count], self.rule[:count])
         return type(self)(*cut, self.metrics.slice(0, count), self.keys)
+
+    def reasons(self) -> pa.Array:
+        """Return why rows are no records, null for those that are."""
+        reasons = np.full(len(self.outcome), None, object)
+        for place in np.flatnonzero(self.outcome != "accepted").tolist():
+            reasons[place] = _reason(self.outcome[place], self.gate[place], self.rule[place])
+        return pa.array(reasons, pa.string())
 
 
 def verdicts(
@@ -151,6 +159,12 @@ def redacting(database: Database, quality: Quality) -> Redact:
         return pc.replace_with_mask(texts, there, redacted(database, found, quality.pii_kinds))
 
     return redact
+
+
+def _reason(outcome: str, gate: str | None, rule: str) -> str:
+    if outcome == "unreadable":
+        return rule if is_failure(rule) else f"{NO_RECORD}{rule}"
+    return rule if gate == "source" else f"{gate}: {rule}"
 
 
 def breaks_privacy(rule: str | None) -> bool:

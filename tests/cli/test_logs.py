@@ -1,0 +1,129 @@
+"""What is logged: to stderr and to a file that rotates, without texts and without secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from commands import cli, error, ok
+from gated_rows import GOOD, written
+
+from duckplets.base.progress import bar
+from duckplets.base.shown import without_secrets
+from duckplets.cli import logs
+
+LINE = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (?:DEBUG|INFO|WARNING|ERROR) duckplets[\w.]* "
+    r"MainProcess\[\d+\] MainThread \w+\.py:\d+ \S.*"
+)
+
+
+def test_text_is_taken_in_with_lines_a_log_and_a_summary(tmp_path: Path) -> None:
+    corpus, out, log = (tmp_path / name for name in ("c.duckdb", "out.jsonl", "run.log"))
+    quality = tmp_path / "q.toml"
+    quality.write_text("language = false\n")
+    for name in "ab":
+        written(tmp_path / f"{name}.jsonl", [f"{GOOD} {name}".format(i) for i in range(4)] + ["no"])
+    sources = [tmp_path / f"{name}.jsonl" for name in "ab"]
+    given = (corpus, *sources, "--text", "text", "--id", "id", "--quality", quality)
+    told = cli("acquire", *given, "--jsonl", out, "--log-file", log)
+    assert told.exit_code == 0, told.stderr
+    assert [json.loads(line)["meta"]["source"] for line in out.read_text().splitlines()] == [
+        "a"
+    ] * 4 + ["b"] * 4
+    assert "a: 5 rows: 4 accepted, 0 filtered, 1 rejected, 0 unreadable; 80.0% and 0.000 MB" in (
+        told.stderr
+    )
+    assert "intake of b makes version 2, up to row 5" in told.stderr
+    lines = log.read_text().splitlines()
+    assert all(LINE.fullmatch(line) for line in lines), lines
+    assert any(".quality.intake.QualityGates " in line and " INFO " in line for line in lines)
+    assert "weather" not in log.read_text()
+    meta = json.loads((tmp_path / "out.jsonl.meta.json").read_text())
+    assert [intake["source"] for intake in meta["intakes"]] == ["a", "b"]
+    assert meta["summary"]["rows_by_outcome"] == {
+        "accepted": 8,
+        "rejected: schema: min_characters": 2,
+    }
+    assert (meta["status"], meta["record_count"]) == ("finished", 8)
+    assert meta["final_size_mb"] == out.stat().st_size / 1e6
+    assert meta["intakes"][0]["configuration"]["min_characters"] == 50
+    out.write_text("mine")
+    failed = error("acquire", *given, "--jsonl", out, "--log-file", log)
+    assert "give another --jsonl" in failed
+    assert log.read_text().count("ERROR duckplets") == 1
+    assert "ended by DamagedFileError at json_lines.py:" in log.read_text()
+    quiet = cli("acquire", *given)
+    assert "intake of" not in quiet.stderr
+    assert logging.getLogger("duckplets").level == logging.NOTSET
+    assert "stay as they are" in cli("remove", corpus, "b", "--yes").stderr
+    for wrong in (out, corpus, sources[0], tmp_path / "no" / "x.log", tmp_path):
+        before = wrong.read_bytes() if wrong.is_file() else None
+        assert "--log-file" in error("acquire", *given, "--log-file", wrong)
+        assert before is None or wrong.read_bytes() == before
+
+
+def test_a_log_rotates_and_one_that_cannot_be_written_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logs, "_BYTES", 2_000)
+    log, path = logging.getLogger("duckplets.x.Y"), tmp_path / "run.log"
+    with logs.logged(path, apart_from=[]):
+        for number in range(200):
+            log.info("line %d\nof %s\x1b[2J", number, "https://me:pass@example.org/x?token=abc")
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert names == ["run.log", *(f"run.log.{i}" for i in range(1, 6))]
+    assert all(each.stat().st_size <= 2_000 for each in tmp_path.iterdir())
+    told = path.read_text()
+    assert "pass" not in told
+    assert "abc" not in told
+    assert "\x1b" not in told
+    assert all(LINE.fullmatch(line) for line in told.splitlines())
+    with logs.logged(path, apart_from=[]):
+        monkeypatch.setattr(logs._LogFile, "shouldRollover", lambda *_: 1 / 0)
+        log.info("one")
+        log.info("two")
+    assert caplog.text.count("run.log cannot be written any more: division by zero") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("https://user:pw@host/path", "https://host/path"),
+        ("hf://data/set token=abc123, x", "hf://data/set token=…, x"),
+        ("s3://b/k?X-Amz-Signature=00ff&a=1", "s3://b/k?X-Amz-Signature=…&a=1"),
+        ("with hf_abcdefghijklmnopqrstuvwxyz0123 in it", "with hf_… in it"),
+        (
+            "CREATE SECRET (api_key 'x', password = 'p w')",
+            "CREATE SECRET (api_key 'x', password = …)",
+        ),
+        ("tokens and secrets are words", "tokens and secrets are words"),
+    ],
+)
+def test_secrets_are_taken_out_as_far_as_they_can_be_told(text: str, clean: str) -> None:
+    assert without_secrets(text) == clean
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_tells_rate_acceptance_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    stream = Terminal()
+    with bar(None, stream, told=lambda: "80.0% accepted, 1.2 MB") as advance:
+        assert advance is not None
+        advance(10, 20)
+    assert "/s, 80.0% accepted, 1.2 MB" in stream.getvalue()
+
+
+def test_help_names_the_options() -> None:
+    told = ok("acquire", "--help")
+    assert "--jsonl" in told
+    assert "--log-file" in told
