@@ -28,7 +28,8 @@ from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, ShardError
 from duckplets.ingest.splits import SPLITS
-from duckplets.tokens.encode import Encoded, Encoder, Spool, encoded
+from duckplets.tokens.documents import fingerprint_of, read_document, write_document
+from duckplets.tokens.encode import Encoded, Encoder, encoded
 from duckplets.tokens.manifest import (
     KIND,
     MANIFEST,
@@ -39,12 +40,10 @@ from duckplets.tokens.manifest import (
     ShardEntry,
     TsvEntry,
     counted,
-    fingerprint_of,
-    read_document,
-    write_document,
 )
 from duckplets.tokens.mixtures import write_mixtures
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
+from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
 from duckplets.tokens.write import Form, Shard, plan, write_shard
 
