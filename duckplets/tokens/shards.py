@@ -10,7 +10,6 @@ is done when it lies under its name. The manifest comes last, so a folder with o
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -192,6 +191,8 @@ class _Export:
         Raises:
             ShardError: Another run is there, or anything else.
         """
+        for each in (MANIFEST, MIXTURES, TOKENIZER, STATE):
+            sweep(self.out / each)
         told = read_document(self.out / STATE, KIND)
         if told is None:
             foreign = sorted(each.name for each in self.out.iterdir() if each.name != _LOCK)
@@ -240,7 +241,6 @@ class _Export:
             "completed_shards": [asdict(each) for each in self.done.values()],
             "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        sweep(self.out / STATE)
         write_document(self.out / STATE, KIND, values)
         self.saved = now
 
@@ -249,6 +249,7 @@ class _Export:
     def run(self, mixture: Mixture | None, progress: Progress | None) -> int:
         """Do what is left to do, and return how many shards were written."""
         if self.stage == STAGES[-1] and self._is_whole():
+            remove(self.out / _SPOOL)
             manifest = Manifest.read(self.out)
             if mixture is not None:
                 write_mixtures(self.out, manifest, mixture)
@@ -277,7 +278,7 @@ class _Export:
         write_mixtures(self.out, manifest, mixture)
         manifest.write(self.out)
         self._save("completed")
-        shutil.rmtree(self.out / _SPOOL, ignore_errors=True)
+        remove(self.out / _SPOOL)
         return made
 
     def _is_whole(self) -> bool:
