@@ -26,8 +26,9 @@ import numpy as np
 
 import duckplets as dp
 from duckplets.base.lookahead import Lookahead
-from duckplets.tokens.encode import Encoder, Spool, encoded
+from duckplets.tokens.encode import Encoder, encoded
 from duckplets.tokens.manifest import Manifest, ShardEntry
+from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
 from duckplets.tokens.write import Form, plan, write_shard
 

@@ -14,8 +14,6 @@ Nothing in the manifest depends on when or where it was made: equal exports have
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -25,11 +23,17 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.aside import aside_of
-from duckplets.base.documents import Unreadable
-from duckplets.base.plain import from_json, misfit
+from duckplets.base.plain import misfit
 from duckplets.base.shown import shown
-from duckplets.errors import DamagedFileError, ShardError
+from duckplets.errors import ShardError
+from duckplets.tokens.documents import (
+    FORMAT,
+    canonical,
+    damaged,
+    fingerprint_of,
+    read_document,
+    write_document,
+)
 
 __all__ = [
     "FORMAT",
@@ -53,7 +57,6 @@ __all__ = [
     "write_document",
 ]
 
-FORMAT = 1
 KIND = "duckplets token shards"
 MANIFEST, MIXTURES, STATE, TOKENIZER = (
     "manifest.json",
@@ -226,13 +229,13 @@ class Manifest:
                 f"not complete; make one with: duckplets shard CORPUS {folder}"
             )
         if wrong := misfit(told, _SHAPE):
-            raise _damaged(path, wrong)
+            raise damaged(path, wrong)
         told = {field.name: told[field.name] for field in fields(cls)}
         told["shards"] = [_shard(each) for each in told["shards"]]
         told["tokenizer"] = _only(TokenizerEntry, told["tokenizer"])
         manifest = cls(**told)
         for problem in manifest._problems():
-            raise _damaged(path, problem)
+            raise damaged(path, problem)
         return manifest
 
     def write(self, folder: Path) -> None:
@@ -311,66 +314,7 @@ def counted(shards: Sequence[ShardEntry]) -> dict[str, Any]:
     }
 
 
-# -- documents ------------------------------------------------------------------------------------
-
-
-def canonical(values: Any) -> bytes:
-    """Return values as JSON that is the same for equal values."""
-    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
-
-
-def fingerprint_of(values: Any) -> str:
-    """Return the SHA-256 of values, by their canonical JSON."""
-    return hashlib.sha256(canonical(values)).hexdigest()
-
-
-def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
-    """Write a JSON file of ours, whole or not at all: with its kind, and a digest of the rest."""
-    told = {"format": FORMAT, "kind": kind, **values}
-    aside = aside_of(path)
-    with aside.open("w", encoding="utf-8", newline="\n") as file:
-        json.dump(told | {"digest": fingerprint_of(told)}, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-
-
-def read_document(path: Path, kind: str) -> dict[str, Any] | None:
-    """Return what a JSON file of ours says, or None where there is no such file.
-
-    Raises:
-        ShardError: It is of another kind, or of a later version.
-        DamagedFileError: It is not as it was written.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ShardError(f"{path}: it cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise _damaged(path, "it is not UTF-8") from error
-    try:
-        told = from_json(text)
-    except Unreadable as error:
-        raise _damaged(path, f"it {error}") from error
-    if not isinstance(told, dict) or told.get("kind") != kind:
-        raise ShardError(f"{path} is not of {kind}; give another folder")
-    if misfit(told, {"format": _COUNT, "digest": str}):
-        raise _damaged(path, "it has no format or digest")
-    if told["format"] > FORMAT:
-        raise ShardError(f"{path}: a later version of duckplets has made it")
-    digest = told.pop("digest")
-    if digest != fingerprint_of(told):
-        raise _damaged(path, "its digest is another")
-    return told
-
-
-def _damaged(path: Path, what: str) -> DamagedFileError:
-    return DamagedFileError(
-        f"{path} is damaged: {what}. Make the folder anew, or put a copy in its place."
-    )
+# -- what is read ---------------------------------------------------------------------------------
 
 
 def _only(kind: Any, told: Mapping[str, Any]) -> Any:

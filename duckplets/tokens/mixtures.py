@@ -13,7 +13,8 @@ from typing import Any
 
 from duckplets.errors import MixtureError, ShardError
 from duckplets.order.mixture import Anneal, Mixture, Phase
-from duckplets.tokens.manifest import MIXTURES, Manifest, read_document, write_document
+from duckplets.tokens.documents import read_document, write_document
+from duckplets.tokens.manifest import MIXTURES, Manifest
 
 __all__ = ["load_mixture", "write_mixtures"]
 

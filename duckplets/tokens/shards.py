@@ -10,7 +10,6 @@ is done when it lies under its name. The manifest comes last, so a folder with o
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -28,7 +27,8 @@ from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, ShardError
 from duckplets.ingest.splits import SPLITS
-from duckplets.tokens.encode import Encoded, Encoder, Spool, encoded
+from duckplets.tokens.documents import fingerprint_of, read_document, write_document
+from duckplets.tokens.encode import Encoded, Encoder, encoded
 from duckplets.tokens.manifest import (
     KIND,
     MANIFEST,
@@ -39,12 +39,10 @@ from duckplets.tokens.manifest import (
     ShardEntry,
     TsvEntry,
     counted,
-    fingerprint_of,
-    read_document,
-    write_document,
 )
 from duckplets.tokens.mixtures import write_mixtures
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
+from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
 from duckplets.tokens.write import Form, Shard, plan, write_shard
 
@@ -193,6 +191,8 @@ class _Export:
         Raises:
             ShardError: Another run is there, or anything else.
         """
+        for each in (MANIFEST, MIXTURES, TOKENIZER, STATE):
+            sweep(self.out / each)
         told = read_document(self.out / STATE, KIND)
         if told is None:
             foreign = sorted(each.name for each in self.out.iterdir() if each.name != _LOCK)
@@ -241,7 +241,6 @@ class _Export:
             "completed_shards": [asdict(each) for each in self.done.values()],
             "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        sweep(self.out / STATE)
         write_document(self.out / STATE, KIND, values)
         self.saved = now
 
@@ -250,6 +249,7 @@ class _Export:
     def run(self, mixture: Mixture | None, progress: Progress | None) -> int:
         """Do what is left to do, and return how many shards were written."""
         if self.stage == STAGES[-1] and self._is_whole():
+            remove(self.out / _SPOOL)
             manifest = Manifest.read(self.out)
             if mixture is not None:
                 write_mixtures(self.out, manifest, mixture)
@@ -278,7 +278,7 @@ class _Export:
         write_mixtures(self.out, manifest, mixture)
         manifest.write(self.out)
         self._save("completed")
-        shutil.rmtree(self.out / _SPOOL, ignore_errors=True)
+        remove(self.out / _SPOOL)
         return made
 
     def _is_whole(self) -> bool:

@@ -38,31 +38,17 @@ CODE = "code"
 
 
 class Block(NamedTuple):
-    """Some records in a row, with their texts.
+    """Some records in a row, with their texts."""
 
-    Attributes:
-        low: Place of the first.
-        originals: Texts as they are stored.
-        texts: The same with plain white space.
-        details: ``record_id``, ``domain`` and ``metrics`` of each.
-    """
-
-    low: int
-    originals: list[str]
-    texts: list[str]
-    details: pa.Table
+    low: int  # place of the first
+    originals: list[str]  # texts as they are stored
+    texts: list[str]  # with plain white space
+    details: pa.Table  # record_id, domain and metrics
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Where texts stand: by split, source and record; all of shape (n,).
-
-    Attributes:
-        keys: Of the records.
-        sizes: Bytes of the texts.
-        sources: source_id.
-        splits: Index of the split among those asked for.
-    """
+    """Where texts stand: keys of records, bytes, source_id, index of the split; shape (n,)."""
 
     keys: Integers
     sizes: Integers
@@ -80,9 +66,7 @@ class Texts:
         code: Names of sources whose texts are code.
 
     Raises:
-        SplitError: There are no splits, or a name is none.
-        SourceError: There is no such source.
-        ShardError: No split is named, or one twice.
+        SplitError, SourceError, ShardError: A name is none, comes twice, or there is no split.
     """
 
     def __init__(
@@ -154,16 +138,13 @@ class Texts:
         }
 
     def parts(self, most: int, records: int) -> list[tuple[int, int]]:
-        """Return runs of places that have together at most so many bytes and records."""
+        """Return runs of places of at most so many bytes and records together."""
         return list(portions(self.places.sizes, most, records))
 
     def blocks(self, low: int, high: int, chosen: Flags | None = None) -> Iterator[Block]:
         """Yield the texts of places, about a megabyte at a time.
 
-        Args:
-            low: The first place.
-            high: The end.
-            chosen: Of all places, those that are read; None for all.
+        ``chosen`` are of all places those that are read; None for all.
         """
         places = np.arange(low, high)
         if chosen is not None:

@@ -27,8 +27,9 @@ from duckplets.base.checks import integer
 from duckplets.base.progress import bar
 from duckplets.errors import DamagedFileError, ExtensionError, ShardError
 from duckplets.order.permute import below, hashed, key
+from duckplets.tokens.documents import fingerprint_of, write_document
 from duckplets.tokens.encode import KIND, Encoder, encoded, fingerprint, made_by
-from duckplets.tokens.manifest import STATE, TOKENIZER, fingerprint_of, write_document
+from duckplets.tokens.manifest import STATE, TOKENIZER
 from duckplets.tokens.settings import libraries
 from duckplets.tokens.texts import Texts
 from duckplets.tokens.write import digest_of

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from duckplets.base.lookahead import Lookahead
 from duckplets.base.progress import bar
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
-from duckplets.tokens.manifest import KIND, MANIFEST, MIXTURES, STATE, Manifest, read_document
+from duckplets.tokens.documents import read_document
+from duckplets.tokens.manifest import KIND, MANIFEST, MIXTURES, STATE, Manifest
 from duckplets.tokens.mixtures import load_mixture
 from duckplets.tokens.write import digest_of
 

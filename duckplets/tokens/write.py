@@ -26,8 +26,8 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers
 from duckplets.base.aside import aside_of, remove
 from duckplets.order.permute import key, shuffled
-from duckplets.tokens.encode import METRIC, OFFSETS, Spool
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
+from duckplets.tokens.spool import METRIC, OFFSETS, Spool
 
 __all__ = ["Form", "Shard", "digest_of", "plan", "write_shard"]
 

@@ -1,0 +1,88 @@
+"""Read and write the JSON files of a folder: of a kind, whole or not at all, with a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from duckplets.base.aside import aside_of
+from duckplets.base.documents import Unreadable
+from duckplets.base.plain import from_json, misfit
+from duckplets.errors import DamagedFileError, ShardError
+
+__all__ = [
+    "FORMAT",
+    "canonical",
+    "damaged",
+    "fingerprint_of",
+    "read_document",
+    "write_document",
+]
+
+FORMAT = 1
+
+_COUNT = range(1 << 63)
+
+
+def canonical(values: Any) -> bytes:
+    """Return values as JSON that is the same for equal values."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def fingerprint_of(values: Any) -> str:
+    """Return the SHA-256 of values, by their canonical JSON."""
+    return hashlib.sha256(canonical(values)).hexdigest()
+
+
+def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
+    """Write a JSON file of ours, whole or not at all: with its kind, and a digest of the rest."""
+    told = {"format": FORMAT, "kind": kind, **values}
+    aside = aside_of(path)
+    with aside.open("w", encoding="utf-8", newline="\n") as file:
+        json.dump(told | {"digest": fingerprint_of(told)}, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+
+
+def read_document(path: Path, kind: str) -> dict[str, Any] | None:
+    """Return what a JSON file of ours says, or None where there is no such file.
+
+    Raises:
+        ShardError: It is of another kind, or of a later version.
+        DamagedFileError: It is not as it was written.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ShardError(f"{path}: it cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise damaged(path, "it is not UTF-8") from error
+    try:
+        told = from_json(text)
+    except Unreadable as error:
+        raise damaged(path, f"it {error}") from error
+    if not isinstance(told, dict) or told.get("kind") != kind:
+        raise ShardError(f"{path} is not of {kind}; give another folder")
+    if misfit(told, {"format": _COUNT, "digest": str}):
+        raise damaged(path, "it has no format or digest")
+    if told["format"] > FORMAT:
+        raise ShardError(f"{path}: a later version of duckplets has made it")
+    digest = told.pop("digest")
+    if digest != fingerprint_of(told):
+        raise damaged(path, "its digest is another")
+    return told
+
+
+def damaged(path: Path, what: str) -> DamagedFileError:
+    """Return the error for a file of a folder that is not as it was written."""
+    return DamagedFileError(
+        f"{path} is damaged: {what}. Make the folder anew, or put a copy in its place."
+    )

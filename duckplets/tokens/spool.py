@@ -1,0 +1,164 @@
+"""Keep encoded texts in files of Arrow until their shards are written.
+
+    tokens of texts ─columns→ parts, each of some places in a row ─places→ rows of a shard
+
+The decision that matters: a part is under its name when it is whole, and which places it has
+follows from the corpus alone. So an export that was interrupted goes on with the next part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.arrays import Integers, Integers32
+from duckplets.base.aside import aside_of
+from duckplets.tokens.encode import Encoded
+
+__all__ = ["METRIC", "OFFSETS", "Spool"]
+
+METRIC = "metric:"  # before the names of columns of metrics
+OFFSETS = pa.list_(pa.struct([("start", pa.int32()), ("stop", pa.int32())]))
+
+
+class Spool:
+    """Encoded texts that wait in files of Arrow for their shards: a part for some places in a row.
+
+    A part is under its name when it is whole, and is what the places say. So an export that was
+    interrupted keeps those that are there.
+
+    Args:
+        folder: Where parts lie.
+        parts: First place and end of each.
+    """
+
+    def __init__(self, folder: Path, parts: list[tuple[int, int]]) -> None:
+        self.folder, self.parts = folder, parts
+        self._starts = np.array([low for low, _ in parts], np.int64)
+
+    def path(self, part: int) -> Path:
+        """Return where a part lies."""
+        return self.folder / f"part-{part:06d}.arrow"
+
+    def missing(self) -> list[int]:
+        """Return the parts that are still to be encoded."""
+        return [part for part in range(len(self.parts)) if not self.path(part).exists()]
+
+    def write(self, part: int, rows: list[Encoded]) -> None:
+        """Write a part."""
+        table = pa.concat_tables([_columns(each) for each in rows], promote_options="default")
+        told = {
+            "cut": str(sum(each.cut for each in rows)),
+            "blank": str(sum(not text for each in rows for text in each.texts)),
+        }
+        table = table.combine_chunks().replace_schema_metadata(told)
+        aside = aside_of(self.path(part))
+        with aside.open("wb") as file:
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, self.path(part))
+
+    def read(self, part: int) -> pa.Table:
+        """Return a part, mapped into memory."""
+        with pa.memory_map(str(self.path(part))) as file:
+            return pa.ipc.open_file(file).read_all()
+
+    def counts(self) -> Integers32:
+        """Return the tokens of every place."""
+        found = [self.read(part)["token_count"].to_numpy() for part in range(len(self.parts))]
+        return np.concatenate(found) if found else np.zeros(0, np.int32)
+
+    def told(self, what: str) -> int:
+        """Return how many texts of all parts were ``cut``, or were ``blank``."""
+        parts = range(len(self.parts))
+        return sum(int(self.read(part).schema.metadata[what.encode()]) for part in parts)
+
+    def metrics(self) -> pa.Schema:
+        """Return the metrics that any text has, by name."""
+        found: dict[str, pa.DataType] = {}
+        for part in range(len(self.parts)):
+            for field in self.read(part).schema:
+                if field.name.startswith(METRIC):
+                    found.setdefault(field.name, field.type)
+        return pa.schema(sorted(found.items()))
+
+    def rows(self, places: Integers) -> pa.Table:
+        """Return places that ascend; all of their tokens and texts are in memory then."""
+        owners = np.searchsorted(self._starts, places, side="right") - 1
+        firsts = np.flatnonzero(np.diff(owners, prepend=-1))
+        tables = []
+        for low, high in itertools.pairwise([*firsts.tolist(), len(places)]):
+            part = int(owners[low])
+            tables.append(self.read(part).take(pa.array(places[low:high] - self._starts[part])))
+        schema = pa.unify_schemas([each.schema.remove_metadata() for each in tables])
+        columns = {}
+        for field in schema:  # one after the other, so that only one is in memory twice
+            columns[field.name] = _in_one(tables, field)
+            tables = [_without(each, field.name) for each in tables]
+        return pa.table(columns, schema=schema)
+
+
+def _in_one(tables: list[pa.Table], field: pa.Field) -> pa.Array:
+    parts: list[pa.Array] = []
+    for table in tables:
+        known = field.name in table.column_names
+        parts += table[field.name].chunks if known else [pa.nulls(len(table), field.type)]
+    return pa.concat_arrays(parts)
+
+
+def _without(table: pa.Table, name: str) -> pa.Table:
+    return table.drop_columns([name]) if name in table.column_names else table
+
+
+def _columns(rows: Encoded) -> pa.Table:
+    """Return some texts with their tokens, and what is noted of them, as columns of a part."""
+    details = rows.block.details
+    originals = [text.encode("utf-8", "surrogatepass") for text in rows.block.originals]
+    ends = pa.array(np.concatenate([[0], np.cumsum(rows.counts)]).astype(np.int32))
+    columns = {
+        "text": pa.array(rows.texts, pa.string()),
+        "tokens": pa.ListArray.from_arrays(ends, pa.array(rows.tokens)),
+        "record_id": details["record_id"],
+        "domain": details["domain"],
+        "token_count": pa.array(rows.counts.astype(np.int32)),
+        "token_sum": pa.array(rows.sums),
+        "sha256": pa.array([hashlib.sha256(text).hexdigest() for text in originals], pa.string()),
+    }
+    if rows.spans is not None:
+        spans = pa.StructArray.from_arrays(
+            [pa.array(rows.spans[:, 0]), pa.array(rows.spans[:, 1])],
+            fields=list(OFFSETS.value_type),
+        )
+        columns["offsets"] = pa.ListArray.from_arrays(ends, spans, type=OFFSETS)
+    measured = _metrics(details["metrics"].combine_chunks())
+    measured |= {
+        "bytes": pa.array(list(map(len, originals)), pa.int64()),
+        "characters": pa.array(list(map(len, rows.block.originals)), pa.int64()),
+    }
+    return pa.table(columns | {f"{METRIC}{name}": each for name, each in measured.items()})
+
+
+def _metrics(found: pa.StructArray) -> dict[str, pa.Array]:
+    """Return the metrics that any of some records has, those of detectors by their names."""
+    measured = {}
+    if found.null_count == len(found):
+        return {}
+    for field in found.type:
+        values = pc.struct_field(found, field.name)
+        if values.null_count == len(values):
+            continue
+        if pa.types.is_map(field.type):
+            own = [dict(each or ()) for each in values.to_pylist()]
+            for name in sorted({name for each in own for name in each}):
+                measured[name] = pa.array([each.get(name) for each in own], pa.float64())
+        else:
+            measured[field.name] = values
+    return measured
