@@ -71,7 +71,7 @@ _TERMINAL = (
 
 _LINES = {
     "blanks": _BLANKS,
-    "edge": rf"^[{_BLANKS}]|[{_BLANKS}]$",
+    "blank": f"[{_BLANKS}]",
     "solid": rf"[^{_BLANKS}]",
     "ended": r"[.?!\"']\s*$",
     "cut": r"\.\.\.\s*$",
