@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Integers
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers, in_order, ranges
 from duckplets.text.characters import DIGIT, LETTER, SPACE, bytes_of, classes
 
 __all__ = ["DUPLICATE", "STOP_WORDS", "TOP", "counts"]
@@ -262,7 +262,7 @@ def _repeated(tokens: _Tokens) -> Columns:
     group = tokens.text[place] * tokens.kinds + tokens.number[place]  # of what stands before
     for n in range(2, max(DUPLICATE) + 1):
         key = group * tokens.kinds + tokens.number[place + n - 1]
-        key, order = _sorted(key)
+        key, order = in_order(key)
         fresh = np.ones(len(key), np.bool_)
         fresh[1:] = key[1:] != key[:-1]
         heads = np.flatnonzero(fresh)
@@ -275,8 +275,8 @@ def _repeated(tokens: _Tokens) -> Columns:
             size = ends[first[best] + n] - ends[first[best]] + n - 1
             found[f"top_{n}gram"] = _of_first(tokens, ends, n)
             found[f"top_{n}gram"][tokens.text[first[best]]] = size * many[best]
-        at = _ranges(heads, many)
-        kept, again = _sorted(order[at])
+        at = ranges(heads, many)
+        kept, again = in_order(order[at])
         place, group = place[kept], np.repeat(np.arange(len(many)), many)[again]
         if n in DUPLICATE:
             hits = _read_again(place, group, tokens.text[place], n)
@@ -289,12 +289,6 @@ def _repeated(tokens: _Tokens) -> Columns:
         follows &= left[place] > n
         place, group = place[follows], group[follows]
     return found
-
-
-def _ranges(start: Integers, size: Integers) -> Integers:
-    """Return whole numbers, so many from each start on."""
-    ends = np.cumsum(size)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(start - ends + size, size)
 
 
 def _most_frequent(text: Integers, many: Integers, first: Integers) -> Integers:
@@ -312,19 +306,6 @@ def _of_first(tokens: _Tokens, ends: Integers, n: int) -> Integers:
     length = np.zeros(len(first), np.int64)
     length[has] = ends[first[has] + n] - ends[first[has]] + n - 1
     return length
-
-
-def _sorted(key: Integers) -> tuple[Integers, Integers]:
-    """Return keys in order, and where each stood; of equal ones the first comes first."""
-    bits = len(key).bit_length()
-    if not len(key) or int(key.max()) >> (63 - bits):
-        order = np.argsort(key, kind="stable")
-        return key[order], order
-    # Plain integers are sorted several times faster than their order is found.
-    both = key << bits
-    both += np.arange(len(key))
-    both.sort()
-    return both >> bits, both & ((1 << bits) - 1)
 
 
 # -- reading on after what was read again ----------------------------------------------------------
@@ -348,7 +329,7 @@ def _read_again(place: Integers, group: Integers, text: Integers, n: int) -> Int
     known = ~_is_first(group, np.ones(len(group), np.bool_))
     for _ in range(_ROUNDS):
         after = _after(place, n)
-        hits = np.flatnonzero(known)[_met(after, known, text)]
+        hits = np.flatnonzero(known)[np.array(_met(after, known), np.int64)]
         steps = np.zeros(len(place) + 1, np.int8)
         steps[hits + 1] = 1  # what is gone over begins behind a hit, and ends n tokens on
         steps[after[hits]] -= 1
@@ -383,18 +364,16 @@ def _after(place: Integers, n: int) -> Integers:
     return after
 
 
-def _met(after: Integers, known: Flags, text: Integers) -> Flags:
-    """Tell which known places are met by who begins at the first of each text and goes on after."""
+def _met(after: Integers, known: Flags) -> list[int]:
+    """Return which known places are met by who begins at the first and goes on at ``after``."""
     number = np.zeros(len(known) + 1, np.int64)
     np.cumsum(known, out=number[1:])
-    to, text = np.append(number[after[known]], number[-1]), text[known]
-    met = np.ones(len(to), np.bool_)
-    met[1:-1] = text[1:] != text[:-1]
-    longest = int(np.diff(np.flatnonzero(met)).max(initial=0))
-    for _ in range(longest.bit_length()):  # each goes twice as far as the one before
-        met[to[met]] = True
-        to = to[to]
-    return met[:-1]
+    to = number[after[known]].tolist()
+    met, at = [], 0
+    while at < len(to):  # a step for each that is met, which is the n-th part of them
+        met.append(at)
+        at = to[at]
+    return met
 
 
 def _one_by_one(place: Integers, group: Integers, n: int) -> list[int]:

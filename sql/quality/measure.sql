@@ -35,8 +35,6 @@ found AS (
 
 SELECT
     place,
-    unhex(sha256(text)) AS sha256,
-    strlen(text) AS bytes,
     length(text) AS characters,
     len(CASE WHEN contains(text, '@') THEN regexp_extract_all(text, $email) ELSE [] END) AS emails,
     len(regexp_extract_all(numeric, $phone)) AS phones,
