@@ -34,7 +34,7 @@ SYMBOLS = b"{}()[]<>=;+*/%&|^~!#@\\"
 
 _BYTES, _TEXTS = 1 << 20, 4096  # of a block; a longer text is one by itself
 _GAP, _WORD, _MARK = 0, 1, 2
-_ROUNDS = 8  # in which nearly all texts are read; the others go place by place
+_ROUNDS = 2  # in which most texts are read; the others go place by place
 
 Columns = dict[str, Integers]
 
