@@ -65,8 +65,7 @@ class Lists:
     def take(self, owners: Integers) -> Lists:
         """Return the lists of some owners, in the order given."""
         counts = self.lengths[owners]
-        starts = _sums(counts)
-        return Lists(starts, self.values[ranges(self.starts[:-1][owners], counts)])
+        return Lists(_sums(counts), self.values[ranges(self.starts[:-1][owners], counts)])
 
     def then(self, other: Lists) -> Lists:
         """Return for each owner the values that ``other`` has for its values, laid end to end."""

@@ -22,6 +22,7 @@ from gated_rows import check
 from hub_data import jsonl, point_to
 from hub_server import Hub
 from prebuilt import empty_corpus
+from programs import said
 
 import duckplets as dp
 from duckplets.cli.demo import docstrings, topics
@@ -476,3 +477,49 @@ def test_a_cut_archive_gives_the_rows_before_the_cut(tmp_path: Path) -> None:
         assert 1000 < report.added < 1600
         assert ends == [ACCEPTED] * report.added + [unreadable("invalid JSON")]
         add_up(corpus, report, "s", ends)
+
+
+ACQUIRES = """
+import resource, sys
+from pathlib import Path
+import duckplets as dp
+path, rows, room = sys.argv[1:]
+if int(room):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(room), resource.RLIM_INFINITY))
+try:
+    with dp.Corpus(path) as corpus:
+        source = dp.JsonSource(rows, text="text")
+        quality = dp.Quality(language=None)
+        print(corpus.ingest(source, name="s", quality=quality, progress=False).added)
+except dp.DuckpletsError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_full_disk_and_another_acquirer_are_one_error_each_and_lose_nothing(
+    tmp_path: Path,
+) -> None:
+    path, file = tmp_path / "c.duckdb", tmp_path / "rows.jsonl"
+    draw = random.Random(1)
+    hexadecimal = [f"{draw.getrandbits(4000):x}" for _ in range(2000)]  # does not compress
+    file.write_bytes(jsonl([{"text": f"{n} " + text} for n, text in enumerate(hexadecimal)]))
+    acquire = ("-c", ACQUIRES, path, file)
+    with empty_corpus(path) as corpus:
+        held = said(*map(str, acquire), "0")
+        assert len(held.splitlines()) == 1
+        assert held.startswith("CorpusLockedError"), held
+        assert ended(corpus, "s") == []
+    before = path.stat().st_size
+    full = said(*map(str, acquire), str(before + 300_000))
+    assert len(full.splitlines()) == 1
+    assert "Error" in full.split()[0]
+    with dp.Corpus(path) as corpus:
+        assert ended(corpus, "s") == []  # a later command begins where the last commit was
+        report = corpus.ingest(
+            dp.JsonSource(file, text="text"),
+            name="s",
+            quality=dp.Quality(language=None),
+            progress=False,
+        )
+        assert report.added == len(hexadecimal)
+        add_up(corpus, report, "s", ended(corpus, "s"))
