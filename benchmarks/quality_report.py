@@ -151,7 +151,7 @@ GATES = """
 One run of `benchmarks/quality_gates.py`: {documents:,} documents of {characters:,} characters, prose
 of which two texts in five repeat themselves, and a third source files and pages.
 
-| measurement | documents/s |
+| measurement | documents per second of processor time |
 |---|---|
 {rates}
 
@@ -162,7 +162,8 @@ Taking them in costs {times:.1f} times the processor time with all gates but lan
 {intakes}
 {datatrove}"""
 AGREED = """
-Beside datatrove's own filters on the same documents, which do {theirs:,.0f} documents/s by all four:
+Beside datatrove's own filters on the same documents, which do {theirs:,.0f} documents per second of processor
+time by all four:
 
 | preset | decided alike | rejected here | rejected by datatrove |
 |---|---|---|---|
@@ -171,7 +172,7 @@ Beside datatrove's own filters on the same documents, which do {theirs:,.0f} doc
 RATES = {
     "all_gates_without_language": "all gates without language, measured and decided",
     "all_gates": "with language",
-    "tokens_and_repetition_alone": "tokens and n-grams alone, one thread",
+    "tokens_and_repetition_alone": "tokens and n-grams alone",
     "decided_from_metrics": "decided from stored metrics",
 }
 
