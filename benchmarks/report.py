@@ -6,6 +6,7 @@ python benchmarks/text_in.py > benchmarks/text_in.json
 python benchmarks/serving.py > benchmarks/serving.json
 python benchmarks/serving.py --records 10000000 > benchmarks/serving_large.json  # if there is room
 python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
+python benchmarks/quality_gates.py > benchmarks/quality_gates.json
 python benchmarks/report.py
 """
 
@@ -24,6 +25,7 @@ RESULTS, MINING, TEXT_IN, QUALITY = (
     HERE / f"{name}.json" for name in ("results", "mining", "text_in", "quality")
 )
 SERVING, SERVING_LARGE = HERE / "serving.json", HERE / "serving_large.json"
+GATES = HERE / "quality_gates.json"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 TITLES = {
@@ -175,6 +177,7 @@ def page() -> str:
         + text_in_report.section(text_in)
         + mining_section(mining)
         + quality_report.section(quality)
+        + quality_report.gates_section(json.loads(GATES.read_text(encoding="utf-8")))
     )
 
 

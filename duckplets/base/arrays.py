@@ -65,9 +65,7 @@ class Lists:
     def take(self, owners: Integers) -> Lists:
         """Return the lists of some owners, in the order given."""
         counts = self.lengths[owners]
-        starts = _sums(counts)
-        shift = np.repeat(self.starts[:-1][owners] - starts[:-1], counts)
-        return Lists(starts, self.values[shift + np.arange(starts[-1])])
+        return Lists(_sums(counts), self.values[ranges(self.starts[:-1][owners], counts)])
 
     def then(self, other: Lists) -> Lists:
         """Return for each owner the values that ``other`` has for its values, laid end to end."""
@@ -98,6 +96,25 @@ def places(ascending: Integers, wanted: Integers) -> Integers:
         return np.full(len(wanted), -1, np.int64)
     at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
     return np.where(ascending[at] == wanted, at, -1)
+
+
+def ranges(start: Integers, size: Integers) -> Integers:
+    """Return whole numbers, so many from each start on."""
+    ends = np.cumsum(size)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(start - ends + size, size)
+
+
+def in_order(keys: Integers) -> tuple[Integers, Integers]:
+    """Return keys from 0 on in order, and where each stood; of equal ones the first comes first."""
+    bits = len(keys).bit_length()
+    if not len(keys) or int(keys.max()) >> (63 - bits):
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
+    # Plain integers are sorted several times faster than their order is found.
+    both = keys << bits
+    both += np.arange(len(keys))
+    both.sort()
+    return both >> bits, both & ((1 << bits) - 1)
 
 
 def _sums(counts: Integers) -> Integers:

@@ -32,7 +32,12 @@ from duckplets.quality.notes import Noting
 from duckplets.quality.rows import checked_limit, checked_size, checked_where, chosen
 from duckplets.quality.settings import Quality
 from duckplets.quality.settling import GATE, OTHER_TEXT, Candidate, settle
-from duckplets.quality.texts import hash_what_is_there, joined, without_personal_data
+from duckplets.quality.texts import (
+    digests_of,
+    hash_what_is_there,
+    joined,
+    without_personal_data,
+)
 from duckplets.quality.verdicts import Verdicts, redacting, to_redact, verdicts
 from duckplets.sources import Source
 from duckplets.sources.rereading import digest_of
@@ -243,7 +248,7 @@ class QualityGates:
         if self.quality is not None and hidden.any():
             batch = without_personal_data(batch, hidden, redacting(database, self.quality))
             texts = pc.if_else(pa.array(usable), joined(batch["sections"]), None)
-        digests, sizes = self._digests(texts, found, is_changed=bool(hidden.any()))
+        digests, sizes = _digests(texts, found, hidden)
         self._settle(batch, ids, digests, outcome, gate, rule)
         end = self._cut(outcome, sizes)
         batch, ids, digests = batch.slice(0, end), ids.slice(0, end), digests.slice(0, end)
@@ -259,19 +264,6 @@ class QualityGates:
         dropped = ~usable & (skips == DROPPED)
         outcome[~usable], rule[~usable] = "unreadable", skips[~usable]
         outcome[dropped], gate[dropped] = "filtered", "source"
-
-    def _digests(
-        self, texts: pa.Array, found: Verdicts, *, is_changed: bool
-    ) -> tuple[pa.Array, Any]:
-        """Return the SHA-256 of texts, and their bytes, int64[rows]; null and 0 for no text."""
-        if found.keys and not is_changed:  # they were measured
-            sizes = pc.fill_null(found.metrics["bytes"], 0).to_numpy()
-            return found.metrics["sha256"].combine_chunks(), sizes
-        rows = pa.array(np.arange(len(texts)))
-        with self._of.database.registered(texts=pa.table({"row": rows, "text": texts})):
-            table = self._of.database.table("quality/intake/digests").combine_chunks()
-        sizes = pc.fill_null(table["bytes"], 0).to_numpy()
-        return table["digest"].combine_chunks(), sizes
 
     def _settle(
         self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, *columns: Any
@@ -379,6 +371,25 @@ class QualityGates:
             "size_mb": self.size_mb,
             "row_limit": self.limit,
         }
+
+
+def _digests(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:
+    """Return the SHA-256 of texts, and their bytes, int64[rows]; null and 0 for no text.
+
+    Args:
+        texts: As they are stored.
+        found: What was measured of them.
+        is_changed: Which are others now than those measured, bool[rows].
+    """
+    if not found.keys:
+        digests, sizes = digests_of(texts)
+    else:
+        digests, sizes = (found.metrics[n].combine_chunks() for n in ("sha256", "bytes"))
+        if is_changed.any():
+            anew = digests_of(texts.filter(pa.array(is_changed)))
+            digests = pc.replace_with_mask(digests, pa.array(is_changed), anew[0])
+            sizes = pc.replace_with_mask(sizes, pa.array(is_changed), anew[1])
+    return digests, pc.fill_null(sizes, 0).to_numpy()
 
 
 def _shared(values: pa.ChunkedArray, known: pa.ChunkedArray) -> Any:

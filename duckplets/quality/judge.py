@@ -34,7 +34,13 @@ from duckplets.quality.notes import STORED, measured_by, stored_metrics
 from duckplets.quality.report import JudgeReport
 from duckplets.quality.settings import Quality
 from duckplets.quality.settling import GATE, Candidate, settle
-from duckplets.quality.texts import hash_records, joined, texts_of, without_personal_data
+from duckplets.quality.texts import (
+    digests_of,
+    hash_records,
+    joined,
+    texts_of,
+    without_personal_data,
+)
 from duckplets.quality.verdicts import breaks_privacy, fields_of, redacting
 
 _ROWS = 65_536
@@ -123,10 +129,8 @@ class _Judging:
         for keys, texts in texts_of(self.database, table):
             rows = table.take(pc.index_in(keys, table["record_key"].combine_chunks()))
             metrics = self._measure(texts, fields_of(rows.combine_chunks().to_batches()[0]))
-            with self.database.registered(texts=pa.table({"row": keys, "text": texts})):
-                found = self.database.table("quality/intake/digests")
             columns = {n: rows[n] for n in ("record_key", "record_id", "source_id", "source")}
-            columns |= {name: found[name] for name in ("digest", "bytes")}
+            columns |= dict(zip(("digest", "bytes"), digests_of(texts), strict=True))
             columns |= {"metrics": stored_metrics(metrics), "measured": self._by(len(keys))}
             with self.database.registered(judged=pa.table(columns)):
                 self.database.run("quality/judge/append_unjudged")

@@ -27,6 +27,7 @@ from duckplets.quality.language import detector_of, languages
 from duckplets.quality.metrics import METRICS
 from duckplets.quality.personal import PATTERNS
 from duckplets.quality.settings import Quality
+from duckplets.quality.texts import digests_of
 from duckplets.quality.words import Words
 
 __all__ = ["measure", "ready"]
@@ -71,7 +72,7 @@ _TERMINAL = (
 
 _LINES = {
     "blanks": _BLANKS,
-    "edge": rf"^[{_BLANKS}]|[{_BLANKS}]$",
+    "blank": f"[{_BLANKS}]",
     "solid": rf"[^{_BLANKS}]",
     "ended": r"[.?!\"']\s*$",
     "cut": r"\.\.\.\s*$",
@@ -130,6 +131,7 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
         with ThreadPoolExecutor(1, "duckplets-quality") as pool:
             counted = pool.submit(tokens.counts, texts, _SAMPLE)
             found |= _by_sql(database, texts, quality)
+            found["sha256"], found["bytes"] = digests_of(texts)
             found |= counted.result()
         found["code_early"] = _early(texts)
         if quality.language is not None:

@@ -31,6 +31,8 @@ __all__ = ["PATTERNS", "redacted"]
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 
 PATTERNS = {
+    # Somewhere in each of those below but e-mail addresses.
+    "digits": r"\d(?:[ .()-]{0,2}\d){6}|\d\.\d{1,3}\.\d{1,3}\.\d",
     "email": (r"\b[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{2,}\b"),
     "phone": (
         r"\+[1-9](?:[ .()-]{0,2}\d){7,14}\b"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.db.database import Database
+from duckplets.text.characters import bytes_of
 
 Redact = Callable[[pa.Array], pa.Array]
 
@@ -36,6 +39,18 @@ def joined(sections: pa.ListArray) -> pa.Array:
         return texts
     lists = pa.ListArray.from_arrays(pa.array(offsets), texts)
     return pc.if_else(pa.array(counts > 0), pc.binary_join(lists, _BLANK_LINE), None)
+
+
+def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the SHA-256 of texts (binary) and their bytes in UTF-8 (int64), null for null.
+
+    The processor has instructions for it, which take a fifth of the time of DuckDB's own.
+    """
+    data, bounds = bytes_of(texts)
+    view, ends, of = data.data, bounds.tolist(), hashlib.sha256
+    found = [of(view[i:j]).digest() for i, j in pairwise(ends)]
+    mask = pc.is_null(texts).to_numpy(zero_copy_only=False)
+    return pa.array(found, pa.binary(), mask=mask), pa.array(np.diff(bounds), mask=mask)
 
 
 def without_personal_data(batch: pa.RecordBatch, rows: Any, redact: Redact) -> pa.RecordBatch:
@@ -84,9 +99,7 @@ def hash_what_is_there(database: Database) -> None:
 def hash_records(database: Database, wanted: pa.Table) -> None:
     """Hash the texts of records (``record_key``, in order), within a transaction."""
     for keys, texts in texts_of(database, wanted):
-        with database.registered(texts=pa.table({"row": keys, "text": texts})):
-            found = database.table("quality/intake/digests")
-        hashes = pa.table({"record_key": found["row"], "digest": found["digest"]})
+        hashes = pa.table({"record_key": keys, "digest": digests_of(texts)[0]})
         hashes = hashes.filter(pc.is_valid(hashes["digest"]))
         with database.registered(new_hashes=hashes):
             database.run("quality/intake/append_hashes")

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Integers
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers, in_order, ranges
 from duckplets.text.characters import DIGIT, LETTER, SPACE, bytes_of, classes
 
 __all__ = ["DUPLICATE", "STOP_WORDS", "TOP", "counts"]
@@ -34,6 +34,7 @@ SYMBOLS = b"{}()[]<>=;+*/%&|^~!#@\\"
 
 _BYTES, _TEXTS = 1 << 20, 4096  # of a block; a longer text is one by itself
 _GAP, _WORD, _MARK = 0, 1, 2
+_ROUNDS = 2  # in which most texts are read; the others go place by place
 
 Columns = dict[str, Integers]
 
@@ -171,11 +172,12 @@ def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Inte
     same[1:] |= (data[1:] & 0xC0) == 0x80  # the rest of a character
     solid = kind != _GAP
     begin = solid & (~same | forced[:-1])
-    start = np.flatnonzero(begin)
     # A token ends where the next begins, or before a gap.
     edge = np.flatnonzero(begin | ~solid)
-    edge = np.append(edge, len(data))
-    end = edge[np.searchsorted(edge, start, side="right")]
+    begins = np.flatnonzero(begin[edge])
+    start, end = edge[begins], np.full(len(begins), len(data))
+    followed = len(begins) - int(len(begins) > 0 and begins[-1] + 1 == len(edge))
+    end[:followed] = edge[begins[:followed] + 1]
     return start, end, kind[start] == _WORD
 
 
@@ -260,26 +262,24 @@ def _repeated(tokens: _Tokens) -> Columns:
     group = tokens.text[place] * tokens.kinds + tokens.number[place]  # of what stands before
     for n in range(2, max(DUPLICATE) + 1):
         key = group * tokens.kinds + tokens.number[place + n - 1]
-        order = np.argsort(key, kind="stable")
+        key, order = in_order(key)
         fresh = np.ones(len(key), np.bool_)
-        fresh[1:] = key[order[1:]] != key[order[:-1]]
+        fresh[1:] = key[1:] != key[:-1]
         heads = np.flatnonzero(fresh)
         many = np.diff(heads, append=len(key))
-        name = np.cumsum(fresh) - 1
+        some = many > 1
+        heads, many = heads[some], many[some]
         if n in TOP:
-            some = many > 1
-            first, times = place[order[heads[some]]], many[some]
-            best = _most_frequent(tokens.text[first], times, first)
+            first = place[order[heads]]
+            best = _most_frequent(tokens.text[first], many, first)
             size = ends[first[best] + n] - ends[first[best]] + n - 1
             found[f"top_{n}gram"] = _of_first(tokens, ends, n)
-            found[f"top_{n}gram"][tokens.text[first[best]]] = size * times[best]
-        repeats = (many > 1)[name]
-        kept = np.sort(order[repeats])
-        names = np.empty(len(key), np.int64)
-        names[order] = name
-        place, group = place[kept], names[kept]
+            found[f"top_{n}gram"][tokens.text[first[best]]] = size * many[best]
+        at = ranges(heads, many)
+        kept, again = in_order(order[at])
+        place, group = place[kept], np.repeat(np.arange(len(many)), many)[again]
         if n in DUPLICATE:
-            hits = np.array(_read_again(place, group, n), np.int64)
+            hits = _read_again(place, group, tokens.text[place], n)
             sizes = ends[hits + n] - ends[hits]
             total = np.bincount(tokens.text[hits], weights=sizes, minlength=texts)
             found[f"duplicate_{n}grams"] = total.astype(np.int64)
@@ -308,11 +308,76 @@ def _of_first(tokens: _Tokens, ends: Integers, n: int) -> Integers:
     return length
 
 
-def _read_again(place: Integers, group: Integers, n: int) -> list[int]:
+# -- reading on after what was read again ----------------------------------------------------------
+
+
+def _read_again(place: Integers, group: Integers, text: Integers, n: int) -> Integers:
     """Return where a reader meets an n-gram again, going on after it each time.
 
-    Only n-grams that repeat are gone through: the others change nothing.
+    What a reader knows depends on what it went over, and the other way round. So every n-gram but
+    the first of its kind is taken for known, which says what is gone over; that says again what is
+    known, and so on until nothing changes. Each round is right up to a later place than the one
+    before, so what comes out is what one reader finds who goes from place to place.
+
+    Args:
+        place: First tokens of n-grams that stand in a text several times, ascending.
+        group: What equal n-grams share.
+        text: Of each place, ascending.
+        n: Tokens of each.
     """
+    found = []
+    known = ~_is_first(group, np.ones(len(group), np.bool_))
+    for _ in range(_ROUNDS):
+        after = _after(place, n)
+        hits = np.flatnonzero(known)[np.array(_met(after, known), np.int64)]
+        steps = np.zeros(len(place) + 1, np.int8)
+        steps[hits + 1] = 1  # what is gone over begins behind a hit, and ends n tokens on
+        steps[after[hits]] -= 1
+        passed = np.cumsum(steps[:-1], dtype=np.int8) > 0
+        now = ~_is_first(group, ~passed)
+        wrong = np.zeros(int(text[-1]) + 1 if len(text) else 0, np.bool_)
+        wrong[text[now != known]] = True
+        left = wrong[text]
+        found.append(place[hits[~left[hits]]])
+        place, group, text, known = place[left], group[left], text[left], now[left]
+        if not len(place):
+            return np.concatenate(found)
+    found.append(np.array(_one_by_one(place, group, n), np.int64))
+    return np.concatenate(found)
+
+
+def _is_first(group: Integers, read: Flags) -> Flags:
+    """Tell of every place whether no n-gram of its group was read before it."""
+    count = len(group)
+    first = np.full(int(group.max()) + 1 if count else 0, count)
+    places = np.flatnonzero(read)[::-1]
+    first[group[places]] = places  # the last that is written stays
+    is_first: Flags = np.arange(count) <= first[group]
+    return is_first
+
+
+def _after(place: Integers, n: int) -> Integers:
+    """Return for every place the number of the first one that is n tokens or more behind it."""
+    after = np.arange(1, len(place) + 1)
+    for ahead in range(1, min(n, len(place))):
+        after[:-ahead] += place[ahead:] - place[:-ahead] < n
+    return after
+
+
+def _met(after: Integers, known: Flags) -> list[int]:
+    """Return which known places are met by who begins at the first and goes on at ``after``."""
+    number = np.zeros(len(known) + 1, np.int64)
+    np.cumsum(known, out=number[1:])
+    to = number[after[known]].tolist()
+    met, at = [], 0
+    while at < len(to):  # a step for each that is met, which is the n-th part of them
+        met.append(at)
+        at = to[at]
+    return met
+
+
+def _one_by_one(place: Integers, group: Integers, n: int) -> list[int]:
+    """Return the same, place by place."""
     seen: set[int] = set()
     hits, free = [], 0
     for at, name in zip(place.tolist(), group.tolist(), strict=True):

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -79,7 +80,9 @@ class JsonSource(paths.Files):
 
     def _read(self, reader: Database, file: Path, origins: Origins) -> Iterator[pa.RecordBatch]:
         form = _form(file, self.encoding)
-        pieces = pieces_of(reader, file, self.encoding)
+        # That a file was cut short is an error, unless bad rows are let pass by who asks for it.
+        to_the_cut = self.on_error in ("skip", "quarantine")
+        pieces = pieces_of(reader, file, self.encoding, to_the_cut=to_the_cut)
         yield from origins.reading(file, pieces, 1 if form == "lines" else None)
 
     def _is_stdin(self) -> bool:
@@ -87,9 +90,9 @@ class JsonSource(paths.Files):
 
 
 def pieces_of(
-    reader: Database, file: Path, encoding: str | None = None
+    reader: Database, file: Path, encoding: str | None = None, *, to_the_cut: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a file's objects as lines of JSON."""
+    """Yield a file's objects as lines of JSON; of one that was cut short those before, if asked."""
     form = _form(file, encoding)
     if form != "lines":
         if codec_of(encoding) is None:
@@ -97,8 +100,9 @@ def pieces_of(
         else:
             yield from _values_of_copy(reader, file, form, encoding)
         return
-    with paths.reading(file), paths.open_bytes(file, encoding) as stream:
-        yield from line_pieces(stream, str(file), limits_of(reader))
+    opened = paths.UpToTheCut if to_the_cut else paths.open_bytes
+    with paths.reading(file), closing(opened(file, encoding)) as stream:
+        yield from line_pieces(cast("BinaryIO", stream), str(file), limits_of(reader))
 
 
 def _values_of_copy(

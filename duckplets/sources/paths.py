@@ -31,6 +31,9 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 # What Arrow raises while it reads a damaged file: a name that is not UTF-8 is a bare UnicodeError.
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
+_CUT = "Truncated compressed stream"
+_STEP = 1 << 16  # bytes of a file that may be cut short
+
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
@@ -168,6 +171,60 @@ def open_bytes(path: Path, encoding: str | None = None) -> BinaryIO:
         raise unreadable(path, error) from error
 
 
+class UpToTheCut:
+    """A compressed file that may have been cut short, with what it has before the cut.
+
+    What follows its last line says so there, and makes that line one that cannot be read.
+
+    Args:
+        path: The file.
+        encoding: As for ``open_bytes``.
+    """
+
+    def __init__(self, path: Path, encoding: str | None) -> None:
+        self._path, self._encoding = path, encoding
+        self._stream: BinaryIO | None = open_bytes(path, encoding)
+        self._count = 0  # bytes that were read
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, none after the last."""
+        found = []
+        while self._stream is not None and size > 0:
+            try:
+                found.append(self._stream.read(min(size, _STEP)))
+            except OSError as error:
+                if _CUT not in str(error):
+                    raise
+                self._stream.close()
+                self._stream = None
+                found.append(self._last_bytes() + b" (the file was cut short)\n")
+                break
+            self._count += len(found[-1])
+            size -= len(found[-1])
+            if not found[-1]:
+                break
+        return b"".join(found)
+
+    def _last_bytes(self) -> bytes:
+        """Return what a read that failed had got: the stream goes back to no place."""
+        last = bytearray()
+        with open_bytes(self._path, self._encoding) as stream:
+            for _ in range(self._count // _STEP):
+                stream.read(_STEP)
+            stream.read(self._count % _STEP)
+            try:
+                while byte := stream.read(1):
+                    last += byte
+            except OSError:
+                return bytes(last)
+        return bytes(last)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not None:
+            self._stream.close()
+
+
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
     """Turn what other libraries raise while a file is read into ours.
@@ -189,7 +246,7 @@ def unreadable(path: Path | str, error: Exception) -> SourceError:
     reason = getattr(error, "strerror", None) or shown(said, 300) or repr(error)
     if isinstance(error, MemoryError) and not isinstance(error, pa.ArrowException):
         reason = "the system gives this process no more memory"
-    if "Truncated compressed stream" in reason:
+    if _CUT in reason:
         reason = "it ends in the middle of its compressed data; the file was cut short"
     return SourceError(f"{path} cannot be read: {reason}")
 

@@ -107,13 +107,6 @@ FROM sections
 JOIN wanted ON wanted.record_key = sections.record_key
 ORDER BY sections.record_key, sections.position
 
--- name: digests
--- The SHA-256 and the size in UTF-8 of texts (Arrow texts: row, text).
--- Rows: by row.
-SELECT row, unhex(sha256(text)) AS digest, strlen(text)::BIGINT AS bytes
-FROM texts
-ORDER BY row
-
 -- name: known_ids
 -- Of the ids of rows (Arrow incoming: record_id, digest) those of records that are there.
 -- Parameters: $unpublished (marks those of the same intake, or NULL).

@@ -1,35 +1,44 @@
 -- name: texts
 -- What regular expressions find in texts. Densities are made of these counts when it is decided.
--- Parameters: $email, $phone, $ssn, $number, $ipv4, $reserved, $card, $keyword (regular
---     expressions), $phrases (lower case), $sample (characters).
+-- Parameters: $email, $digits (in every text with one of the following), $phone, $ssn, $number,
+--     $ipv4, $reserved, $card, $keyword (regular expressions), $phrases (lower case), $sample
+--     (characters).
 -- Rows: one for each of `quality_texts` (place, text), in any order.
-WITH found AS (
+WITH numeric AS (
     SELECT
         place,
         text,
+        -- Most texts have no digits close to each other, and are not searched for numbers.
+        CASE WHEN regexp_matches(text, $digits) THEN text ELSE '' END AS numeric
+    FROM quality_texts
+),
+
+found AS (
+    SELECT
+        place,
+        text,
+        numeric,
         lower(text) AS folded,
         left(text, $sample) AS sample,
         string_split(left(text, $sample), chr(10)) AS lines,
         list_filter(
-            regexp_extract_all(text, $number),
+            regexp_extract_all(numeric, $number),
             lambda found: regexp_full_match(found, $ipv4) AND NOT regexp_matches(found, $reserved)
         ) AS addresses,
         -- Digits of what looks like the number of a card, the last first.
         list_transform(
-            regexp_extract_all(text, $card),
+            regexp_extract_all(numeric, $card),
             lambda found: string_split(reverse(replace(replace(found, ' ', ''), '-', '')), '')
         ) AS numbers
-    FROM quality_texts
+    FROM numeric
 )
 
 SELECT
     place,
-    unhex(sha256(text)) AS sha256,
-    strlen(text) AS bytes,
     length(text) AS characters,
     len(CASE WHEN contains(text, '@') THEN regexp_extract_all(text, $email) ELSE [] END) AS emails,
-    len(regexp_extract_all(text, $phone)) AS phones,
-    len(regexp_extract_all(text, $ssn)) AS ssns,
+    len(regexp_extract_all(numeric, $phone)) AS phones,
+    len(regexp_extract_all(numeric, $ssn)) AS ssns,
     len(addresses) AS addresses,
     -- Luhn: of every second digit from the right the double, of which the digits are added.
     len(list_filter(numbers, lambda digits: list_sum(list_transform(
@@ -48,7 +57,7 @@ FROM found
 
 -- name: lines
 -- What Gopher, C4 and FineWeb ask of lines and paragraphs.
--- Parameters: $edge, $solid, $least_words, $ended, $cut, $citation, $policy, $boundary,
+-- Parameters: $blank, $solid, $least_words, $ended, $cut, $citation, $policy, $boundary,
 --     $abbreviation, $end_of_sentence (regular expressions), $blanks (characters of white space),
 --     $longest_word, $short_line (characters).
 -- Rows: one for each of `quality_texts` (place, text), in any order.
@@ -62,7 +71,8 @@ WITH split AS (
                 list_transform(
                     string_split(
                         CASE
-                            WHEN regexp_matches(text, $edge) THEN trim(text, $blanks)
+                            WHEN regexp_matches(left(text, 1) || right(text, 1), $blank)
+                                THEN trim(text, $blanks)
                             ELSE text
                         END,
                         chr(10) || chr(10)
@@ -94,11 +104,16 @@ ended AS (
             list_transform(
                 list_filter(
                     filled,
-                    lambda line: regexp_matches(line, $least_words) AND NOT (
-                        length(line) > $longest_word AND list_max(list_transform(
+                    lambda line: regexp_matches(line, $least_words) AND CASE
+                        -- Few lines are split, fewer at all white space, for that takes long.
+                        WHEN length(line) <= $longest_word THEN true
+                        WHEN list_max(list_transform(
+                            string_split(line, ' '), lambda word: length(word)
+                        )) <= $longest_word THEN true
+                        ELSE list_max(list_transform(
                             string_split_regex(line, '\s+'), lambda word: length(word)
-                        )) > $longest_word
-                    )
+                        )) <= $longest_word
+                    END
                 ),
                 lambda line: lower(CASE
                     WHEN contains(line, '[') THEN regexp_replace(line, $citation, '', 'g')
@@ -165,11 +180,16 @@ SELECT
     len(list_filter(filled, lambda line: regexp_matches(line, $end_of_sentence)))
         AS punctuated_lines,
     len(list_filter(filled, lambda line: length(line) <= $short_line)) AS short_lines,
-    coalesce(list_sum(list_transform(filled, lambda line: length(line))), 0)
-    - coalesce(list_sum(list_transform(
-        list_filter(various, lambda line: regexp_matches(line, $solid)),
-        lambda line: length(line)
-    )), 0) AS duplicate_filled_characters
+    CASE
+        WHEN len(filled) = len(pieces)
+            THEN coalesce(list_sum(list_transform(pieces, lambda line: length(line))), 0)
+            - coalesce(list_sum(list_transform(various, lambda line: length(line))), 0)
+        ELSE coalesce(list_sum(list_transform(filled, lambda line: length(line))), 0)
+            - coalesce(list_sum(list_transform(
+                list_filter(various, lambda line: regexp_matches(line, $solid)),
+                lambda line: length(line)
+            )), 0)
+    END AS duplicate_filled_characters
 FROM joined
 
 -- name: terms
