@@ -152,11 +152,7 @@ def _applied(database: Database, kind: Kind) -> set[int]:
 
 
 def _refuse_foreign(database: Database, error: QueryError) -> None:
-    """Refuse a file without migrations, unless it is empty.
-
-    Raises:
-        MigrationError: It is of something else.
-    """
+    """Refuse a file of something else: one without our migrations that is not empty."""
     tables = {name for (name,) in database.run("db/migrate/tables")}
     if "schema_migrations" in tables:
         raise MigrationError(f"{database.path} is a DuckDB file of another tool") from error
