@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _STEM = 20  # characters of a name, which may have 255 bytes in all
+_NUMBERED = re.compile(r"\.\d+[-.]")  # as every name that is left behind
 
 
 def aside_of(path: Path, kind: str = "new") -> Path:
@@ -46,12 +47,15 @@ def sweep(path: Path, also: str = "(?!)") -> None:
     Args:
         path: Of a file or a folder.
         also: A regular expression of other names beside it to remove; the number of the process
-            is its group ``process``.
+            is its group ``process``, between dots.
     """
-    stem, suffix = re.escape(path.stem[:_STEM]), re.escape(path.suffix[:_STEM])
-    left = re.compile(rf"\.{stem}\.(\d+)-\d+\.(?:new|old){suffix}(?:\.wal)?|{also}")
     with suppress(OSError), os.scandir(path.parent) as entries:
-        for entry in entries:
+        numbered = [entry for entry in entries if _NUMBERED.search(entry.name)]
+        if not numbered:  # an expression of its own for every path takes 3 ms to compile
+            return
+        stem, suffix = re.escape(path.stem[:_STEM]), re.escape(path.suffix[:_STEM])
+        left = re.compile(rf"\.{stem}\.(\d+)-\d+\.(?:new|old){suffix}(?:\.wal)?|{also}")
+        for entry in numbered:
             found = left.fullmatch(entry.name)
             if found and not _is_alive(int(found[1] or found["process"])):
                 remove(Path(entry.path))

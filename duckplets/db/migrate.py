@@ -127,20 +127,13 @@ def check(database: Database, kind: Kind) -> None:
 
 
 def _applied(database: Database, kind: Kind) -> set[int]:
-    tables = {name for (name,) in database.run("db/migrate/tables")}
-    if not tables:
-        return set()
-    if "schema_migrations" not in tables:
-        raise MigrationError(
-            f"{database.path} is a DuckDB file of something else: it has tables "
-            f"({listed(sorted(tables)[:5])}) but none of duckplets; give another path"
-        )
-    known = {number: (name, text) for number, name, text in migrations(kind)}
-    done = set()
     try:
         applied = database.run("db/migrate/applied")
     except QueryError as error:
-        raise MigrationError(f"{database.path} is a DuckDB file of another tool") from error
+        _refuse_foreign(database, error)
+        return set()
+    known = {number: (name, text) for number, name, text in migrations(kind)}
+    done = set()
     for number, name, found_kind, checksum in applied:
         if found_kind != kind:
             raise MigrationError(f"{database.path} is a {found_kind} file, not a {kind} file")
@@ -156,6 +149,18 @@ def _applied(database: Database, kind: Kind) -> set[int]:
             )
         done.add(number)
     return done
+
+
+def _refuse_foreign(database: Database, error: QueryError) -> None:
+    """Refuse a file of something else: one without our migrations that is not empty."""
+    tables = {name for (name,) in database.run("db/migrate/tables")}
+    if "schema_migrations" in tables:
+        raise MigrationError(f"{database.path} is a DuckDB file of another tool") from error
+    if tables:
+        raise MigrationError(
+            f"{database.path} is a DuckDB file of something else: it has tables "
+            f"({listed(sorted(tables)[:5])}) but none of duckplets; give another path"
+        )
 
 
 def _checksum(text: str) -> str:

