@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, repeat
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -98,7 +98,9 @@ def store_beside(
         how: How many are read at the same time, and what may wait.
         progress: As for ``ingest``.
     """
-    with _Readers(database, several, how) as readers:
+    readers = _Readers(database, several, how)
+    try:  # no with: Ctrl-C while they begin has to end them as well
+        readers.begin()
         for prepared in several:
             try:
                 with readers.turn(prepared) as rows:
@@ -107,6 +109,8 @@ def store_beside(
                 yield prepared, error
             else:
                 yield prepared, report
+    finally:
+        readers.close()
 
 
 class _Waiting(NamedTuple):
@@ -242,11 +246,8 @@ class _Readers:
         self._reading = self._waiting = 0
         self._is_over = False
 
-    def __enter__(self) -> Self:
-        self._begin()
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End all of them, and remove what waits."""
         with self._lock:
             self._is_over = True
         left = list(self._each.values())
@@ -269,7 +270,7 @@ class _Readers:
             with self._lock:
                 del self._each[id(prepared)]
                 self._waiting -= 1
-                self._begin()
+                self.begin()
 
     def ended(self, ahead: _Ahead) -> None:
         """Note that a source is read no more, and let the next one begin."""
@@ -277,9 +278,10 @@ class _Readers:
             if ahead.is_reading:
                 ahead.is_reading = False
                 self._reading -= 1
-                self._begin()
+                self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Have as many sources read as may be."""
         with self._lock:
             most = self._how.readers * _WAITING_SOURCES
             while not self._is_over and self._reading < self._how.readers and self._waiting < most:
