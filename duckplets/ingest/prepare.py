@@ -87,6 +87,8 @@ def prepare(
     if trust is None and not isinstance(source.trust, str):
         trust = source.trust  # a column of trusts is in the rows; the source has the default
     check_on_error(on_error)
+    if gates is not None and on_error is None and _is_left_open(source):
+        on_error = "skip"  # every row has an outcome, those after a cut as well
     source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
     on_conflict = "replace" if remap else on_conflict
     if gates is not None:
@@ -108,6 +110,11 @@ def prepare(
         cursor = cursor if found else before
         is_full = gates.is_full and found is None
     return Prepared(request, settings, found, cursor, limits or Limits(), is_full)
+
+
+def _is_left_open(source: Source) -> bool:
+    """Whether a source without a converter does not say what becomes of rows it cannot use."""
+    return getattr(source, "on_error", "") is None and getattr(source, "converter", "") is None
 
 
 def _as_known(

@@ -144,7 +144,12 @@ def source_id_of(database: Database, name: str) -> int:
     return int(found[name])
 
 
-def labels_told(database: Database, source_id: int) -> str:
+def records_told(database: Database, source_id: int, version: int) -> list[str]:
+    """Return in words how a source's pairs were judged, and what of a version had been removed."""
+    return [_labels_told(database, source_id), _came_back_told(database, source_id, version)]
+
+
+def _labels_told(database: Database, source_id: int) -> str:
     """Return in words how the pairs of a source were judged; nothing where they were not."""
     row = database.run("ingest/records/labels", {"source_id": source_id})[0]
     positive, negative, labelled, least, greatest = row
@@ -155,6 +160,17 @@ def labels_told(database: Database, source_id: int) -> str:
     return (
         f"labels: {labelled:,} grades from {least:g} to {greatest:g}; in triplets only what a "
         f"condition over label asks for is a positive"
+    )
+
+
+def _came_back_told(database: Database, source_id: int, version: int) -> str:
+    """Return in words how many records came again that were taken out of a source before."""
+    of_version = {"source_id": source_id, "version": version}
+    if not (count := int(database.run("ingest/records/came_back", of_version)[0][0])):
+        return ""
+    return (
+        f"look: {counted(count, 'record')} that deduplicate(), decontaminate() or judge() had "
+        f"removed came in again with the source; run that again, or remove them from the source"
     )
 
 

@@ -29,7 +29,7 @@ from duckplets.ingest.counts import Counts
 from duckplets.ingest.gates import Gates, Intake
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.preview import flags_of
-from duckplets.ingest.records import IngestReport, commit_version, current_version, labels_told
+from duckplets.ingest.records import IngestReport, commit_version, current_version, records_told
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
@@ -222,7 +222,8 @@ class Storing:
         said = [*self.request.notes, told(reading) if reading is not None else ""]
         if self.counts.quarantined:
             said.append(self._quarantined())
-        said.append(labels_told(self.database, self.source_id) if self.refusal is None else "")
+        if self.refusal is None:
+            said += records_told(self.database, self.source_id, self.version)
         said += [f"look: {flag}" for flag in self._flags or ()]
         said += self.request.gates.notes if self.request.gates is not None else []
         return [note for note in (*said, *self.rows.notes()) if note]

@@ -111,7 +111,7 @@ class Quality:
             malformed.
     """
 
-    preset: str = "general"
+    preset: str = field(default="general", kw_only=False)
     duplicates: bool = _PRESET
     keep_rejected: bool = _PRESET
     min_characters: int | None = _PRESET

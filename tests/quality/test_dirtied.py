@@ -470,7 +470,7 @@ def test_a_cut_archive_gives_the_rows_before_the_cut(tmp_path: Path) -> None:
     whole = gzip.compress(jsonl(rows))
     (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) * 2 // 3])
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.JsonSource(tmp_path / "cut.jsonl.gz", text="text", on_error="skip")
+        source = dp.JsonSource(tmp_path / "cut.jsonl.gz", text="text")
         quality = dp.Quality(language=None)
         report = corpus.ingest(source, name="s", quality=quality, progress=False)
         ends = ended(corpus, "s")

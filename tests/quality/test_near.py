@@ -205,6 +205,13 @@ def test_removing_makes_a_version_and_again_nothing(tmp_path: Path) -> None:
         assert corpus.deduplicate(dry_run=True, progress=False).records == 20
         with pytest.raises(ReadOnlyError, match="cannot deduplicate"):
             corpus.deduplicate(progress=False)
+    with dp.Corpus(path) as corpus:  # the source has them still
+        rows = [{"id": key, "text": text} for key, text in texts.items()]
+        source = dp.MemorySource(rows, text="text", id="id")
+        report = corpus.ingest(source, name="s", progress=False)
+        assert report.added == 20
+        assert [note for note in report.notes if note.startswith("look: 20 records that dedup")]
+        assert corpus.ingest(source, name="s", progress=False).added == 0
 
 
 def test_equal_texts_are_equal_whole(tmp_path: Path) -> None:

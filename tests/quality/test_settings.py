@@ -47,7 +47,7 @@ def rules(texts: list[str], quality: dp.Quality) -> list[str | None]:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_what_they_store(name: str) -> None:
-    quality = dp.Quality(preset=name)
+    quality = dp.Quality(name)
     stored = json.loads(json.dumps(quality.to_dict()))
     assert set(stored) == {"preset", "sha256", *CHECKS}
     assert dp.Quality.of(stored) == quality == dp.Quality.of(name) == replace(quality)
