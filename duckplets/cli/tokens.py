@@ -52,7 +52,7 @@ def train(
     while corpus, settings and library are the same and the files are whole.
 
     Example:
-        duckplets tokenizer train web.duckdb tokenizer --vocab-size 50000
+        duckplets tokenizer train faq.duckdb tokenizer --vocab-size 50000
     """
     from duckplets.corpus import Corpus
     from duckplets.tokens.train import SPECIAL, train_tokenizer
@@ -138,10 +138,8 @@ def shard(
     Interrupted or killed, it goes on where it was when it is called again.
 
     Example:
-        duckplets tokenizer train web.duckdb tokenizer
-        duckplets shard web.duckdb shards --tokenizer tokenizer --shard-mb 100
+        duckplets shard faq.duckdb shards --tokenizer tokenizer --shard-mb 100
         duckplets shard --status shards
-        duckplets verify shards
     """
     if status:
         _tell_status(out or corpus, json=json)

@@ -144,7 +144,6 @@ class Outlook:
     def _table(self, dealt: _Stretches) -> pa.Table:
         streams, planner, count = self._streams, self._planner, len(dealt.steps)
         anchors = np.array([len(stream) for stream in streams])
-        versions = [stream.pool.compiled.parameters["version"] for stream in streams]
         a_draw = np.array([stream.anchors_a_draw for stream in streams])
         visits = dealt.samples * a_draw / planner.samples_per_draw / anchors
         phases = [planner.schedule.mixture.phase(step) for step in dealt.steps]
@@ -172,6 +171,7 @@ class Outlook:
         table = pa.table(arrays, schema=SCHEMA)
         if not planner.courses:
             return table
+        versions = [stream.pool.compiled.parameters["version"] for stream in streams]
         table = table.append_column("version", pa.array(each(versions), pa.int64()))
         # A stream has a row of every version; of most stretches one of them has all samples.
         return table.filter(pa.array(planner.courses.parts_of(dealt.samples).reshape(-1) > 0))

@@ -25,12 +25,21 @@ WHERE run = $run
 
 -- name: cursors_of_runs
 -- Every cursor with what is known of its run: last the versions that joined it, and their steps.
+-- Settings that are damaged tell of none: opening the run says what is wrong.
 -- Rows: by run, the latest save first, then by time.
 SELECT
     cursors.run, cursors.tag, runs.kind, runs.corpus_version,
     cursors.position, cursors.step, cursors.epoch, cursors.saved_at,
-    (runs.settings ->> '$.eras[*].corpus_version')::BIGINT[] AS versions,
-    (runs.settings ->> '$.eras[*].step')::BIGINT[] AS steps
+    CASE
+        WHEN json_valid(runs.settings)
+        THEN coalesce(TRY_CAST(runs.settings ->> '$.eras[*].corpus_version' AS BIGINT[]), [])
+        ELSE []
+    END AS versions,
+    CASE
+        WHEN json_valid(runs.settings)
+        THEN coalesce(TRY_CAST(runs.settings ->> '$.eras[*].step' AS BIGINT[]), [])
+        ELSE []
+    END AS steps
 FROM cursors
 JOIN runs ON runs.run = cursors.run
 ORDER BY cursors.run, cursors.tag IS NOT NULL, cursors.saved_at, cursors.tag

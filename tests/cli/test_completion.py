@@ -78,7 +78,7 @@ def offered(*words: str | Path) -> list[str]:
         ("sample C --run first --resume --tag |", "t1 t2"),
         ("served C --tag |", "d1"),
         ("plan C --state S --run f|", "first"),
-        ("sh|", "show"),
+        ("sho|", "show"),
     ],
 )
 def test_names_are_offered(words: str, names: str, made: Path) -> None:
