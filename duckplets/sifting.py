@@ -82,7 +82,8 @@ class Sifting:
             size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
                 though some may have been read ahead.
             limit: As for ``ingest``, of each source.
-            jsonl: As for ``ingest``: one file for all of them, in their order.
+            jsonl: As for ``ingest``: one file for all of them, in their order. While the source of
+                its last lines is unfinished no other has lines in it, with ``keep_going`` either.
             on_conflict: ``error`` or ``skip``, as for ``ingest``.
             prefix: As for ``ingest``.
             on_error: As for ``ingest``.

@@ -93,3 +93,27 @@ def oracle(rows: list[dict[str, Any]]) -> list[str]:
             ids[row["id"]] = text
             found.append("accepted")
     return found
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    text = path.read_bytes().decode()
+    assert text.splitlines() == text.split("\n")[:-1]  # whatever a reader takes for a line's end
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def agrees(corpus: dp.Corpus, path: Path) -> None:
+    """Check that a file holds what is noted of it, and the accepted rows in their order."""
+    # A part without lines stays where it was begun.
+    rows = corpus.sql("SELECT * FROM json_lines WHERE lines > 0 ORDER BY part").to_pylist()
+    bounds = [0, *(row["end_byte"] for row in rows)]
+    assert [row["first_byte"] for row in rows] == bounds[:-1]
+    assert path.stat().st_size == bounds[-1]
+    found = lines_of(path)
+    assert sum(row["lines"] for row in rows) == len(found)
+    told = corpus.sql(
+        "SELECT judgements.source, judgements.row FROM judgements JOIN json_lines USING "
+        "(acquisition_id) WHERE judgements.record_key IS NOT NULL ORDER BY part, row"
+    )
+    assert [(line["meta"]["source"], line["meta"]["row"]) for line in found] == [
+        (row["source"], row["row"]) for row in told.to_pylist()
+    ]

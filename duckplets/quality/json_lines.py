@@ -113,10 +113,7 @@ class JsonLines:
         """Bring a file that was written before to what is committed."""
         parts = self._parts()
         end = _end(parts)
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            found = None
+        found = self.path.stat() if self.path.exists() else None
         if found is None or found.st_size < end:
             self._write_again(parts, found is not None)
         elif (found.st_size, found.st_mtime_ns, found.st_ino) != (end, modified, inode):
@@ -194,17 +191,21 @@ class JsonLines:
             self.notes = []  # of an intake that shares it
         self._is_begun = True
         parts, self._hash = self._parts(), hashlib.sha256()
+        end = _end(parts)
         with self._writing():
             self._settle(None)
-            self._cut(_end(parts))  # one before it may have failed between a line and its commit
+            self._cut(end)  # one before it may have failed between a line and its commit
+        last = {"part": parts[-1].part + 1 if parts else 1, "first_byte": end, "end_byte": end}
         if of.is_anew:
-            at = (_end(parts), _end(parts), of.record_key, of.record_key)
-            number = parts[-1].part + 1 if parts else 1
-            self._part = _Part(number, acquisition_id, of.name, *at, 0, _EMPTY)
+            own = (acquisition_id, of.name, end, end, of.record_key, of.record_key, 0, _EMPTY)
+            self._part = _Part(last["part"], *own)
             self._run("begin", **self._part._asdict())
             self._note_what_is_elsewhere(of)
             return
         self._part = next(part for part in parts if part.acquisition_id == acquisition_id)
+        if not self._part.lines and self._part.end_byte < end:  # others were written meanwhile
+            self._run("move", before=self._part.part, **last)
+            self._part = self._part._replace(**last)
         with self._writing(), self.path.open("rb") as file:
             self._hash = _digest(file, self._part)
 

@@ -6,7 +6,8 @@
 
 The decision that matters: everything that needs no extra is measured, whatever the thresholds, so
 that others can be applied later without the texts. SQL and NumPy work at the same time, in two
-threads, over batches of any size.
+threads, over batches of any size; but where a text is large one after the other, as each takes many
+times its size.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from duckplets.db.database import Database
 from duckplets.quality import own, tokens
 from duckplets.quality.conditions import Condition
 from duckplets.quality.language import detector_of, languages
+from duckplets.quality.live_texts import portions
 from duckplets.quality.metrics import METRICS
 from duckplets.quality.personal import PATTERNS
 from duckplets.quality.settings import Quality
@@ -33,7 +35,8 @@ from duckplets.quality.words import Words
 __all__ = ["measure", "ready"]
 
 _SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for
-_MORSEL = 256  # texts that a thread of DuckDB takes at once
+_MORSEL, _MORSEL_BYTES = 256, 1 << 20  # of texts that a thread of DuckDB takes at once
+_LARGE = 4 << 20  # bytes of a text
 
 _KEYWORDS = (
     "abstract assert async await bool boolean break case catch char class const continue def "
@@ -128,11 +131,15 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     found["profanity"] = pa.nulls(count, pa.int64())
     found["language"], found["language_probability"] = _null(count), pa.nulls(count, pa.float64())
     if count:
-        with ThreadPoolExecutor(1, "duckplets-quality") as pool:
-            counted = pool.submit(tokens.counts, texts, _SAMPLE)
+        found["sha256"], found["bytes"] = digests_of(texts)
+        if pc.max(found["bytes"]).as_py() > _LARGE:
             found |= _by_sql(database, texts, quality)
-            found["sha256"], found["bytes"] = digests_of(texts)
-            found |= counted.result()
+            found |= tokens.counts(texts, _SAMPLE)
+        else:
+            with ThreadPoolExecutor(1, "duckplets-quality") as pool:
+                counted = pool.submit(tokens.counts, texts, _SAMPLE)
+                found |= _by_sql(database, texts, quality)
+                found |= counted.result()
         found["code_early"] = _early(texts)
         if quality.language is not None:
             by = (quality.detector, quality.language_prefix, quality.min_letters)
@@ -159,7 +166,9 @@ def _null(count: int) -> pa.Array:
 def _by_sql(database: Database, texts: pa.Array, quality: Quality) -> dict[str, Any]:
     count = len(texts)
     table = pa.table({"place": pa.array(np.arange(count)), "text": texts})
-    table = pa.Table.from_batches(table.to_batches(max_chunksize=_MORSEL))
+    sizes = pc.binary_length(texts).to_numpy()
+    some = [table.slice(a, b - a) for a, b in portions(sizes, _MORSEL_BYTES, _MORSEL)]
+    table = pa.Table.from_batches([batch for part in some for batch in part.to_batches()])
     phrases = [phrase.lower() for phrase in quality.copyright]
     given = {**PATTERNS, "keyword": KEYWORD, "phrases": phrases, "sample": _SAMPLE}
     with database.registered(quality_texts=table):

@@ -19,10 +19,11 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Integers, in_order, ranges
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32, in_order, ranges
 from duckplets.text.characters import DIGIT, LETTER, SPACE, bytes_of, classes
 
 __all__ = ["DUPLICATE", "STOP_WORDS", "TOP", "counts"]
@@ -33,8 +34,8 @@ DUPLICATE = (5, 6, 7, 8, 9, 10)
 SYMBOLS = b"{}()[]<>=;+*/%&|^~!#@\\"
 
 _BYTES, _TEXTS = 1 << 20, 4096  # of a block; a longer text is one by itself
+_STEP = 1 << 16  # tokens of a long text that are looked at together
 _GAP, _WORD, _MARK = 0, 1, 2
-_ROUNDS = 2  # in which most texts are read; the others go place by place
 
 Columns = dict[str, Integers]
 
@@ -49,7 +50,10 @@ def counts(texts: pa.Array, sample: int) -> Columns:
     Returns:
         Columns of shape (n,).
     """
-    blocks = [_counted(block, sample) for block in _blocks(texts)]
+    blocks = []
+    for block in _blocks(texts):
+        found, tokens = _read(block, sample)
+        blocks.append(found | _repeated(tokens))
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
@@ -69,21 +73,22 @@ class _Tokens(NamedTuple):
     """Tokens of several texts.
 
     Attributes:
-        number: An id that equal tokens share, shape (n,).
-        length: In characters.
-        text: Index of the text, ascending.
+        number: An id that equal tokens share, int32[n].
+        length: In characters, int32[n].
+        text: Index of the text, ascending, int32[n].
         first: The first token of each text, and the end; shape (texts + 1,).
         kinds: How many different ids there are.
     """
 
-    number: Integers
-    length: Integers
-    text: Integers
+    number: Integers32
+    length: Integers32
+    text: Integers32
     first: Integers
     kinds: int
 
 
-def _counted(texts: pa.Array, sample: int) -> Columns:
+def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
+    """Return counts of texts, and their tokens; what is kept of each byte ends with this."""
     data, bounds = bytes_of(texts)
     flags = classes(data)
     begins = Bits((data & 0xC0) != 0x80)
@@ -94,8 +99,8 @@ def _counted(texts: pa.Array, sample: int) -> Columns:
     start, end, is_word = _tokens(data, flags, bounds)
     first = np.searchsorted(start, bounds)
     number, stop, kinds = _numbered(data, start, end)
-    length = begins.rank(end) - begins.rank(start)
-    has_letter = letters.rank(end) > letters.rank(start)
+    length = _within(begins, start, end)
+    has_letter = _within(letters, start, end) > 0
 
     def total(values: Integers | Flags) -> Integers:
         sums = np.zeros(len(values) + 1, np.int64)
@@ -106,9 +111,18 @@ def _counted(texts: pa.Array, sample: int) -> Columns:
     found["plain_tokens"] = total(is_word)
     found["plain_characters"] = total(np.where(is_word, length, 0))
     found["alphabetic_tokens"] = total(has_letter)
-    text = np.repeat(np.arange(len(texts)), np.diff(first))
+    text = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(first))
     found["stop_words"] = _different(stop, text, len(texts))
-    return found | _repeated(_Tokens(number, length, text, first, kinds))
+    return found, _Tokens(number, length, text, first, kinds)
+
+
+def _within(flags: Bits, start: Integers, end: Integers) -> Integers32:
+    """Return how many flags are set from each start to its end."""
+    count = np.empty(len(start), np.int32)
+    for at in range(0, len(start), _STEP):  # a rank takes several arrays of its own
+        some = slice(at, at + _STEP)
+        count[some] = flags.rank(end[some]) - flags.rank(start[some])
+    return count
 
 
 def _samples(
@@ -170,6 +184,7 @@ def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Inte
     same[1:] |= kind[1:] == _WORD
     same[1:] &= kind[1:] == kind[:-1]
     same[1:] |= (data[1:] & 0xC0) == 0x80  # the rest of a character
+    del after, before, number, between, dots, runs
     solid = kind != _GAP
     begin = solid & (~same | forced[:-1])
     # A token ends where the next begins, or before a gap.
@@ -223,7 +238,9 @@ def _narrow() -> bytes:
     return bytes(kinds)
 
 
-def _numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers, Integers, int]:
+def _numbered(
+    data: Bytes, start: Integers, end: Integers
+) -> tuple[Integers32, npt.NDArray[np.int8], int]:
     """Return the id of each token, which stop word it is (-1 for none), and the number of ids."""
     cuts = np.empty(2 * len(start) + 1, np.int64)
     cuts[0:-1:2], cuts[1::2], cuts[-1] = start, end, len(data)
@@ -232,18 +249,18 @@ def _numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers, In
     content = pa.py_buffer(np.ascontiguousarray(data))
     pieces = pa.Array.from_buffers(pa.large_binary(), 2 * len(start), [None, offsets, content])
     coded = pieces.dictionary_encode()
-    number = coded.indices.to_numpy(zero_copy_only=False)[::2].astype(np.int64)
+    number = coded.indices.to_numpy(zero_copy_only=False)[::2].copy()
     stops = pa.array([word.encode() for word in STOP_WORDS], pa.large_binary())
     which = pc.fill_null(pc.index_in(coded.dictionary, value_set=stops), -1)
-    which = which.to_numpy(zero_copy_only=False).astype(np.int64)
+    which = which.to_numpy(zero_copy_only=False).astype(np.int8)
     return number, which[number] if len(number) else number, len(coded.dictionary)
 
 
-def _different(stop: Integers, text: Integers, texts: int) -> Integers:
+def _different(stop: npt.NDArray[np.int8], text: Integers32, texts: int) -> Integers:
     """Count the different stop words of each text."""
     at = np.flatnonzero(stop >= 0)
     seen = np.zeros(texts * len(STOP_WORDS), np.bool_)
-    seen[text[at] * len(STOP_WORDS) + stop[at]] = True
+    seen[text[at].astype(np.int64) * len(STOP_WORDS) + stop[at]] = True
     different: Integers = seen.reshape(texts, len(STOP_WORDS)).sum(axis=1)
     return different
 
@@ -256,39 +273,69 @@ def _repeated(tokens: _Tokens) -> Columns:
     texts = len(tokens.first) - 1
     ends = np.zeros(len(tokens.length) + 1, np.int64)
     np.cumsum(tokens.length, out=ends[1:])
-    left = tokens.first[1:][tokens.text] - np.arange(len(tokens.text))  # tokens to the text's end
     found: Columns = {}
-    place = np.flatnonzero(left > 1)
-    group = tokens.text[place] * tokens.kinds + tokens.number[place]  # of what stands before
+    place, group = _pairs(tokens)
     for n in range(2, max(DUPLICATE) + 1):
-        key = group * tokens.kinds + tokens.number[place + n - 1]
-        key, order = in_order(key)
-        fresh = np.ones(len(key), np.bool_)
-        fresh[1:] = key[1:] != key[:-1]
-        heads = np.flatnonzero(fresh)
-        many = np.diff(heads, append=len(key))
-        some = many > 1
-        heads, many = heads[some], many[some]
+        order, heads, many = _alike(tokens, place, group, n)
+        del group
         if n in TOP:
             first = place[order[heads]]
             best = _most_frequent(tokens.text[first], many, first)
             size = ends[first[best] + n] - ends[first[best]] + n - 1
             found[f"top_{n}gram"] = _of_first(tokens, ends, n)
             found[f"top_{n}gram"][tokens.text[first[best]]] = size * many[best]
-        at = ranges(heads, many)
-        kept, again = in_order(order[at])
+        kept, again = in_order(order[ranges(heads, many)])
+        del order
         place, group = place[kept], np.repeat(np.arange(len(many)), many)[again]
+        del kept, again
         if n in DUPLICATE:
-            hits = _read_again(place, group, tokens.text[place], n)
+            hits = _read_again(place, group, n)
             sizes = ends[hits + n] - ends[hits]
             total = np.bincount(tokens.text[hits], weights=sizes, minlength=texts)
             found[f"duplicate_{n}grams"] = total.astype(np.int64)
         # The next token's n-gram repeats as well, and the text goes on.
         follows = np.zeros(len(place), np.bool_)
         follows[:-1] = place[1:] == place[:-1] + 1
-        follows &= left[place] > n
+        follows &= place + n < tokens.first[1:][tokens.text[place]]
         place, group = place[follows], group[follows]
     return found
+
+
+def _pairs(tokens: _Tokens) -> tuple[Integers, Integers]:
+    """Return the places of all pairs of tokens, and what equal first ones of a text share."""
+    begins = np.ones(len(tokens.text), np.bool_)
+    begins[tokens.first[1:][np.diff(tokens.first) > 0] - 1] = False  # a text's last token
+    place = np.flatnonzero(begins)
+    group = tokens.text[place].astype(np.int64)
+    group *= tokens.kinds
+    group += tokens.number[place]
+    return place, group
+
+
+def _alike(
+    tokens: _Tokens, place: Integers, group: Integers, n: int
+) -> tuple[Integers, Integers, Integers]:
+    """Return n-grams in an order in which equal ones stand together, and where several do so.
+
+    Args:
+        tokens: Of all texts.
+        place: First tokens of the n-grams, ascending.
+        group: What equal ones share without their last tokens; it is overwritten.
+        n: Tokens of each.
+
+    Returns:
+        Numbers of places in order; the first of each n-gram that is there several times, in that
+        order, and how often it is.
+    """
+    group *= tokens.kinds
+    group += tokens.number[place + (n - 1)]
+    key, order = in_order(group)
+    fresh = np.ones(len(key), np.bool_)
+    fresh[1:] = key[1:] != key[:-1]
+    heads = np.flatnonzero(fresh)
+    many = np.diff(heads, append=len(key))
+    some = many > 1
+    return order, heads[some], many[some]
 
 
 def _most_frequent(text: Integers, many: Integers, first: Integers) -> Integers:
@@ -311,49 +358,29 @@ def _of_first(tokens: _Tokens, ends: Integers, n: int) -> Integers:
 # -- reading on after what was read again ----------------------------------------------------------
 
 
-def _read_again(place: Integers, group: Integers, text: Integers, n: int) -> Integers:
+def _read_again(place: Integers, group: Integers, n: int) -> Integers:
     """Return where a reader meets an n-gram again, going on after it each time.
 
-    What a reader knows depends on what it went over, and the other way round. So every n-gram but
-    the first of its kind is taken for known, which says what is gone over; that says again what is
-    known, and so on until nothing changes. Each round is right up to a later place than the one
-    before, so what comes out is what one reader finds who goes from place to place.
+    What is passed over is not known later, so it is one step after the other: for each kind of
+    n-gram, and for each that is met again, of which there are few beside the places.
 
     Args:
         place: First tokens of n-grams that stand in a text several times, ascending.
         group: What equal n-grams share.
-        text: Of each place, ascending.
         n: Tokens of each.
     """
-    found = []
-    known = ~_is_first(group, np.ones(len(group), np.bool_))
-    for _ in range(_ROUNDS):
-        after = _after(place, n)
-        hits = np.flatnonzero(known)[np.array(_met(after, known), np.int64)]
-        steps = np.zeros(len(place) + 1, np.int8)
-        steps[hits + 1] = 1  # what is gone over begins behind a hit, and ends n tokens on
-        steps[after[hits]] -= 1
-        passed = np.cumsum(steps[:-1], dtype=np.int8) > 0
-        now = ~_is_first(group, ~passed)
-        wrong = np.zeros(int(text[-1]) + 1 if len(text) else 0, np.bool_)
-        wrong[text[now != known]] = True
-        left = wrong[text]
-        found.append(place[hits[~left[hits]]])
-        place, group, text, known = place[left], group[left], text[left], now[left]
-        if not len(place):
-            return np.concatenate(found)
-    found.append(np.array(_one_by_one(place, group, n), np.int64))
-    return np.concatenate(found)
-
-
-def _is_first(group: Integers, read: Flags) -> Flags:
-    """Tell of every place whether no n-gram of its group was read before it."""
-    count = len(group)
-    first = np.full(int(group.max()) + 1 if count else 0, count)
-    places = np.flatnonzero(read)[::-1]
-    first[group[places]] = places  # the last that is written stays
-    is_first: Flags = np.arange(count) <= first[group]
-    return is_first
+    known = bytearray(int(group.max(initial=-1)) + 1)
+    groups, after = memoryview(group), memoryview(_after(place, n))  # lists take four times as much
+    met, at, count = [], 0, len(place)
+    while at < count:
+        kind = groups[at]
+        if known[kind]:
+            met.append(at)
+            at = after[at]
+        else:
+            known[kind] = 1
+            at += 1
+    return place[np.array(met, np.int64)]
 
 
 def _after(place: Integers, n: int) -> Integers:
@@ -362,30 +389,3 @@ def _after(place: Integers, n: int) -> Integers:
     for ahead in range(1, min(n, len(place))):
         after[:-ahead] += place[ahead:] - place[:-ahead] < n
     return after
-
-
-def _met(after: Integers, known: Flags) -> list[int]:
-    """Return which known places are met by who begins at the first and goes on at ``after``."""
-    number = np.zeros(len(known) + 1, np.int64)
-    np.cumsum(known, out=number[1:])
-    to = number[after[known]].tolist()
-    met, at = [], 0
-    while at < len(to):  # a step for each that is met, which is the n-th part of them
-        met.append(at)
-        at = to[at]
-    return met
-
-
-def _one_by_one(place: Integers, group: Integers, n: int) -> list[int]:
-    """Return the same, place by place."""
-    seen: set[int] = set()
-    hits, free = [], 0
-    for at, name in zip(place.tolist(), group.tolist(), strict=True):
-        if at < free:
-            continue
-        if name in seen:
-            hits.append(at)
-            free = at + n
-        else:
-            seen.add(name)
-    return hits

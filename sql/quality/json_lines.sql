@@ -144,6 +144,13 @@ VALUES (
     $digest
 )
 
+-- name: move
+-- Note that a part without lines is the last one by now.
+-- Parameters: $path, $before (the part it was), $part, $first_byte, $end_byte.
+UPDATE json_lines
+SET part = $part, first_byte = $first_byte, end_byte = $end_byte
+WHERE path = $path AND part = $before
+
 -- name: advance
 -- Note how far a part has come.
 -- Parameters: $path, $part, $end_byte, $end_key, $lines, $digest.
@@ -162,7 +169,7 @@ ORDER BY end_key DESC
 LIMIT 1
 
 -- name: unfinished
--- The source whose unfinished intake writes a file, but for one intake.
+-- The source whose unfinished intake has lines in a file, but for one intake.
 -- Parameters: $path, $acquisition_id, $unpublished.
 -- Rows: one, or none.
 SELECT json_lines.source
@@ -170,6 +177,7 @@ FROM json_lines
 JOIN acquisitions ON acquisitions.acquisition_id = json_lines.acquisition_id
 WHERE
     json_lines.path = $path
+    AND json_lines.lines > 0
     AND acquisitions.version = $unpublished
     AND acquisitions.acquisition_id <> $acquisition_id
 

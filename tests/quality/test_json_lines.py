@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import test_kills
 from effort import often
-from gated_rows import GOOD, LONG, contents, take, texts, written
+from gated_rows import GOOD, LONG, agrees, contents, lines_of, take, texts, written
 from prebuilt import empty_corpus
 from programs import python
 from test_kills import Child, tell
@@ -47,28 +47,6 @@ ODD = [
 def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         yield opened
-
-
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    text = path.read_bytes().decode()
-    assert text.splitlines() == text.split("\n")[:-1]  # whatever a reader takes for a line's end
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def agrees(corpus: dp.Corpus, path: Path) -> None:
-    """Check that a file holds what is noted of it, and the accepted rows in their order."""
-    rows = corpus.sql("SELECT * FROM json_lines ORDER BY part").to_pylist()
-    assert [row["first_byte"] for row in rows] == [0, *(row["end_byte"] for row in rows[:-1])]
-    assert path.stat().st_size == (rows[-1]["end_byte"] if rows else 0)
-    found = lines_of(path)
-    assert sum(row["lines"] for row in rows) == len(found)
-    told = corpus.sql(
-        "SELECT judgements.source, judgements.row FROM judgements JOIN json_lines USING "
-        "(acquisition_id) WHERE judgements.record_key IS NOT NULL ORDER BY part, row"
-    )
-    assert [(line["meta"]["source"], line["meta"]["row"]) for line in found] == [
-        (row["source"], row["row"]) for row in told.to_pylist()
-    ]
 
 
 def test_lines_have_the_text_that_gates_saw_and_why_it_was_kept(
