@@ -23,8 +23,8 @@ Instead of phases there may be ``anneal_start_step``, where 0 is none, and ``ann
 already, so ``path``, ``hf_name`` and ``hf_config`` only serve to name a dataset that has no name:
 ``bigcode--the-stack-dedup`` above, as ``hf://bigcode/the-stack-dedup`` is ingested, and of a path
 its last part. As there, a phase may then call it by the whole of ``path`` or ``hf_name``. Keys
-about reading and tokens are let be, with a note; so are tables besides ``[data]``. Everything wrong
-in a file is reported at once.
+about reading and tokens are let be, with a note that says where these are set; so are tables
+besides ``[data]``. Everything wrong in a file is reported at once.
 """
 
 from __future__ import annotations
@@ -250,8 +250,9 @@ class _Reader:
         ignored = [key for key in data if key in _READING or (key in _ONE and data.get("datasets"))]
         if ignored:
             self.notes.append(
-                f"of [data] these have no effect, for text is read when it is ingested and makes "
-                f"no tokens here: {', '.join(ignored)}"
+                f"of [data] these have no effect on a mixture, for text is read when it is "
+                f"ingested, a tokenizer is given to shard, and packing to the sampler: "
+                f"{', '.join(ignored)}"
             )
 
     def _check_keys(self, what: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from duckplets.base.plain import from_json, misfit
-from duckplets.base.shown import counted, listed, shown
+from duckplets.base.shown import counted, listed
 from duckplets.errors import (
     DamagedFileError,
     EmptyPoolError,
     SamplerError,
-    ShardError,
     StateMismatchError,
     nearest,
 )
@@ -32,8 +31,9 @@ from duckplets.sampling.fingerprint import differing, refuse_mismatch
 from duckplets.sampling.runs import accept_edited
 from duckplets.sampling.settings import saved_settings
 from duckplets.sampling.weight_events import written
+from duckplets.tokens.arrays import array_manifest, check_rows
 from duckplets.tokens.fetch import TokenFetcher
-from duckplets.tokens.manifest import MANIFEST, Manifest
+from duckplets.tokens.manifest import Manifest
 from duckplets.tokens.mixtures import load_mixture
 from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
 from duckplets.tokens.rows import PackedRows, Rows, SingleRows
@@ -42,7 +42,6 @@ from duckplets.tokens.spans import TextSpan
 from duckplets.tokens.token_file import TokenFile
 
 _BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background
-_ARRAY_FILES = (".npy", ".bin")
 _VOCABULARY = {"model?": {"vocab?": object}, "added_tokens?": [{"id": int, "content": str}]}
 
 
@@ -53,8 +52,12 @@ class TokenShards:
     the folder, which every process maps from then on. Runs are saved in ``NAME.state.duckdb``
     beside it.
 
+    A folder of token arrays, ``.npy`` files of integers, is read as well, as one split ``train``;
+    sources are the folders in it, or itself. Of one dimension an array is one text, of two each row
+    is; ``sampler`` takes ``pack=True, eos=None`` then, and fills up the last row of a source by 0.
+
     Args:
-        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it.
+        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it, or of token arrays.
         cache: A folder for the decoded tokens, where they cannot lie beside it.
 
     Attributes:
@@ -69,8 +72,7 @@ class TokenShards:
     def __init__(self, folder: str | Path, *, cache: str | Path | None = None) -> None:
         self.path = Path(folder)
         self._cache = None if cache is None else Path(cache)
-        _refuse_arrays(self.path)
-        self.manifest = Manifest.read(self.path)
+        self.manifest = array_manifest(self.path) or Manifest.read(self.path)
         self._samplers: weakref.WeakSet[TokenSampler] = weakref.WeakSet()
 
     @cached_property
@@ -204,6 +206,7 @@ class TokenShards:
     def _opened(
         self, settings: TokenSettings, path: Path, notes: Sequence[str], events: Events | None
     ) -> TokenSampler:
+        check_rows(self.manifest, settings.rows)
         schedule = self._schedule(settings, events)
 
         def open_source(name: str) -> list[Any]:
@@ -369,20 +372,3 @@ def _cut(streams: Sequence[TokenStream]) -> list[str]:
         f"tokens"
         for name, cut in found.items()
     ]
-
-
-def _refuse_arrays(folder: Path) -> None:
-    """Refuse a folder of token arrays by its name.
-
-    Raises:
-        ShardError: It is one.
-    """
-    if not folder.is_dir() or (folder / MANIFEST).exists():
-        return
-    found = sorted(p.name for p in folder.iterdir() if p.suffix in _ARRAY_FILES)
-    if found:
-        raise ShardError(
-            f"{folder} has token arrays ({listed(map(shown, found))}) and no {MANIFEST}: they say "
-            f"neither where a text begins nor of what tokenizer they are, so they are not read; "
-            f"ingest the texts they were made of, and export them with: duckplets shard CORPUS OUT"
-        )

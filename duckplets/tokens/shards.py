@@ -10,6 +10,7 @@ is done when it lies under its name. The manifest comes last, so a folder with o
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from duckplets.base.aside import aside_of, remove, sweep
+from duckplets.base.aside import aside_of, remove
 from duckplets.base.locks import alone
 from duckplets.base.lookahead import Lookahead
 from duckplets.base.shown import shown
@@ -44,7 +45,7 @@ from duckplets.tokens.mixtures import write_mixtures
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
-from duckplets.tokens.write import Form, Shard, plan, write_shard
+from duckplets.tokens.write import Form, Shard, plan, writable, write_shard
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
@@ -55,8 +56,12 @@ __all__ = ["STAGES", "ShardReport", "shard", "status"]
 STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
 
 _SPOOL, _LOCK = ".spool", ".lock"
+# What was on its way when an export was killed. Whoever holds the lock removes it, though a process
+# of that number lives: in a container the next one often has the same.
+_LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
 _PART = 32 << 20, 1 << 17  # bytes of text and records of a part of the spool
 _SAVES = 1.0  # seconds between two notes of what is done: at most that much is done again
+_MOST_TEXT = (1 << 31) - 1  # bytes: ends of strings are int32
 _WORKERS = 2  # shards that are written at once; each holds itself in memory about thrice
 _LARGE = 128  # MB; larger shards are written one at a time
 
@@ -124,7 +129,7 @@ def shard(
     if mixture is not None:
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
-    with _writable(out), _alone(out):
+    with writable(out), _alone(out):
         export = _Export(out, texts, encoder, settings, inputs, name)
         export.prepare(overwrite=overwrite)
         made = export.run(mixture, progress)
@@ -141,19 +146,6 @@ def shard(
         fingerprint=manifest.fingerprint,
         seconds=time.monotonic() - begun,
     )
-
-
-@contextmanager
-def _writable(out: Path) -> Iterator[None]:
-    """Make the folder, and say what the system says of it as errors of ours."""
-    try:
-        if not out.parent.is_dir():
-            raise ShardError(f"out={str(out)!r}: there is no folder {out.parent}; make it first")
-        out.mkdir(exist_ok=True)
-        yield
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise ShardError(f"out={str(out)!r}: cannot write there: {why}") from error
 
 
 @contextmanager
@@ -191,11 +183,10 @@ class _Export:
         Raises:
             ShardError: Another run is there, or anything else.
         """
-        for each in (MANIFEST, MIXTURES, TOKENIZER, STATE):
-            sweep(self.out / each)
         told = read_document(self.out / STATE, KIND)
         if told is None:
-            foreign = sorted(each.name for each in self.out.iterdir() if each.name != _LOCK)
+            names = (each.name for each in self.out.iterdir())
+            foreign = sorted(name for name in names if name != _LOCK and not _LEFT.search(name))
             if foreign:
                 raise ShardError(
                     f"{self.out} has {shown(foreign[0])} in it, which no export of shards has "
@@ -211,6 +202,9 @@ class _Export:
             self._clear()
         else:
             self._take_up(told)
+        for left in self.out.rglob(".*"):
+            if _LEFT.search(left.name):
+                remove(left)
         self._save(at_once=True)
 
     def _take_up(self, told: Mapping[str, Any]) -> None:
@@ -255,6 +249,7 @@ class _Export:
                 write_mixtures(self.out, manifest, mixture)
             return 0
         spool = Spool(self.out / _SPOOL, self.texts.parts(*_PART))
+        self._check_sizes()
         self._tokenize(spool, progress)
         self._save("bucketing")
         counts = spool.counts()
@@ -294,10 +289,19 @@ class _Export:
             and all(each.shard_id in self.done for each in manifest.shards)
         )
 
+    def _check_sizes(self) -> None:
+        """Refuse texts that no column of strings can hold."""
+        places = self.texts.places
+        large = places.sources[places.sizes > _MOST_TEXT]
+        if len(large):
+            raise ShardError(
+                f"source {self.texts.names[int(large[0])]!r} has a text of more than "
+                f"{_MOST_TEXT:,} bytes, which Parquet files of texts cannot hold; cut such records "
+                f"before they are ingested, or give sources= without it"
+            )
+
     def _tokenize(self, spool: Spool, progress: Progress | None) -> None:
         spool.folder.mkdir(exist_ok=True)
-        for part in range(len(spool.parts)):
-            sweep(spool.path(part))
         missing, settings = spool.missing(), self.settings
         if not missing:
             return
@@ -354,9 +358,6 @@ class _Export:
         known = {each.shard_id for each in shards}
         self.done = {each: entry for each, entry in self.done.items() if each in known}
         missing = [each for each in shards if each.shard_id not in self.done]
-        for each in missing:
-            sweep(self.out / each.path)
-            sweep((self.out / each.path).with_suffix(".tsv"))
         form = Form(
             metrics=spool.metrics(),
             offsets=self.settings.offsets,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.errors import DamagedFileError
+from duckplets.tokens.arrays import is_array, text_names
 from duckplets.tokens.decode import reading
 from duckplets.tokens.manifest import Manifest
 from duckplets.tokens.token_file import TokenFile, damaged
@@ -66,7 +67,7 @@ class RecordIds:
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self._paths = [folder / shard.path for shard in manifest.shards]
+        self._folder, self._shards = folder, manifest.shards
         self._firsts = np.cumsum([0, *(shard.records for shard in manifest.shards)])
         self._ids = lru_cache(maxsize=_SHARDS)(self._of_shard)
 
@@ -89,7 +90,10 @@ class RecordIds:
     def _of_shard(self, number: int) -> pa.Array:
         import pyarrow.parquet as pq
 
-        path = self._paths[number]
+        shard = self._shards[number]
+        if is_array(shard):
+            return text_names(shard)
+        path = self._folder / shard.path
         with reading(path):
             with pq.ParquetFile(path) as file:
                 table = file.read(columns=["meta.record_id"])

@@ -32,6 +32,7 @@ from duckplets.base.plain import from_json, misfit
 from duckplets.base.progress import bar
 from duckplets.base.shown import shown
 from duckplets.errors import DamagedFileError, ShardError
+from duckplets.tokens.arrays import is_array, laid_out
 from duckplets.tokens.decode import decoded, digest_of
 from duckplets.tokens.manifest import Manifest
 
@@ -223,7 +224,8 @@ def _fill(file: BinaryIO, texts: int, folder: Path, manifest: Manifest) -> None:
         for number, shard in enumerate(manifest.shards):
             if progress is not None:
                 progress(number, len(manifest.shards))
-            for ids, ends in decoded(folder, shard, manifest):
+            parts = laid_out(folder, shard) if is_array(shard) else decoded(folder, shard, manifest)
+            for ids, ends in parts:
                 file.seek(8 * (done + 1))
                 file.write((begin + ends).astype("<i8").tobytes())
                 file.seek(first + 4 * begin)

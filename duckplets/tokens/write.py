@@ -25,11 +25,12 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.base.aside import aside_of, remove
+from duckplets.errors import ShardError
 from duckplets.order.permute import key, shuffled
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
 from duckplets.tokens.spool import METRIC, OFFSETS, Spool
 
-__all__ = ["Form", "Shard", "digest_of", "plan", "write_shard"]
+__all__ = ["Form", "Shard", "digest_of", "plan", "writable", "write_shard"]
 
 BYTES = 4  # of a token, by which the size of a shard is counted
 _STEP = 1 << 22
@@ -159,6 +160,28 @@ def _cuts(ends: Integers, size: int) -> list[tuple[int, int]]:
         if tail * 4 < size:
             del cuts[-2]
     return list(itertools.pairwise(cuts))
+
+
+# -- the folder ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def writable(out: Path) -> Iterator[None]:
+    """Make the folder, and say what the system says of it as errors of ours."""
+    try:
+        if not out.parent.is_dir():
+            raise ShardError(f"out={str(out)!r}: there is no folder {out.parent}; make it first")
+        out.mkdir(exist_ok=True)
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise ShardError(f"out={str(out)!r}: cannot write there: {why}") from error
+    except pa.ArrowException as error:
+        raise ShardError(
+            f"out={str(out)!r}: columns of texts and tokens cannot be made or read: {error}. Those "
+            f"of a row group have 2 GB at most: give a smaller row_group_size. Where a file that "
+            f"an earlier call has left is damaged, give overwrite=True"
+        ) from error
 
 
 # -- files ----------------------------------------------------------------------------------------

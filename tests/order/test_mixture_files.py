@@ -262,7 +262,7 @@ def test_the_data_table_of_a_training_file_is_taken_with_one_note(
     assert load(WHOLE + TWO) == listed(DECLARED, temperature=2.0)
     (record,) = caplog.records
     keys = WHOLE.partition("[data]")[2].split("\n")[1:16]
-    told = record.getMessage().partition("tokens here: ")[2].split(", ")
+    told = record.getMessage().partition("to the sampler: ")[2].split(", ")
     assert told == [key.partition(" ")[0] for key in keys]
     caplog.clear()
     assert load(TWO) == listed(DECLARED)

@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import pydoc
+import random
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -357,6 +359,93 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     monkeypatch.setattr(room, "encoded", None)  # nothing is encoded again
     assert shards(out, split=splits).made == len(Manifest.read(folder).shards) - done
     assert digests(out) == digests(folder)
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+# An interrupt between a call of open and its with statement leaves a file to the collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupted_export_leaves_a_folder_that_goes_on(
+    folder: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from duckplets.tokens import shards as room
+
+    monkeypatch.setattr(room, "_PART", (20_000, 200))
+    out, generator = corpus_file.parent / "interrupted", random.Random(time.time_ns())
+    before, interrupted = threading.active_count(), 0
+    handler = signal.signal(signal.SIGALRM, _interrupted)
+    try:
+        for _ in range(60 if THOROUGH else 4):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, generator.uniform(0.02, 0.3))
+                shards(out, split=["train", "validation", "test"])
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                shutil.rmtree(out)
+            except KeyboardInterrupt:
+                interrupted += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    assert interrupted
+    assert threading.active_count() <= before + 1  # none goes on writing
+    shards(out, split=["train", "validation", "test"])
+    assert digests(out) == digests(folder)
+    assert dp.verify(out).ok
+    assert not list(out.rglob(".*"))
+
+
+def test_what_killed_exports_left_is_removed_whoever_has_their_numbers(
+    corpus_file: Path, tmp_path: Path
+) -> None:
+    dead, alive = 1 << 22, os.getpid()  # as in a container, where numbers come again
+    for number in (dead, alive):
+        (tmp_path / f".export_state.{number}-140.new.json").touch()
+    how = {"home": corpus_file.parent, "sources": ["odd_.._names"]}
+    assert shards(tmp_path, **how).made
+    one = tmp_path / Manifest.read(tmp_path).shards[0].path
+    one.unlink()
+    (tmp_path / ".spool").mkdir()
+    for left in (one.with_name(f".{one.stem}.{alive}-7.new.parquet"), tmp_path / ".spool" / "x"):
+        left.touch()
+    assert shards(tmp_path, **how).made == 1
+    assert dp.verify(tmp_path).ok
+    assert not list(tmp_path.rglob(".*"))
+
+
+# ---- more than columns hold
+
+
+def test_a_text_that_no_column_can_hold_is_refused_before_it_is_read(
+    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from duckplets.tokens import shards as room
+
+    monkeypatch.setattr(room, "_MOST_TEXT", 500)
+    with pytest.raises(dp.ShardError, match=r"'odd_\.\._names' has a text of more than 500 bytes"):
+        shards(tmp_path / "large", home=corpus_file.parent, sources=["odd_.._names"])
+
+
+def test_what_arrow_cannot_lay_in_columns_is_an_error_of_ours(
+    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from duckplets.tokens import shards as room
+
+    def overflowing(*_: object) -> None:
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+    how = {"home": corpus_file.parent, "sources": ["odd_.._names"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "write_shard", overflowing)
+        with pytest.raises(dp.ShardError, match=r"offset overflow.*give a smaller row_group_size"):
+            shards(tmp_path / "out", **how)
+    (part,) = (tmp_path / "out" / ".spool").iterdir()
+    part.write_bytes(b"damaged")
+    with pytest.raises(dp.ShardError, match="give overwrite=True"):
+        shards(tmp_path / "out", **how)
+    assert shards(tmp_path / "out", **how, overwrite=True).made
 
 
 # ---- whose folder it is
