@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckplets.base.shown import listed, shown
+from duckplets.base.shown import counted, listed, shown
 from duckplets.db import migrate
 from duckplets.errors import SamplerError
 from duckplets.sampling.forecast import figure, percent
@@ -29,6 +29,30 @@ _TOO_FEW = {
 }
 
 Unused = tuple[str, str, int]  # source, recipe, anchors
+
+
+def oddities(planner: Planner) -> Iterator[str]:
+    """Yield what is odd about the streams of a run."""
+    yield from rates_apart(planner)
+    yield from mixed_labels(planner)
+    yield from left_behind(planner)
+
+
+def left_behind(planner: Planner) -> Iterator[str]:
+    """Yield which recipes draw nothing from the version that joined last, although others do."""
+    for stream in planner.courses.kept:
+        yield (
+            f"source {stream.source!r}, recipe {stream.recipe.name!r} finds no anchor in the "
+            f"version that joined last, and goes on with what it had before "
+            f"({counted(len(stream), 'anchor')}), records that were removed since among it; a new "
+            f"run would be without it"
+        )
+    for stream in planner.courses.unused:
+        yield (
+            f"source {stream.source!r}, recipe {stream.recipe.name!r} found no anchor when the run "
+            f"was opened, and stays out of it; a new run would draw by it, from "
+            f"{counted(len(stream), 'anchor')}"
+        )
 
 
 def rates_apart(planner: Planner) -> Iterator[str]:

@@ -33,6 +33,10 @@ class Courses:
     Args:
         streams: Of the run, to which those of later versions are added.
         recipes: Of every source, by its number, the numbers of its streams and how they are dealt.
+
+    Attributes:
+        kept: Streams that find no anchor in the version that joined last, and go on as they are.
+        unused: Streams of that version whose recipes found no anchor when the run was opened.
     """
 
     def __init__(
@@ -43,6 +47,8 @@ class Courses:
         self._later: dict[int, list[tuple[int, int]]] = {}  # version, number; by the first number
         # By the first: samples from which on a stream is drawn, and its number.
         self._turns: dict[int, tuple[list[int], list[int]]] = {}
+        self.kept: list[Stream] = []
+        self.unused: list[Stream] = []
 
     def __bool__(self) -> bool:
         return bool(self._later)
@@ -50,7 +56,8 @@ class Courses:
     def join(self, version: int, streams: Sequence[Stream]) -> None:
         """Add what streams draw from a later version, where that differs from what they have.
 
-        One of a recipe that found no anchor before is left out: it has no share of its source.
+        One of a recipe that found no anchor before is left out: it has no share of its source. One
+        that finds none in this version goes on with the anchors it has.
 
         Args:
             version: Which of the versions, from 1.
@@ -58,15 +65,24 @@ class Courses:
         """
         numbers = [number for of_source, _ in self._recipes.values() for number in of_source]
         firsts = {(self._streams[n].source, self._streams[n].recipe.name): n for n in numbers}
-        for stream in streams:
-            if (stream.source, stream.recipe.name) not in firsts:
+        there = {(stream.source, stream.recipe.name): stream for stream in streams}
+        read = {stream.source for stream in streams}
+        lacking = (n for place, n in firsts.items() if place[0] in read and place not in there)
+        self.kept = [self._last(first) for first in lacking]
+        self.unused = [stream for place, stream in there.items() if place not in firsts]
+        for place, stream in there.items():
+            if place not in firsts:
                 continue
-            first = firsts[stream.source, stream.recipe.name]
-            later = self._later.get(first, [])
-            last = self._streams[later[-1][1] if later else first]
+            first = firsts[place]
+            later, last = self._later.get(first, []), self._last(first)
             if not (_same(last.pool, stream.pool) and _same(last.candidates, stream.candidates)):
                 self._later[first] = [*later, (version - 1, len(self._streams))]
                 self._streams.append(stream)
+
+    def _last(self, first: int) -> Stream:
+        """Return what a stream draws from the last version in which it differs."""
+        later = self._later.get(first)
+        return self._streams[later[-1][1] if later else first]
 
     def turn(self, counts: Integers) -> None:
         """Find where the streams of later versions set in.

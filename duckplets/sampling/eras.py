@@ -10,7 +10,7 @@ the run was opened: recipes of its sources and their shares, mixture, length of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.plan import Planner
     from duckplets.sampling.sampler import Sampler
     from duckplets.sampling.stream import Stream
-    from duckplets.sampling.vector_columns import Missing
+    from duckplets.sampling.vector_columns import Missing, RunVectors
 
 Version: TypeAlias = int | Literal["newest"] | None
 Found: TypeAlias = "tuple[list[Stream], list[str]]"
@@ -199,14 +199,9 @@ def _prefixes(
 
 
 def _vectors(database: Database, last: RunSettings) -> dict[str, Any]:
-    """Return the vectors of a version: those there are now.
-
-    What is served as null stays so: those of a run with ``vectors="null"`` are what they were.
-    """
+    """Return the vectors of a version: those there are now."""
     missing = last.vectors.get("missing")
-    if missing in (None, "null"):
-        return last.vectors
-    return pinned(Path(str(database.path)), last.columns, missing)
+    return {} if missing is None else pinned(Path(str(database.path)), last.columns, missing)
 
 
 def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, str]]:
@@ -288,10 +283,22 @@ def streams_of(settings: RunSettings, read: Read, source: str) -> ByVersion:
     return [*before, *found, read(last, [source])[0]]
 
 
-def tell(sampler: Sampler, before: RunSettings) -> None:
+def vectors_of(
+    database: Database, settings: RunSettings, newest: RunVectors | None
+) -> RunVectors | None:
+    """Return the vectors of a run, those of the newest version, as it serves them at each step."""
+    if newest is not None:
+        steps = [0, *(era["step"] for era in settings.eras)]
+        for version, step in zip(settings.versions, steps[1:], strict=False):
+            newest.before(version, step * settings.global_batch)
+    return newest
+
+
+def tell(database: Database, sampler: Sampler, before: RunSettings) -> None:
     """Note what has joined a run, and from which position on its samples may be others.
 
     Args:
+        database: The corpus.
         sampler: Of the run.
         before: Its settings as they were.
     """
@@ -308,10 +315,10 @@ def tell(sampler: Sampler, before: RunSettings) -> None:
         sampler.notes.append(f"run {settings.run!r} has corpus version {number} already")
         return
     if settings.eras and not settings.rank:
-        sampler.notes += _told(settings)
+        sampler.notes += _told(database, settings)
 
 
-def _told(settings: RunSettings) -> list[str]:
+def _told(database: Database, settings: RunSettings) -> list[str]:
     """Return what a user should know of the version that has just joined."""
     era = settings.eras[-1]
     notes = [
@@ -319,17 +326,29 @@ def _told(settings: RunSettings) -> list[str]:
         f"{era['corpus_version']}: each recipe of a source ends the epoch that is under way with "
         f"the anchors it had, and takes the new ones from the next on"
     ]
-    if era["sources"]:
-        mixture = Mixture.from_dict(settings.mixture)
-        weights = mixture.declared(era["sources"])
-        weighed = listed(
-            f"{name!r} {weights[name]:g} ({listed(recipe['name'] for recipe in recipes)})"
-            for name, recipes in era["recipes"].items()
-        )
-        notes.append(
-            f"sources that came since, with their weights in the mixture and recipes: {weighed}"
-        )
-    return notes
+    return [*notes, *_told_of_sources(database, settings, era)] if era["sources"] else notes
+
+
+def _told_of_sources(
+    database: Database, settings: RunSettings, era: dict[str, Any]
+) -> Iterator[str]:
+    """Yield what a user should know of the sources that came with a version."""
+    mixture, version = Mixture.from_dict(settings.mixture), era["corpus_version"]
+    weights = mixture.declared(era["sources"])
+    weighed = listed(
+        f"{name!r} {weights[name]:g} ({listed(recipe['name'] for recipe in recipes)})"
+        for name, recipes in era["recipes"].items()
+    )
+    yield (
+        f"sources that came since, with their weights in the mixture and recipes: {weighed}; give "
+        f"other weights with mixture="
+    )
+    found = recipe_store.sources_of(database, version)
+    came = {name: found[name] for name in era["sources"]}
+    own = listed(f"{name} {of.weight:g}" for name, of in came.items() if of.weight is not None)
+    if own:
+        yield f"a saved run keeps its mixture, so weights declared with sources do not hold: {own}"
+    yield from shares(database, mixture, came, split=settings.split, version=version).notes
 
 
 def refuse_older(database: Database, settings: RunSettings) -> None:

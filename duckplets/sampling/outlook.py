@@ -26,9 +26,8 @@ from duckplets.sampling.cautions import (
     Unused,
     falling_back,
     left_alone,
-    mixed_labels,
+    oddities,
     omitted,
-    rates_apart,
 )
 from duckplets.sampling.forecast import (
     NAME,
@@ -223,8 +222,7 @@ class Outlook:
 
     def warnings(self) -> Iterator[str]:
         """Yield what is odd about a run, however long it is."""
-        yield from rates_apart(self._planner)
-        yield from mixed_labels(self._planner)
+        yield from oddities(self._planner)
         yield from omitted(self._planner.schedule.mixture, self._settings.sources)
         yield from left_alone(self._unused)
         there = np.flatnonzero(self._planner.recipe_parts()).tolist()

@@ -31,7 +31,7 @@ from duckplets.recipes.files import to_dict
 from duckplets.sampling import choosing, eras, messages, minings, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.cautions import left_alone, mixed_labels, omitted, rates_apart, unsavable
+from duckplets.sampling.cautions import left_alone, oddities, omitted, unsavable
 from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
@@ -215,7 +215,7 @@ def resume_run(
             old = eras.schedule_of(replace(was, eras=sampler.settings.eras), saved.events)
             accept_edited(sampler, old, cursor.position, edited["mixture"])
         if joining is not None:
-            eras.tell(sampler, before)
+            eras.tell(database, sampler, before)
         sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
     except BaseException:
         sampler.close()
@@ -322,7 +322,7 @@ def _opened(
         texts=texts,
         folder=kept.folder if kept else None,
         prefixes=prefixes,
-        vectors=vectors,
+        vectors=eras.vectors_of(database, settings, vectors),
     )
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
     end, prefetch = settings.end(planner.epoch_length), settings.prefetch
@@ -330,7 +330,7 @@ def _opened(
     open_source = partial(eras.streams_of, settings, read)
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.unused = minings.unused(database, settings, streams)
-    odd = [*left_alone(sampler.unused), *rates_apart(planner), *mixed_labels(planner)]
+    odd = [*left_alone(sampler.unused), *oddities(planner)]
     odd += [] if vectors is None else vectors.notes
     sampler.notes += [] if settings.rank else [*notes, *served.notes, *odd]
     return sampler

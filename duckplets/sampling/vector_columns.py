@@ -204,6 +204,8 @@ class RunVectors:
             for name, (number, _) in settings.vectors["sets"].items()
         }
         self.notes = [note for found in self._sets.values() for note in found.notes]
+        self._mapped = mapped
+        self._before: list[tuple[int, dict[str, OpenedVectors]]] = []
 
     @classmethod
     def of(
@@ -213,6 +215,34 @@ class RunVectors:
         if not settings.vectors or database.path is None:
             return None
         return cls(Path(str(database.path)), settings, mapped=mapped)
+
+    def before(self, settings: RunSettings, position: int) -> None:
+        """Let samples before a position have the vectors of an earlier version, else null.
+
+        Where texts without a vector are left out, or are an error, these are the same: a text has
+        one vector for good.
+
+        Args:
+            settings: Of that version.
+            position: From which on a later one has joined.
+        """
+        if self.missing == "null" and settings.vectors["sets"] != self._settings.vectors["sets"]:
+            found = {
+                name: opened(self._path, name, number, mapped=self._mapped)
+                for name, (number, _) in settings.vectors["sets"].items()
+            }
+            self._before.append((position, found))
+
+    def _rows(self, name: str, plan: Plan, hashes: Words) -> Integers:
+        """Return the rows of texts in a set, -1 where they have no vector, or had none then."""
+        rows = self._sets[name].rows(hashes)
+        low = 0
+        for position, sets in self._before:
+            high = int(np.searchsorted(plan.positions, position))
+            if low < high:
+                rows[low:high][sets[name].rows(hashes[low:high]) < 0] = -1
+            low = max(low, high)
+        return rows
 
     def rows_of(self, plan: Plan, slots: Sequence[str]) -> dict[str, VectorRows]:
         """Return the vectors of the columns of a plan's samples."""
@@ -224,7 +254,7 @@ class RunVectors:
                 if (slot, name) not in known:
                     of = self._sets[name]
                     hashes = plan.hashes[slots.index(slot)]
-                    known[slot, name] = VectorRows(of, of.rows(hashes))
+                    known[slot, name] = VectorRows(of, self._rows(name, plan, hashes))
                 found[asked] = known[slot, name]
         return found
 
@@ -252,7 +282,8 @@ class RunVectors:
         names = listed(self._sets)
         if self.missing != "error":
             what = "those are left out" if self.missing == "drop" else "their vectors are null"
-            self.notes.append(f"vectors {names}: {'; '.join(told)}; {what}")
+            note = f"vectors {names}: {'; '.join(told)}; {what}"
+            self.notes += [] if note in self.notes else [note]
             return
         one = next(iter(self._sets))
         raise VectorError(

@@ -114,6 +114,33 @@ def test_a_run_keeps_its_negatives_when_they_are_mined_again(corpus: dp.Corpus) 
         fresh.load_state_dict(run.state_dict())
 
 
+def test_later_records_join_with_negatives_that_are_mined_for_them(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    run = sampler_of(corpus)
+    before = tables(run, 4)
+    run.save()
+    pinned = run.served(0, 400)
+    corpus.ingest(MORE, name="s0", progress=False)
+    corpus.split(0.6, 0.2, 0.2, seed=3)
+    with pytest.raises(dp.StateMismatchError, match=r"source 's0'.*stale.*duckplets mine"):
+        corpus.resume(version="newest")
+    mine(corpus, 2)
+    joined = corpus.resume(version="newest")
+    served = joined.served(0, 400)
+    changed = joined.changed_from
+    assert changed is not None
+    assert served.drop_columns(["version"]).slice(0, changed).equals(pinned.slice(0, changed))
+    after = tables(joined, 40)
+    joined.save()
+    mine(corpus, 3)  # comes too late
+    again = corpus.resume()
+    again.move(0)
+    assert tables(again, 44) == before + after
+    new = [r for t in after for r in t.to_pylist() if r["anchor"].startswith("new ")]
+    assert {row["negative_by"] for row in new} <= {"bm25", "bm25_fallback"}
+    assert "bm25" in {row["negative_by"] for row in new}
+
+
 def test_negatives_that_are_gone_or_others_are_refused(corpus: dp.Corpus) -> None:
     key = mine(corpus, 1)
     sampler_of(corpus).save()
