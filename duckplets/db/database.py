@@ -84,6 +84,7 @@ class Database:
         self._reopen = reopen
         self._threads = OfThread() if is_shared else None
         self._memory_limit: str | None = None  # that the user gave
+        self._frugal = DEFAULT_MEMORY_LIMIT  # while there is none
         self._is_closed = False
         if self._threads is not None:
             self._threads.session = session
@@ -330,17 +331,19 @@ class Database:
 
     @contextmanager
     def frugal(self, limit: str) -> Iterator[None]:
-        """Use less memory than the default for a while; a limit that the user gave stays."""
-        if self._memory_limit is None:
-            with suppress(duckdb.Error):  # somebody else is using more at the moment
-                self._connection.execute("SET memory_limit = $limit", {"limit": limit})
+        """Use other memory than the default for a while; a limit that the user gave stays."""
+        before = self._limit(limit)
         try:
             yield
         finally:
-            if self._memory_limit is None:
-                with suppress(duckdb.Error):
-                    given = {"limit": DEFAULT_MEMORY_LIMIT}
-                    self._connection.execute("SET memory_limit = $limit", given)
+            self._limit(before)
+
+    def _limit(self, limit: str) -> str:
+        before, self._frugal = self._frugal, limit
+        if self._memory_limit is None:
+            with suppress(duckdb.Error):  # somebody else is using more at the moment
+                self._connection.execute("SET memory_limit = $limit", {"limit": limit})
+        return before
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -195,17 +195,17 @@ class JsonLines:
         with self._writing():
             self._settle(None)
             self._cut(end)  # one before it may have failed between a line and its commit
-        last = {"part": parts[-1].part + 1 if parts else 1, "first_byte": end, "end_byte": end}
+        number = parts[-1].part + 1 if parts else 1
         if of.is_anew:
             own = (acquisition_id, of.name, end, end, of.record_key, of.record_key, 0, _EMPTY)
-            self._part = _Part(last["part"], *own)
+            self._part = _Part(number, *own)
             self._run("begin", **self._part._asdict())
             self._note_what_is_elsewhere(of)
             return
         self._part = next(part for part in parts if part.acquisition_id == acquisition_id)
         if not self._part.lines and self._part.end_byte < end:  # others were written meanwhile
-            self._run("move", before=self._part.part, **last)
-            self._part = self._part._replace(**last)
+            self._run("move", before=self._part.part, part=number, end=end)
+            self._part = self._part._replace(part=number, first_byte=end, end_byte=end)
         with self._writing(), self.path.open("rb") as file:
             self._hash = _digest(file, self._part)
 

@@ -36,7 +36,7 @@ __all__ = ["measure", "ready"]
 
 _SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for
 _MORSEL, _MORSEL_BYTES = 256, 1 << 20  # of texts that a thread of DuckDB takes at once
-_LARGE = 4 << 20  # bytes of a text
+_LARGE, _ROOM = 4 << 20, "1GB"  # bytes of a text; its lines take twenty times as much in SQL
 
 _KEYWORDS = (
     "abstract assert async await bool boolean break case catch char class const continue def "
@@ -133,8 +133,9 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     if count:
         found["sha256"], found["bytes"] = digests_of(texts)
         if pc.max(found["bytes"]).as_py() > _LARGE:
-            found |= _by_sql(database, texts, quality)
-            found |= tokens.counts(texts, _SAMPLE)
+            found |= tokens.counts(texts, _SAMPLE)  # first: DuckDB keeps memory that it had
+            with database.frugal(_ROOM):
+                found |= _by_sql(database, texts, quality)
         else:
             with ThreadPoolExecutor(1, "duckplets-quality") as pool:
                 counted = pool.submit(tokens.counts, texts, _SAMPLE)

@@ -338,7 +338,7 @@ def _alike(
     return order, heads[some], many[some]
 
 
-def _most_frequent(text: Integers, many: Integers, first: Integers) -> Integers:
+def _most_frequent(text: Integers32, many: Integers, first: Integers) -> Integers:
     """Return for every text its n-gram with the most places; of several the first."""
     order = np.lexsort((first, -many, text))
     fresh = np.ones(len(order), np.bool_)
@@ -370,7 +370,7 @@ def _read_again(place: Integers, group: Integers, n: int) -> Integers:
         n: Tokens of each.
     """
     known = bytearray(int(group.max(initial=-1)) + 1)
-    groups, after = memoryview(group), memoryview(_after(place, n))  # lists take four times as much
+    groups, after = group.data, _after(place, n).data  # lists take four times as much
     met, at, count = [], 0, len(place)
     while at < count:
         kind = groups[at]

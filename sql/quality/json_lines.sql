@@ -146,9 +146,9 @@ VALUES (
 
 -- name: move
 -- Note that a part without lines is the last one by now.
--- Parameters: $path, $before (the part it was), $part, $first_byte, $end_byte.
+-- Parameters: $path, $before (the part it was), $part, $end (of the file).
 UPDATE json_lines
-SET part = $part, first_byte = $first_byte, end_byte = $end_byte
+SET part = $part, first_byte = $end, end_byte = $end
 WHERE path = $path AND part = $before
 
 -- name: advance

@@ -50,7 +50,7 @@ def test_side_by_side_with_one_file_leaves_what_one_after_the_other_leaves(
             folder.mkdir()
             named = {f"s{n}": s for n, s in enumerate(sources_of(seed, tmp_path))}
             if is_first_empty:
-                named = {"none": Pages("none", []), "bad": Pages("bad", SHORT), **named}
+                named = {"bad": Pages("bad", SHORT), **named}
             out = folder / "out.jsonl"
             with empty_corpus(folder / "c.duckdb") as corpus:
                 if how == "one":
