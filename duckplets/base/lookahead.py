@@ -245,14 +245,17 @@ class _Work(Generic[T]):
         self._bytes = self._running = 0
         self._failed = False
         self._threads: list[threading.Thread] = []
-        lock = threading.RLock()  # whoever holds it may be the one that drops the items
-        self._made, self._wanted = threading.Condition(lock), threading.Condition(lock)
+        # Whoever holds it may be the one that drops the items. It is entered itself, never by a
+        # condition: Ctrl-C at the beginning of a condition's exit would leave it held for good.
+        self._lock = threading.RLock()
+        self._made = threading.Condition(self._lock)
+        self._wanted = threading.Condition(self._lock)
 
     # -- on the side of who takes
 
     def add(self, call: Call[T]) -> None:
         """Have an item made."""
-        with self._wanted:
+        with self._lock:
             self.items.append(_Item(call))
             self._left.append(self.items[-1])
             self._wanted.notify()
@@ -261,7 +264,7 @@ class _Work(Generic[T]):
         """Begin a thread that makes items."""
         inside = copy_context().run  # what the caller is about is known in the thread as well
         thread = threading.Thread(target=inside, args=(self._make_items,), name=name, daemon=True)
-        with self._wanted:
+        with self._lock:
             if not self.stopped:
                 _AT_WORK.add(self)
                 self._threads.append(thread)
@@ -274,7 +277,7 @@ class _Work(Generic[T]):
         Raises:
             StoppedError: Somebody else has ended the work.
         """
-        with self._made:
+        with self._lock:
             self._made.wait_for(lambda: self.stopped or self.items[0].made)
             if self.stopped:
                 raise StoppedError
@@ -288,7 +291,7 @@ class _Work(Generic[T]):
         """Say that no item is wanted any more; from any thread, and without waiting."""
         if self.home.is_left:  # the threads stayed behind, perhaps with a lock in their hands
             return
-        with self._made:
+        with self._lock:
             if self.stopped:
                 return
             self.stopped = True
@@ -304,7 +307,8 @@ class _Work(Generic[T]):
             return
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(self._patience)
+                with suppress(RuntimeError):  # Ctrl-C before it had begun: it ends at once
+                    thread.join(self._patience)
         _AT_WORK.discard(self)
 
     # -- in the threads
@@ -318,7 +322,7 @@ class _Work(Generic[T]):
                 item.error = error
             self._end(item)
             del item  # it would be held until the next one is wanted
-        with self._wanted:
+        with self._lock:
             self._running -= 1
             is_last = not self._running
         if is_last:
@@ -332,12 +336,12 @@ class _Work(Generic[T]):
             has_room = self._bytes < self._most_bytes
             return self.stopped or self._failed or bool(self._left and has_room)
 
-        with self._wanted:
+        with self._lock:
             self._wanted.wait_for(is_ready)
             return None if self.stopped or self._failed else self._left.popleft()
 
     def _end(self, item: _Item[T]) -> None:
-        with self._made:
+        with self._lock:
             item.call, item.made = None, True
             self._bytes += item.size
             if item.error is not None:
