@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from commands import ok
 from prebuilt import prebuilt
@@ -33,7 +34,8 @@ def source(name: str, low: int, high: int, **more: Any) -> dp.MemorySource:
         {"id": str(i), "a": f"{name} asks {i}", "p": f"{name} says {i}", "l": i % 2, "t": i}
         for i in range(low, high)
     ]
-    return dp.MemorySource(rows, anchor="a", positive="p", id="id", meta=["t"], **more)
+    table = pa.Table.from_pylist(rows)
+    return dp.MemorySource(table, anchor="a", positive="p", id="id", meta=["t"], **more)
 
 
 def ingest(corpus: dp.Corpus, name: str, low: int, high: int, **more: Any) -> None:
@@ -164,9 +166,8 @@ def test_a_recipe_that_finds_nothing_any_more_is_told(corpus: dp.Corpus) -> None
     with corpus.resume(version="newest") as sampler:
         assert any("'late' found no anchor when the run was opened" in n for n in sampler.notes)
         assert not any("finds no anchor" in note for note in sampler.notes)
-    other = dp.MemorySource(
-        [{"id": "3", "a": "x", "p": "y", "t": 0}], anchor="a", positive="p", id="id", meta=["t"]
-    )
+    row = pa.table({"id": ["3"], "a": ["x"], "p": ["y"], "t": [0]})
+    other = dp.MemorySource(row, anchor="a", positive="p", id="id", meta=["t"])
     corpus.ingest(other, name="plain", on_conflict="replace", progress=False)
     with corpus.resume(version="newest") as sampler:
         told = [note for note in sampler.notes if "'few' finds no anchor in the version" in note]
