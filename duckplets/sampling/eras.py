@@ -259,8 +259,8 @@ def first_streams(
         return read(first, known, skip=skip)
     sure = schedule.drawn_in(0, settings.eras[0]["step"])
     streams, _ = read(first, [name for name in known if name in sure])
-    later, _ = read(first, [name for name in known if name not in sure], skip=True)
-    return [*streams, *later], []
+    rest = [name for name in known if name not in sure]
+    return [*streams, *(read(first, rest, skip=True)[0] if rest else [])], []
 
 
 def later_streams(

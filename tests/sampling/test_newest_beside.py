@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from commands import ok
 from prebuilt import prebuilt
@@ -26,7 +27,6 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 SIZES = (14, 25)  # records of the source at the first version, and at the second
 NEW = 6  # of the source that comes with it
 SLOTS = ("anchor", "positive", "negative")
-VECTORS = [*SLOTS, *(f"{slot}_vector" for slot in SLOTS), "position"]
 
 
 def source(name: str, low: int, high: int, **more: Any) -> dp.MemorySource:
@@ -34,7 +34,8 @@ def source(name: str, low: int, high: int, **more: Any) -> dp.MemorySource:
         {"id": str(i), "a": f"{name} asks {i}", "p": f"{name} says {i}", "l": i % 2, "t": i}
         for i in range(low, high)
     ]
-    return dp.MemorySource(rows, anchor="a", positive="p", id="id", meta=["t"], **more)
+    table = pa.Table.from_pylist(rows)
+    return dp.MemorySource(table, anchor="a", positive="p", id="id", meta=["t"], **more)
 
 
 def ingest(corpus: dp.Corpus, name: str, low: int, high: int, **more: Any) -> None:
@@ -101,59 +102,57 @@ def test_judged_pairs_and_prefixes_of_both_versions(corpus: dp.Corpus) -> None:
         assert len({*ids[start : start + SIZES[1]]}) == SIZES[1]
 
 
-def embed(corpus: dp.Corpus, lacking: str = "no such text") -> None:
+def embed(corpus: dp.Corpus, name: str, lacking: str = "no such text") -> None:
     """Give texts that have none their vector, but for those that hold some words."""
     store = VectorStore(corpus.path)
-    of = store.begin("default", DIMENSION, "float32", {"by": "a test"})
+    of = store.begin(name, DIMENSION, "float32", {"by": "a test"})
     known = {*store.known(of).tolist()}
     texts = sorted({t for t in texts_of(corpus).values() if lacking not in t})
     texts = [text for text in texts if hashed(text) not in known]
-    if texts:
-        store.append(of, np.array([hashed(text) for text in texts], np.uint64), vectors(texts))
+    store.append(of, np.array([hashed(text) for text in texts], np.uint64), vectors(texts))
 
 
-@pytest.mark.parametrize("missing", ["error", "drop", "null"])
-def test_vectors_of_both_versions(corpus: dp.Corpus, missing: str) -> None:
-    lacking = "judged asks 1" if missing != "error" else "no such text"  # 1, 10, 11, …
-    embed(corpus, lacking)
-    with corpus.sampler(
-        columns=VECTORS, vectors=missing, batch_size=8, prefixes=False, mixture={"judged": 3}
-    ) as sampler:
-        before = [b.to_pylist() for b in islice(sampler, 5)]
-        sampler.save()
-        pinned = [sampler.batch_at(step).to_pylist() for step in range(40)]
+LACKING = ("judged asks 1", "new asks 2")  # before, and after the second version has joined
+SET_OF = {"error": "all", "drop": "some", "null": "some"}
+
+
+def test_vectors_of_both_versions(corpus: dp.Corpus) -> None:
+    embed(corpus, "all")
+    embed(corpus, "some", LACKING[0])  # 1, 10, 11, …
+    before: dict[str, list[Any]] = {}
+    for missing, name in SET_OF.items():
+        how: dict[str, Any] = {"columns": [*SLOTS, *(f"{slot}_vector:{name}" for slot in SLOTS)]}
+        how |= {"vectors": missing, "batch_size": 20, "prefixes": False, "run": missing}
+        with corpus.sampler(mixture={"judged": 3}, **how) as sampler:
+            before[missing] = rows_of(sampler, 2)
+            sampler.save()
     grow(corpus)
-    if missing == "error":
-        with pytest.raises(dp.VectorError, match="of source new have none in 'default'"):
-            corpus.resume(version="newest")
-        with corpus.resume(version="newest", vectors="null") as sampler:
-            assert any("their vectors are null" in note for note in sampler.notes)
-    embed(corpus, "new asks 2")
-    if missing == "error":
-        embed(corpus)
-    with corpus.resume(version="newest") as sampler:
-        assert sum("vectors" in note for note in sampler.notes) <= 1
-        after = [batch.to_pylist() for batch in islice(sampler, 35)]
-        sampler.save()
-    embed(corpus)  # comes too late
-    with corpus.resume() as sampler:
-        sampler.move(0)
-        assert [batch.to_pylist() for batch in islice(sampler, 40)] == before + after
-    assert pinned[:5] == before
-    nulls: Counter[str] = Counter()
-    for row in (row for batch in before + after for row in batch):
-        joined = row["position"] >= 5 * 8
-        for slot in SLOTS:
-            text, found = row[slot], row[f"{slot}_vector"]
-            then = "new asks 2" if joined else lacking
-            absent = then in text and missing == "null"
-            assert (found is None) == absent, (row["position"], text)
-            assert absent or np.array_equal(np.array(found, np.float32), vector(text))
-            nulls["after" if joined else "before"] += absent
-    assert (min(nulls["before"], nulls["after"]) > 0) == (missing == "null")
-    texts = {row[slot] for batch in after for row in batch for slot in SLOTS}
-    assert any(text.startswith("new") for text in texts)
-    assert ("new asks 2" in texts) == (missing != "drop")
+    with pytest.raises(dp.VectorError, match="of source new have none in 'all'"):
+        corpus.resume("error", version="newest")
+    with corpus.resume("error", version="newest", vectors="null") as sampler:
+        assert any("their vectors are null" in note for note in sampler.notes)
+    embed(corpus, "all")
+    embed(corpus, "some", LACKING[1])
+    after: dict[str, list[Any]] = {}
+    for missing in SET_OF:
+        with corpus.resume(missing, version="newest") as sampler:
+            assert sum("vectors" in note for note in sampler.notes) <= 1
+            after[missing] = rows_of(sampler, 12)
+            sampler.save()
+    embed(corpus, "some")  # comes too late
+    for missing, name in SET_OF.items():
+        with corpus.resume(missing) as sampler:
+            sampler.move(0)
+            assert rows_of(sampler, 14) == before[missing] + after[missing]
+        for rows, lacking in zip((before[missing], after[missing]), LACKING, strict=True):
+            found = [(row[slot], row[f"{slot}_vector:{name}"]) for row in rows for slot in SLOTS]
+            texts = {text for text, _ in found}
+            absent = {text for text in texts if lacking in text}
+            assert bool(absent) == (missing != "drop")
+            null = absent if missing == "null" else set()
+            assert {text for text, got in found if got is None} == null
+            assert all(got == vector(text).tolist() for text, got in found if text not in null)
+        assert any(text.startswith("new") for text in texts)
 
 
 def test_a_recipe_that_finds_nothing_any_more_is_told(corpus: dp.Corpus) -> None:
@@ -167,9 +166,9 @@ def test_a_recipe_that_finds_nothing_any_more_is_told(corpus: dp.Corpus) -> None
     with corpus.resume(version="newest") as sampler:
         assert any("'late' found no anchor when the run was opened" in n for n in sampler.notes)
         assert not any("finds no anchor" in note for note in sampler.notes)
-    rows = [row for row in source("plain", 0, SIZES[1]).records if row["id"] != "3"]
-    kept = dp.MemorySource(rows, anchor="a", positive="p", id="id", meta=["t"])
-    corpus.ingest(kept, name="plain", missing="remove", progress=False)
+    row = pa.table({"id": ["3"], "a": ["x"], "p": ["y"], "t": [0]})
+    other = dp.MemorySource(row, anchor="a", positive="p", id="id", meta=["t"])
+    corpus.ingest(other, name="plain", on_conflict="replace", progress=False)
     with corpus.resume(version="newest") as sampler:
         told = [note for note in sampler.notes if "'few' finds no anchor in the version" in note]
         assert "(1 anchor), records that were removed since among it" in told[0]
@@ -199,7 +198,8 @@ def test_weights_that_were_declared_since_are_told_and_may_be_given(corpus: dp.C
 
     with corpus.resume(version="newest") as sampler:
         told = "\n".join(sampler.notes)
-        assert "'listed' 1 (" in told and "'new' 1 (" in told
+        assert "'listed' 1 (" in told
+        assert "'new' 1 (" in told
         assert "give other weights with mixture=" in told
         assert "weights declared with sources do not hold: new 4" in told
         assert "mixture= takes the place of the shares that index controls give" in told
