@@ -46,7 +46,6 @@ DEFAULT_MEMORY_LIMIT = "1GB"
 _READER_MEMORY = "512MB"  # a reader streams: reading a million records was no slower with 400 MB
 _SCRATCH_MEMORY = "1GB"  # for one text of some 200 MB; a larger vocabulary goes to the disk
 _LOCK_PATIENCE = 10.0  # seconds a save waits for someone who looks at the state file
-
 _OPEN_HERE = "open it in this process: Corpus(path, read_only=True)"
 
 Parameters = Mapping[str, Any]
@@ -83,8 +82,8 @@ class Database:
         self._first = session
         self._reopen = reopen
         self._threads = OfThread() if is_shared else None
-        self._memory_limit: str | None = None  # that the user gave
-        self._frugal = DEFAULT_MEMORY_LIMIT  # while there is none
+        self._memory_limit: str | None = None  # that the user gave; while there is none:
+        self._frugal = DEFAULT_MEMORY_LIMIT
         self._is_closed = False
         if self._threads is not None:
             self._threads.session = session
@@ -107,8 +106,7 @@ class Database:
         """
         settings, real = _settings(memory_limit, threads), files.real_path(path)
         open_real = partial(sessions.open_session, real, shown(path), settings)
-        session = open_real(read_only=read_only)
-        opened = cls(session, path, reopen=open_real, is_shared=True)
+        opened = cls(open_real(read_only=read_only), path, reopen=open_real, is_shared=True)
         opened._memory_limit = memory_limit
         return opened
 
@@ -332,18 +330,17 @@ class Database:
     @contextmanager
     def frugal(self, limit: str) -> Iterator[None]:
         """Use other memory than the default for a while; a limit that the user gave stays."""
-        before = self._limit(limit)
+        before = self._frugal
+        self._limit(limit)
         try:
             yield
         finally:
             self._limit(before)
 
-    def _limit(self, limit: str) -> str:
-        before, self._frugal = self._frugal, limit
-        if self._memory_limit is None:
-            with suppress(duckdb.Error):  # somebody else is using more at the moment
-                self._connection.execute("SET memory_limit = $limit", {"limit": limit})
-        return before
+    def _limit(self, limit: str) -> None:
+        self._frugal = limit
+        with suppress(duckdb.Error):  # somebody else is using more at the moment
+            self._connection.execute("SET memory_limit = $1", [self._memory_limit or limit])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
