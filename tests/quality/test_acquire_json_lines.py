@@ -21,7 +21,7 @@ from programs import python
 from test_kills import Child, tell
 
 import duckplets as dp
-from duckplets.sources import feed
+from duckplets.sources import feed, rereading
 
 SHORT = [{"id": f"x{i}", "text": "short"} for i in range(10)]  # none of which is accepted
 
@@ -38,7 +38,8 @@ def test_side_by_side_with_one_file_leaves_what_one_after_the_other_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-    for seed in range(often(40, less=2)):
+    monkeypatch.setattr(rereading, "FIRST_WAIT", 0.001)
+    for seed in range(often(20, less=2)):
         draw = random.Random(seed)
         monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(2, 30))
         cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
