@@ -113,8 +113,10 @@ def prepare(
 
 
 def _is_left_open(source: Source) -> bool:
-    """Whether a source without a converter does not say what becomes of rows it cannot use."""
-    return getattr(source, "on_error", "") is None and getattr(source, "converter", "") is None
+    """Whether a file without a converter does not say what becomes of rows that are no good."""
+    of_file = not isinstance(source, ResumableSource)  # in settings of others the rule has a place
+    says = getattr(source, "on_error", ""), getattr(source, "converter", "")
+    return of_file and says == (None, None)
 
 
 def _as_known(
