@@ -4,7 +4,7 @@ python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
 python benchmarks/text_in.py > benchmarks/text_in.json
 python benchmarks/serving.py > benchmarks/serving.json
-python benchmarks/serving.py --records 10000000 > benchmarks/serving_large.json  # if there is room
+python benchmarks/serving.py --records 10000000 --beside 1000000 > benchmarks/serving_large.json
 python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
 python benchmarks/quality_gates.py > benchmarks/quality_gates.json
 python benchmarks/report.py

@@ -1,12 +1,12 @@
 """Measures serving beside its peers in the same run, opening, snapshots, and memory.
 
     python benchmarks/serving.py [--records 1000000] [--folder FOLDER] [--only NAME …]
-        [--seconds 6] [--rounds 3] [--sources 4000] > benchmarks/serving.json
+        [--seconds 6] [--rounds 3] [--sources 4000] [--beside 0] > benchmarks/serving.json
 
-Each measurement is a process of its own. All of them are taken in turns: in a first round that
-does not count (it makes the corpora and compiles bytecode), then once a round. What is printed, as
-JSON, is the median of the rounds, and under ``rounds`` what each gave. Corpora and snapshots stay
-in the folder; to have them made anew, delete it.
+Each measurement is a process of its own. All of them are taken in turns, once a round; unless
+``--rounds 1`` is given, a round before them does not count: it makes the corpora and compiles
+bytecode. What is printed, as JSON, is the median of the rounds, and under ``rounds`` what each
+gave. Corpora and snapshots stay in the folder; to have them made anew, delete it.
 """
 
 from __future__ import annotations
@@ -264,12 +264,17 @@ def _all(names: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
         "sampling": serving_opening.SAMPLING,
         "load_before": os.getloadavg()[0],
     }
-    _round(names, arguments, UNCOUNTED)
+    if arguments.rounds > 1:
+        _round(names, arguments, UNCOUNTED)
     rounds = [_round(names, arguments, arguments.seconds) for _ in range(arguments.rounds)]
     for name in names:
         every = [one[name] for one in rounds]
         failed = [one for one in every if isinstance(one, str)]
         results[name] = failed[0] if failed else medians(every)
+    if arguments.beside:
+        few = argparse.Namespace(**{**vars(arguments), "records": arguments.beside})
+        found = _round(["lists_256"], few, arguments.seconds)
+        results["beside"] = {"records": arguments.beside, **found}
     return results | {"rounds": rounds}
 
 
@@ -284,6 +289,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sources", type=int, default=0, help="also open a corpus of so many")
+    parser.add_argument(
+        "--beside", type=int, default=0, help="so many records to compare the first figure with"
+    )
     parser.add_argument("--one", choices=EVERY, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
