@@ -136,6 +136,9 @@ HELD = """
 {held_mb:,.0f} MB, with none of them in memory when it began: {per_s:,.0f} triplets/s, for which it
 read {read_mb:,.0f} MB from the disk.
 """
+APART = """
+Measured on the same day by runs of their own: {names}.
+"""
 MISSING = """
 Not measured in this run: {names}.
 """
@@ -174,6 +177,8 @@ def _section(
         parts.append(f"\n{snapshots}\n")
     if "cold" in there:
         parts.append(COLD.format(**results["cold"]))
+    if apart := results.get("apart"):
+        parts.append(APART.format(names=", ".join(f"`{name}`" for name in apart)))
     if "held" in there:
         parts.append(HELD.format(**results["held"]))
     if missing := [f"`{name}`" for name in TITLES if name not in there]:
