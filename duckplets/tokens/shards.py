@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -24,6 +24,7 @@ import numpy as np
 from duckplets.base.aside import aside_of, remove
 from duckplets.base.locks import alone
 from duckplets.base.lookahead import Lookahead
+from duckplets.base.parts import Engine, Part
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, ShardError
@@ -45,7 +46,15 @@ from duckplets.tokens.mixtures import write_mixtures
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
-from duckplets.tokens.write import Form, Shard, plan, writable, write_shard
+from duckplets.tokens.write import (
+    Form,
+    Shard,
+    Writing,
+    plan,
+    writable,
+    write_part,
+    write_shard,
+)
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
@@ -121,6 +130,7 @@ def shard(
     mixture: Mixture | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> ShardReport:
     """Write the texts of a corpus as token shards; see ``Corpus.shard``."""
     begun, out = time.monotonic(), Path(out)
@@ -130,7 +140,7 @@ def shard(
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
     with writable(out), _alone(out):
-        export = _Export(out, texts, encoder, settings, inputs, name)
+        export = _Export(out, texts, encoder, settings, inputs, name, engine)
         export.prepare(overwrite=overwrite)
         made = export.run(mixture, progress)
         manifest = Manifest.read(out)
@@ -167,8 +177,10 @@ class _Export:
         settings: ShardSettings,
         inputs: Mapping[str, Any],
         name: str,
+        engine: Engine | None,
     ) -> None:
         self.out, self.texts, self.encoder, self.settings = out, texts, encoder, settings
+        self.engine = engine
         self.inputs, self.name, self.fingerprint = inputs, name, fingerprint_of(inputs)
         self.stage = STAGES[0]
         self.done: dict[str, ShardEntry] = {}
@@ -312,7 +324,8 @@ class _Export:
         most = settings.buckets[-1] if settings.longer == "cut" else None
         waiting, rows = iter(missing), list[Encoded]()
         part = next(waiting)
-        with closing(encoded(self.encoder, blocks, most=most, offsets=settings.offsets)) as found:
+        how: dict[str, Any] = {"most": most, "offsets": settings.offsets, "engine": self.engine}
+        with closing(encoded(self.encoder, blocks, **how)) as found:
             for block in found:
                 rows.append(block)
                 done += len(block.texts)
@@ -364,12 +377,9 @@ class _Export:
             compression=self.settings.compression,
             row_group_size=self.settings.row_group_size,
         )
-        calls = (partial(write_shard, self.out, spool, each, form) for each in missing)
-        workers = _WORKERS if self.settings.shard_mb <= _LARGE else 1
         total = self.counters["records"]
         written = total + sum(each.records for each in self.done.values())
-        writing = Lookahead(calls, "duckplets-shards", most=workers - 1, threads=workers)
-        with closing(writing):
+        with closing(self._written(spool, missing, form)) as writing:
             for entry in writing:
                 self.done[entry.shard_id] = entry
                 self.counters["shards"] = len(self.done)
@@ -378,6 +388,19 @@ class _Export:
                     progress(written, 2 * total)
                 self._save()
         return len(missing)
+
+    def _written(
+        self, spool: Spool, shards: list[Shard], form: Form
+    ) -> Generator[ShardEntry, None, None] | Lookahead[ShardEntry]:
+        """Return how the manifest names shards, each as it is written, in their order."""
+        if self.engine is None:
+            calls = (partial(write_shard, self.out, spool, each, form) for each in shards)
+            workers = _WORKERS if self.settings.shard_mb <= _LARGE else 1
+            return Lookahead(calls, "duckplets-shards", most=workers - 1, threads=workers)
+        out = self.out.absolute()
+        job = Writing(out, Spool(out / _SPOOL, spool.parts), form)
+        parts = (Part(f"writing shard {each.shard_id}", each) for each in shards)
+        return self.engine.map(write_part, job, parts)
 
     def _manifest(self, shards: list[Shard], left_out: dict[str, int], cut: int) -> Manifest:
         entries = [self.done[each.shard_id] for each in shards]

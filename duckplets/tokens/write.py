@@ -18,14 +18,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.base.aside import aside_of, remove
-from duckplets.errors import ShardError
+from duckplets.errors import EngineError, ShardError
 from duckplets.order.permute import key, shuffled
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
 from duckplets.tokens.spool import METRIC, OFFSETS, Spool
@@ -185,6 +185,28 @@ def writable(out: Path) -> Iterator[None]:
 
 
 # -- files ----------------------------------------------------------------------------------------
+
+
+class Writing(NamedTuple):
+    """What all shards of an export have in common, for the workers of an engine."""
+
+    folder: Path
+    spool: Spool
+    form: Form
+
+
+def write_part(job: Writing, shard: Shard) -> ShardEntry:
+    """Write a shard on a worker of an engine; see ``write_shard``.
+
+    Raises:
+        EngineError: The folder is not one that this worker sees.
+    """
+    if not job.spool.folder.is_dir():
+        raise EngineError(
+            f"a worker does not see {job.spool.folder}, where encoded texts wait: shards must be "
+            f"written to a folder that all workers share"
+        )
+    return write_shard(job.folder, job.spool, shard, job.form)
 
 
 def write_shard(folder: Path, spool: Spool, shard: Shard, form: Form) -> ShardEntry:
