@@ -180,3 +180,15 @@ def everything(corpus: dp.Corpus, engine: Any, out: Path, tokenizer: Path) -> No
     for work in SAME.values():
         work(corpus, engine)
     corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine, progress=False)
+
+
+def test_snapshots_are_the_same(cluster: Any, tmp_path: Path) -> None:
+    found = []
+    for name, engine in (("alone", None), ("engine", cluster)):
+        with corpus_of(tmp_path / f"{name}.duckdb", 60, 9) as corpus:
+            corpus.chunk(dp.Chunking(max_tokens=5, overlap=(2,)))
+            assert corpus.prepare(engine=engine, progress=False).chunks > 500
+        files = (tmp_path / f"{name}.snapshot").rglob("*.arrow")
+        found.append(sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files))
+    assert found[0] == found[1]
+    assert len(found[0]) >= 3
