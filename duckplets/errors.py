@@ -10,6 +10,7 @@
     ├── SamplerError        an argument of a sampler
     ├── VectorError         a set of vectors, or what is to go into one
     ├── ShardError          token shards, their folder, or an argument about them
+    ├── EngineError         an engine, its cluster, or a part that fails on its workers
     ├── EmptyPoolError      no anchor is left to draw from
     ├── StateMismatchError  a saved run does not fit what it is opened with
     ├── MigrationError      a file of another schema, or not ours at all
@@ -38,6 +39,7 @@ __all__ = [
     "DeadlineError",
     "DuckpletsError",
     "EmptyPoolError",
+    "EngineError",
     "ExtensionError",
     "MigrationError",
     "MixtureError",
@@ -103,6 +105,10 @@ class VectorError(DuckpletsError, ValueError):
 
 class ShardError(DuckpletsError, ValueError):
     """Token shards are not there or of another run, or an argument about them is wrong."""
+
+
+class EngineError(DuckpletsError, ValueError):
+    """An engine is none or cannot be reached, or a part of a work fails on its workers."""
 
 
 class EmptyPoolError(DuckpletsError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from duckplets.base.progress import Progress, bar
 from duckplets.changing import changes
+from duckplets.engines import opened
 from duckplets.errors import RecipeError
 from duckplets.ingest import records
 from duckplets.named_pools import NamedPools
@@ -49,6 +50,7 @@ class HardNegatives(NamedPools):
         *,
         source: str | None = None,
         split: str | None = None,
+        engine: Any = None,
         progress: Progress | bool | None = None,
     ) -> list[IndexReport]:
         """Build the full-text indexes that are missing or stale; the others stay as they are.
@@ -59,6 +61,7 @@ class HardNegatives(NamedPools):
             terms: How text becomes terms from now on: stemmer, stop words.
             source: Of this source only; by default of all.
             split: Of this split only.
+            engine: What splits texts into words, as for ``mine``.
             progress: As for ``ingest``.
 
         Raises:
@@ -67,9 +70,14 @@ class HardNegatives(NamedPools):
         """
         from duckplets.search import index
 
-        with bar(progress, sys.stderr, "documents") as advance:
+        with opened(engine) as by, bar(progress, sys.stderr, "documents") as advance:
             return index.refresh(
-                self._database, terms=terms, source=source, split=split, progress=advance
+                self._database,
+                terms=terms,
+                source=source,
+                split=split,
+                progress=advance,
+                engine=by,
             )
 
     def terms(self, source: str | None = None, **changes: Any) -> Terms:
@@ -137,6 +145,7 @@ class HardNegatives(NamedPools):
         *,
         source: str | None = None,
         split: str | None = None,
+        engine: Any = None,
         progress: Progress | bool | None = None,
         **settings: Unpack[Bm25Settings],
     ) -> MiningReport:
@@ -151,6 +160,9 @@ class HardNegatives(NamedPools):
                 none is named and none asks for it, nothing is mined, and ``notes`` say so.
             source: For this source only; by default for all.
             split: For this split only.
+            engine: What runs the work: None for this process, ``local:4`` for four processes of
+                this machine, ``dask://HOST:PORT`` for a cluster of Dask, or a
+                ``distributed.Client``. The result is the same.
             progress: Called with anchors done and their number; True or False for a bar on
                 stderr or none, by default a bar if stderr is a terminal.
             settings: The attributes of ``dp.bm25``, for recipes that leave them open.
@@ -158,12 +170,19 @@ class HardNegatives(NamedPools):
         Raises:
             ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
             RecipeError, SplitError: An argument is wrong, or there are no splits yet.
+            EngineError: The engine is none, cannot be reached, or fails.
         """
         from duckplets.mining import mine as mining
 
-        with bar(progress, sys.stderr, "anchors") as advance:
+        with opened(engine) as by, bar(progress, sys.stderr, "anchors") as advance:
             return mining.mine(
-                self._database, recipe, settings, source=source, split=split, progress=advance
+                self._database,
+                recipe,
+                settings,
+                source=source,
+                split=split,
+                progress=advance,
+                engine=by,
             )
 
     @changes("add negatives to")

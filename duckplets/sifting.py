@@ -14,6 +14,7 @@ from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import counted
 from duckplets.changing import changes
 from duckplets.db.database import Database
+from duckplets.engines import opened
 from duckplets.errors import DuckpletsError, SourceError, several
 from duckplets.text.prefix import prefix_of
 
@@ -157,7 +158,9 @@ class Sifting:
         return reports
 
     @changes("judge the texts of")
-    def judge(self, quality: Quality | Any, *, dry_run: bool = False) -> JudgeReport:
+    def judge(
+        self, quality: Quality | Any, *, dry_run: bool = False, engine: Any = None
+    ) -> JudgeReport:
         """Apply other thresholds to everything that was read, without its sources.
 
         Records that fail are removed in a new version, and rejected rows that pass become records
@@ -168,16 +171,19 @@ class Sifting:
         Args:
             quality: Settings, the name of a preset, or a TOML file; see ``Quality``.
             dry_run: Only say what would change.
+            engine: What measures texts that lack a metric, as for ``mine``.
 
         Returns:
             What changes, by source, gate and rule.
 
         Raises:
             QualityError: A setting is wrong, or a metric is missing and no text was kept.
+            EngineError: The engine is none, cannot be reached, or fails.
         """
         from duckplets.quality.judge import judge
 
-        report = judge(self._database, quality, dry_run=dry_run)
+        with opened(engine) as by:
+            report = judge(self._database, quality, dry_run=dry_run, engine=by)
         if not dry_run and (report.accepted or report.rejected):
             self._tell_of_json_lines()
         return report
@@ -234,6 +240,7 @@ class Sifting:
         bands: int = 14,
         rows: int = 8,
         seed: int = 42,
+        engine: Any = None,
         progress: Progress | bool | None = None,
     ) -> NearReport:
         """Find records whose texts are equal or nearly so, and keep one of each cluster.
@@ -258,19 +265,27 @@ class Sifting:
             bands: Of a signature; more of them find more, and take longer.
             rows: Hash functions of a band; fewer find more, and propose more that is none.
             seed: Of the hash functions.
+            engine: What makes the bands of texts, as for ``mine``.
             progress: As for ``ingest``.
 
         Raises:
             SamplerError: An argument is wrong.
+            EngineError: The engine is none, cannot be reached, or fails.
         """
         from duckplets.quality import near as finding
+        from duckplets.quality.shingles import NearSettings
 
-        settings = finding.NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
+        settings = NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
         finding.checked_action(action)
         look = self._looking("deduplicate", dry_run, removes=action == "remove")
-        with look, bar(progress, sys.stderr, "records") as advance:
+        with look, opened(engine) as by, bar(progress, sys.stderr, "records") as advance:
             return finding.deduplicate(
-                self._database, settings, action=action, dry_run=dry_run, progress=advance
+                self._database,
+                settings,
+                action=action,
+                dry_run=dry_run,
+                progress=advance,
+                engine=by,
             )
 
     def decontaminate(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from duckplets.base.locks import in_turn
 from duckplets.base.progress import bar
 from duckplets.db.database import Database
+from duckplets.engines import opened
 from duckplets.errors import ChunkingError, SamplerError
 from duckplets.ingest import records
 
@@ -195,6 +196,7 @@ class TextNumbers:
         offsets: bool = False,
         mixture: Mixture | None = None,
         overwrite: bool = False,
+        engine: Any = None,
         progress: Progress | bool | None = None,
     ) -> ShardReport:
         """Write the texts of the newest version as token shards: Parquet files of like lengths.
@@ -227,6 +229,7 @@ class TextNumbers:
             offsets: Also write which characters of the text each token is of.
             mixture: For ``mixtures.json``; by default a source weighs as many as it has tokens.
             overwrite: Replace the shards of another run.
+            engine: What encodes texts and writes shards, as for ``mine``; its workers see ``out``.
             progress: Called with what is done of all; True for a bar, None for one on a terminal.
 
         Raises:
@@ -251,7 +254,7 @@ class TextNumbers:
             row_group_size=row_group_size,
             offsets=offsets,
         )
-        with bar(progress, sys.stderr, "records") as advance:
+        with opened(engine) as by, bar(progress, sys.stderr, "records") as advance:
             return shards.shard(
                 self._database,
                 out,
@@ -261,6 +264,7 @@ class TextNumbers:
                 mixture=mixture,
                 overwrite=overwrite,
                 progress=advance,
+                engine=by,
             )
 
     def token_sampler(

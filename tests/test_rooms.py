@@ -23,7 +23,7 @@ FLOORS = [
     "mining serving",
     "vectors",
     "sampling",
-    "records export tokens",
+    "records export tokens engines",
     "corpus",
     "torch cli",
 ]

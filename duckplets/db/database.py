@@ -118,9 +118,9 @@ class Database:
             return cls(Session(duckdb.connect(config=config)), None)
 
     @classmethod
-    def scratch(cls) -> Database:
+    def scratch(cls, threads: int | None = None) -> Database:
         """Open an in-memory instance that downloads nothing by itself: for words and extensions."""
-        config: dict[str, Any] = _settings(_SCRATCH_MEMORY, None) | {
+        config: dict[str, Any] = _settings(_SCRATCH_MEMORY, threads) | {
             "autoinstall_known_extensions": "false",
             "temp_directory": str(Path(tempfile.gettempdir()) / f"duckplets.{os.getpid()}.tmp"),
         }

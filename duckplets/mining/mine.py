@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Lists
 from duckplets.base.aside import aside_of, remove
+from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress
 from duckplets.base.shown import listed
 from duckplets.db.database import Database
@@ -64,6 +65,7 @@ def mine(
     source: str | None = None,
     split: str | None = None,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> MiningReport:
     """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
@@ -73,7 +75,7 @@ def mine(
     if jobs:
         with database.transaction():
             database.run("mining/mine/hash_texts")
-    pairs = tuple(job.run(progress) for job in jobs)
+    pairs = tuple(job.run(progress, engine) for job in jobs)
     seconds = round(time.monotonic() - started, 3)
     notes = (*nothing, *_notes(jobs, left_open, pairs))
     for note in notes:
@@ -200,10 +202,10 @@ class _Job:
         had = (found[-1].method, found[-1].settings)
         return asked is not None and had != ("bm25", self.settings)
 
-    def run(self, progress: Progress | None) -> PairReport:
+    def run(self, progress: Progress | None, engine: Engine | None) -> PairReport:
         """Mine all anchors, or those that an interrupted mining left, and return the report."""
         started = time.monotonic()
-        of = self._index()
+        of = self._index(engine)
         guards = self._guards(of)
         count = len(guards.anchors) if of is not None else 0
         made_with = {"bm25": self.settings.to_dict()}
@@ -221,14 +223,14 @@ class _Job:
         mining = OpenMining(self.database, target)
         if of is not None and mining.done < count:
             with _folder(self.database) as folder:
-                self._search(mining, guards, of, folder, started, progress)
+                self._search(mining, guards, of, folder, started, progress, engine)
         else:
             mining.seconds += time.monotonic() - started
         return mining.finish()
 
-    def _index(self) -> Index | None:
+    def _index(self, engine: Engine | None = None) -> Index | None:
         """Return the index of the source and split, brought up to date; None without a record."""
-        index.refresh(self.database, source=self.source, split=self.split)
+        index.refresh(self.database, source=self.source, split=self.split, engine=engine)
         return index.current(self.database, self.source, self.split)
 
     def _guards(self, of: Index | None) -> Guards:
@@ -250,6 +252,7 @@ class _Job:
         folder: Path,
         started: float,
         progress: Progress | None,
+        engine: Engine | None,
     ) -> None:
         count = len(guards.sections.keys)
         eligible = np.zeros(count, dtype=bool)
@@ -265,14 +268,13 @@ class _Job:
             shard_documents=self.settings.shard_documents,
             folder=folder,
         )
-        workers = _workers(self.database, (len(guards.anchors) - mining.done) * eligible.sum())
+        pairs = (len(guards.anchors) - mining.done) * eligible.sum()
+        how: dict[str, Any] = {"workers": _workers(self.database, pairs), "engine": engine}
         asked: list[tuple[slice, Excluded]] = []
         before = mining.seconds
         with closing(index.vocabulary(self.database, of)) as vocabulary:
             blocks = self._blocks(guards, mining.done, prepared, vocabulary, asked)
-            for found in scored(
-                prepared.files, blocks, self.settings, guards=len(REASONS), workers=workers
-            ):
+            for found in scored(prepared.files, blocks, self.settings, guards=len(REASONS), **how):
                 block, excluded = asked.pop(0)
                 rows = rows_of(self.settings, guards, block, excluded, found)
                 mining.seconds = before + time.monotonic() - started

@@ -16,16 +16,19 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from duckplets.base.arrays import Lists
-from duckplets.errors import QueryError
+from duckplets.base.parts import Engine, Part
+from duckplets.errors import EngineError, QueryError
 from duckplets.mining.kernel import DocumentShard, Found, Queries, search
 from duckplets.recipes.bm25 import Bm25, bm25_from
 
@@ -54,7 +57,13 @@ def _opened(shards: DocumentShards) -> Iterable[DocumentShard]:
 
 
 def scored(
-    shards: DocumentShards, blocks: Iterable[Queries], settings: Bm25, *, guards: int, workers: int
+    shards: DocumentShards,
+    blocks: Iterable[Queries],
+    settings: Bm25,
+    *,
+    guards: int,
+    workers: int,
+    engine: Engine | None = None,
 ) -> Iterator[Found]:
     """Yield what is found for every block of queries, in their order.
 
@@ -64,22 +73,59 @@ def scored(
         settings: Of the search.
         guards: How many different reasons the queries have.
         workers: How many processes; with 1 this process searches itself.
+        engine: What searches instead of processes of this machine.
 
     Raises:
         QueryError: A process ended before its work was done.
+        EngineError: A block could not be searched by the engine.
     """
+    if engine is not None:
+        job = _Job(uuid4().hex, shards.folder.absolute(), shards.count, settings, guards)
+        parts = (Part(f"mining: block {n + 1}", each) for n, each in enumerate(blocks))
+        with closing(engine.map(search_part, job, parts)) as results:
+            yield from results
+        return
     if workers == 1:
         mapped = _opened(shards)
         for queries in blocks:
             yield search(mapped, queries, settings, guards=guards)
         return
-    job = {"shards": shards.count, "settings": settings.to_dict(), "guards": guards}
-    (shards.folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    told = {"shards": shards.count, "settings": settings.to_dict(), "guards": guards}
+    (shards.folder / "job.json").write_text(json.dumps(told), encoding="utf-8")
     crew = _Crew(shards.folder, workers)
     try:
         yield from crew.work(blocks)
     finally:
         crew.dismiss()
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What all blocks of a mining have in common, for the workers of an engine."""
+
+    name: str  # no other has it: one after the other has its postings in the same folder
+    folder: Path
+    count: int
+    settings: Bm25
+    guards: int
+
+    @lru_cache(maxsize=1)  # noqa: B019 # of the mining that a worker is at
+    def opened(self) -> Iterable[DocumentShard]:
+        if not self.folder.is_dir():
+            raise EngineError(
+                f"mining: a worker does not see {self.folder}, where the postings lie: the corpus "
+                f"must be in a folder that all workers share"
+            )
+        return _opened(DocumentShards(self.folder, self.count))
+
+
+def search_part(job: _Job, queries: Queries) -> Found:
+    """Search a block of queries on a worker of an engine.
+
+    Raises:
+        EngineError: The folder of postings is not one that this worker sees.
+    """
+    return search(job.opened(), queries, job.settings, guards=job.guards)
 
 
 class _Crew:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.parts import Engine
 from duckplets.base.shown import counted
 from duckplets.db.database import Database
 from duckplets.errors import QualityError
@@ -29,6 +30,7 @@ from duckplets.ingest.append import Appending
 from duckplets.ingest.records import commit_version, current_version
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
+from duckplets.quality.measured import measured_over
 from duckplets.quality.metrics import measured, needed
 from duckplets.quality.notes import STORED, measured_by, stored_metrics
 from duckplets.quality.report import JudgeReport
@@ -44,7 +46,6 @@ from duckplets.quality.texts import (
 from duckplets.quality.verdicts import breaks_privacy, fields_of, redacting
 
 _ROWS = 65_536
-_NOTHING: Mapping[str, pa.Array] = {}
 _TEXTS = 8_192  # rows whose texts are held at once
 
 
@@ -52,7 +53,9 @@ class _DryRunError(Exception):
     """Ends the transaction of a dry run, so that nothing of it stays."""
 
 
-def judge(database: Database, quality: Any, *, dry_run: bool) -> JudgeReport:
+def judge(
+    database: Database, quality: Any, *, dry_run: bool, engine: Engine | None = None
+) -> JudgeReport:
     """Judge all rows anew; see ``Corpus.judge``."""
     started = time.monotonic()
     wanted = Quality.of(quality)
@@ -63,7 +66,7 @@ def judge(database: Database, quality: Any, *, dry_run: bool) -> JudgeReport:
         )
     made = []
     with suppress(_DryRunError), database.transaction():
-        made.append(_Judging(database, wanted).run(started, dry_run=dry_run))
+        made.append(_Judging(database, wanted, engine).run(started, dry_run=dry_run))
         if dry_run:
             raise _DryRunError
     return made[0]
@@ -72,9 +75,10 @@ def judge(database: Database, quality: Any, *, dry_run: bool) -> JudgeReport:
 class _Judging:
     """One judging, inside a transaction."""
 
-    def __init__(self, database: Database, quality: Quality) -> None:
+    def __init__(self, database: Database, quality: Quality, engine: Engine | None) -> None:
         self.database = database
         self.quality = quality
+        self.engine = engine
         self.measured = 0
         self.keys = measured(quality)
         self.measurings: dict[str, dict[str, str]] = {}
@@ -126,21 +130,40 @@ class _Judging:
         if not table.num_rows:
             return
         hash_records(self.database, table)
-        for keys, texts in texts_of(self.database, table):
-            rows = table.take(pc.index_in(keys, table["record_key"].combine_chunks()))
-            metrics = self._measure(texts, fields_of(rows.combine_chunks().to_batches()[0]))
+        known = table["record_key"].combine_chunks()
+        found = (
+            (table.take(pc.index_in(keys, known)), texts)
+            for keys, texts in texts_of(self.database, table)
+        )
+        for rows, texts, metrics in self._measured(found, is_unjudged=True):
             columns = {n: rows[n] for n in ("record_key", "record_id", "source_id", "source")}
             columns |= dict(zip(("digest", "bytes"), digests_of(texts), strict=True))
-            columns |= {"metrics": stored_metrics(metrics), "measured": self._by(len(keys))}
+            columns |= {"metrics": stored_metrics(metrics), "measured": self._by(len(texts))}
             with self.database.registered(judged=pa.table(columns)):
                 self.database.run("quality/judge/append_unjudged")
 
-    def _measure(self, texts: pa.Array, fields: Mapping[str, pa.Array] = _NOTHING) -> pa.Table:
-        from duckplets.quality.measure import measure
+    def _measured(
+        self, found: Iterable[tuple[Any, pa.Array]], *, is_unjudged: bool = False
+    ) -> Iterator[tuple[Any, pa.Array, pa.Table]]:
+        """Yield what comes with texts, the texts, and their metrics.
 
-        self.measured += len(texts)
-        rows = pa.table({"row": pa.array(np.arange(len(texts))), "text": texts, **fields})
-        return measure(self.database, rows, self.quality)
+        Args:
+            found: What comes with some texts, and these.
+            is_unjudged: Whether rows come with the texts, of which the gates ask more.
+        """
+
+        def rows_of(item: tuple[Any, pa.Array]) -> pa.Table:
+            with_texts, texts = item
+            self.measured += len(texts)
+            columns = {"row": pa.array(np.arange(len(texts))), "text": texts}
+            if is_unjudged:
+                columns |= fields_of(with_texts.combine_chunks().to_batches()[0])
+            return pa.table(columns)
+
+        of = measured_over(self.engine, self.database, self.quality, found, rows_of)
+        with closing(of) as items:
+            for (with_texts, texts), metrics in items:
+                yield with_texts, texts, metrics
 
     def _rows(self) -> dict[str, Any]:
         """Return the rows, a column each but for their metrics, and how they end by thresholds."""
@@ -297,10 +320,14 @@ class _Judging:
             )
         places = np.flatnonzero(missing)
         parts, order = [], []
-        for start in range(0, len(places), _TEXTS):
-            for at, texts in self._texts(batch, places[start : start + _TEXTS]):
-                parts.append(self._measure(texts))
-                order.append(at)
+        found = (
+            each
+            for start in range(0, len(places), _TEXTS)
+            for each in self._texts(batch, places[start : start + _TEXTS])
+        )
+        for at, _, metrics_of in self._measured(found):
+            parts.append(metrics_of)
+            order.append(at)
         at = pa.array(np.concatenate(order))
         kinds = batch["measured"].take(at)
         metrics = self._merged(batch["metrics"].take(at), pa.concat_tables(parts), kinds)

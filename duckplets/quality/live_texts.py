@@ -35,6 +35,24 @@ class Block(NamedTuple):
     grams: Grams
 
 
+class Texts(NamedTuple):
+    """Some records with their texts.
+
+    Attributes:
+        places: Of the records, ascending; int64[n].
+        sections: Their sections, one record's after the other's.
+        starts: First section of each, and the end; int64[n + 1].
+    """
+
+    places: Integers
+    sections: pa.Array
+    starts: Integers
+
+    def block(self, n: int, *, whole: bool) -> Block:
+        """Return the records with their n-grams."""
+        return Block(self.places, Grams.of(self.sections, self.starts, n, whole=whole))
+
+
 @dataclass(frozen=True, slots=True)
 class LiveTexts:
     """The records of a version that have text, by place: in the order of source_id and record_key.
@@ -73,17 +91,23 @@ class LiveTexts:
             n: Words of an n-gram.
             whole: Whether a text of fewer words is an n-gram by itself, or has none.
         """
-        order = np.argsort(self.keys, kind="stable")
-        for low, high in portions(self.sizes[order], _BYTES, _RECORDS):
-            yield self.block(order[low:high], n, whole=whole)
+        return (texts.block(n, whole=whole) for texts in self.texts())
 
     def block(self, places: Integers, n: int, *, whole: bool) -> Block:
         """Return some records with their n-grams."""
+        return self._texts(places).block(n, whole=whole)
+
+    def texts(self) -> Iterator[Texts]:
+        """Yield the texts of all records, in the order of their keys, some megabytes at a time."""
+        order = np.argsort(self.keys, kind="stable")
+        for low, high in portions(self.sizes[order], _BYTES, _RECORDS):
+            yield self._texts(order[low:high])
+
+    def _texts(self, places: Integers) -> Texts:
         table = self._asked("quality/texts/sections", places)
         place = table["place"].to_numpy()
         first = np.flatnonzero(np.diff(place, prepend=-1))
-        texts = np.append(first, len(place))
-        return Block(place[first], Grams.of(combined(table["text"]), texts, n, whole=whole))
+        return Texts(place[first], combined(table["text"]), np.append(first, len(place)))
 
     def record_ids(self, places: Integers) -> list[str]:
         """Return what records are called."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -22,15 +22,15 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Floats, Integers, Words
-from duckplets.base.checks import integer
+from duckplets.base.parts import Engine, Part, mapped
 from duckplets.base.progress import Progress
 from duckplets.base.shown import Reported, counted, shown
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import commit_version, current_version
-from duckplets.quality.live_texts import LiveTexts, portions
-from duckplets.quality.shingles import ALGORITHM, bands_of
+from duckplets.quality.live_texts import LiveTexts, Texts, portions
+from duckplets.quality.shingles import ALGORITHM, NearSettings, bands_of
 
 Action = Literal["mark", "remove"]
 
@@ -40,38 +40,6 @@ _BYTES = 8 << 20  # of the texts of pairs that are compared together
 _PAIRS = 8_192
 _MEMORY = "300MB"  # of the bands: what is more waits on disk
 _EXAMPLES = 5
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NearSettings:
-    """How near-duplicates are found.
-
-    Attributes:
-        near: Least Jaccard similarity of the n-grams of two texts; None for equal texts only.
-        ngram: Words of an n-gram.
-        bands: Of a signature.
-        rows: Hash functions of a band.
-        seed: Of the hash functions.
-    """
-
-    near: float | None = 0.85
-    ngram: int = 5
-    bands: int = 14
-    rows: int = 8
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        near = self.near
-        if near is not None:
-            if isinstance(near, bool) or not isinstance(near, int | float) or not 0 < near <= 1:
-                raise SamplerError(
-                    f"near={near!r}: give a similarity above 0 and up to 1, or None for equal texts"
-                )
-            object.__setattr__(self, "near", float(near))
-        for name, high in (("ngram", 1000), ("bands", 1000), ("rows", 1000), ("seed", 2**63 - 1)):
-            least = 0 if name == "seed" else 1
-            object.__setattr__(self, name, integer(name, getattr(self, name), least, high))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -145,6 +113,7 @@ def deduplicate(
     action: Action,
     dry_run: bool,
     progress: Progress | None,
+    engine: Engine | None = None,
 ) -> NearReport:
     """Find clusters of equal or nearly equal records; see ``Corpus.deduplicate``."""
     started = time.monotonic()
@@ -156,7 +125,7 @@ def deduplicate(
         links.join_equal()
     else:
         with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
-            _note_bands(scratch, texts, settings, progress)
+            _note_bands(scratch, texts, settings, progress, engine)
             links.join_firsts(scratch)
             links.join_neighbours(scratch)
     found = links.clusters()
@@ -186,21 +155,45 @@ def deduplicate(
 
 
 def _note_bands(
-    scratch: Database, texts: LiveTexts, settings: NearSettings, progress: Progress | None
+    scratch: Database,
+    texts: LiveTexts,
+    settings: NearSettings,
+    progress: Progress | None,
+    engine: Engine | None,
 ) -> None:
     """Fill the table of buckets: the bands of every text."""
     scratch.run("quality/near/create")
     done = 0
-    for block in texts.blocks(settings.ngram, whole=True):
-        bands = bands_of(
-            block.grams.hashes(), block.grams.starts, settings.bands, settings.rows, settings.seed
-        )
-        place = np.repeat(block.places, settings.bands)
-        with scratch.registered(incoming=pa.table({"bucket": bands.ravel(), "place": place})):
-            scratch.run("quality/near/add")
-        done += len(block.places)
-        if progress is not None:
-            progress(done, len(texts))
+    with closing(_bands(texts, settings, engine)) as blocks:
+        for places, bands in blocks:
+            place = np.repeat(places, settings.bands)
+            with scratch.registered(incoming=pa.table({"bucket": bands.ravel(), "place": place})):
+                scratch.run("quality/near/add")
+            done += len(places)
+            if progress is not None:
+                progress(done, len(texts))
+
+
+def _bands(
+    texts: LiveTexts, settings: NearSettings, engine: Engine | None
+) -> Generator[tuple[Integers, Words], None, None]:
+    """Yield the places of some texts with their bands, block by block."""
+    if engine is None:
+        yield from ((block.places, bands_part(settings, block)) for block in texts.texts())
+        return
+
+    def part_of(block: Texts) -> Part:
+        return Part(f"duplicates: {counted(len(block.places), 'record')}", block)
+
+    with closing(mapped(engine, bands_part, settings, texts.texts(), part_of)) as found:
+        for block, bands in found:
+            yield block.places, bands
+
+
+def bands_part(settings: NearSettings, texts: Texts) -> Words:
+    """Return the bands of texts; uint64[texts, bands]."""
+    grams = texts.block(settings.ngram, whole=True).grams
+    return bands_of(grams.hashes(), grams.starts, settings.bands, settings.rows, settings.seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ decided says by which version, and another version counts as something else that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = [
     "is_registered",
     "judged",
     "names",
+    "register_all",
     "register_detector",
     "register_gate",
 ]
@@ -133,6 +134,15 @@ def is_registered(name: str) -> bool:
 def names() -> tuple[str, ...]:
     """Return the names of all gates."""
     return tuple(_GATES)
+
+
+def register_all(registered: Iterable[Gate | Detector]) -> None:
+    """Register what another process had registered."""
+    for each in registered:
+        if isinstance(each, Gate):
+            _GATES[each.name] = each
+        else:
+            _DETECTORS[each.name] = each
 
 
 def gate(name: str) -> Gate:

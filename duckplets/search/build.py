@@ -12,15 +12,17 @@ come, so neither slices nor threads change any row.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from duckplets.base.lookahead import ahead
+from duckplets.base.parts import Engine, Part, mapped
 from duckplets.db.database import Database
 from duckplets.search.terms import Terms
 from duckplets.search.vocabulary import Vocabulary, Words, stretches
@@ -54,6 +56,7 @@ def build(
     content: str,
     version: int,
     told: Callable[[int], None],
+    engine: Engine | None = None,
 ) -> Built:
     """Build and store the index of a source and split, inside a transaction.
 
@@ -65,6 +68,7 @@ def build(
         content: Fingerprint of its records.
         version: Newest version of the corpus.
         told: Called with the number of documents done, after every slice.
+        engine: What splits texts into words instead of a thread of this process.
 
     Raises:
         ExtensionError: DuckDB's fts extension is needed and missing.
@@ -73,7 +77,12 @@ def build(
     covered = database.table("search/index/sections", {"source": source, "split": split})
     with closing(Vocabulary(terms)) as vocabulary, closing(database.cursor()) as reader:
         counted = _Counted(database, index, covered.num_rows)
-        pieces = ahead(_read(reader, vocabulary, _slices(covered)))
+        slices = _slices(covered)
+        pieces = (
+            ahead(_read(reader, vocabulary, slices))
+            if engine is None
+            else _split_by(engine, terms, _texts(reader, slices), f"{source}, {split}")
+        )
         # Closed before the vocabulary is: its thread is splitting texts.
         with closing(pieces):
             for part, words in pieces:
@@ -125,13 +134,42 @@ def _slices(covered: pa.Table) -> list[_Slice]:
     ]
 
 
-def _read(reader: Database, vocabulary: Vocabulary, slices: list[_Slice]) -> Iterator[_Piece]:
-    """Yield the words of each slice, one list for every section."""
+def _texts(reader: Database, slices: list[_Slice]) -> Iterator[tuple[_Slice, pa.Array]]:
+    """Yield each slice with the texts of its sections."""
     for part in slices:
         ends = {"low": int(part.sections[0]), "high": int(part.sections[-1])}
         with reader.registered(wanted=pa.table({"section_key": part.sections})):
-            texts = reader.table("search/index/texts", ends)["text"]
-        yield part, vocabulary.split(texts.combine_chunks())
+            yield part, reader.table("search/index/texts", ends)["text"].combine_chunks()
+
+
+def _read(reader: Database, vocabulary: Vocabulary, slices: list[_Slice]) -> Iterator[_Piece]:
+    """Yield the words of each slice, one list for every section."""
+    for part, texts in _texts(reader, slices):
+        yield part, vocabulary.split(texts)
+
+
+def _split_by(
+    engine: Engine, terms: Terms, slices: Iterator[tuple[_Slice, pa.Array]], where: str
+) -> Generator[_Piece, None, None]:
+    """Yield the same as ``_read`` does, from texts that an engine splits."""
+
+    def part_of(item: tuple[_Slice, pa.Array]) -> Part:
+        low, high = item[0].sections[[0, -1]].tolist()
+        return Part(f"index of {where}: sections {low} to {high}", item[1])
+
+    with closing(mapped(engine, split_part, terms, slices, part_of)) as found:
+        for (part, _), words in found:
+            yield part, words
+
+
+def split_part(terms: Terms, texts: pa.Array) -> pa.ListArray:
+    """Return the lists of words of texts, on a worker of an engine."""
+    return _splitter(terms).split(texts)
+
+
+@lru_cache(maxsize=1)
+def _splitter(terms: Terms) -> Vocabulary:
+    return Vocabulary(terms)
 
 
 # -- counts ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckplets.base.parts import Engine
 from duckplets.base.plain import Stored
 from duckplets.base.progress import Progress
 from duckplets.base.shown import Reported, listed
@@ -102,6 +103,7 @@ def refresh(
     source: str | None = None,
     split: str | None = None,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> list[IndexReport]:
     """Build the indexes that are missing or stale, each in a transaction of its own.
 
@@ -115,6 +117,7 @@ def refresh(
         source: Look at this source only.
         split: Look at this split only.
         progress: Called with documents done and their number, after every few thousand.
+        engine: What splits texts into words; None for this process.
 
     Returns:
         What was done, by source and split; nothing about indexes that fit.
@@ -141,7 +144,7 @@ def refresh(
     reports = []
     for name, of_split, reason in unfit:
         begun = time.perf_counter()
-        built = _replace(database, name, of_split, told)
+        built = _replace(database, name, of_split, told, engine)
         seconds = time.perf_counter() - begun
         reports.append(
             IndexReport(
@@ -313,7 +316,13 @@ def _reason(database: Database, index: Index, content: str) -> str | None:
     return OTHER_TERMS if index.terms != terms_of(database, index.source) else None
 
 
-def _replace(database: Database, source: str, split: str, told: Callable[[int], None]) -> Built:
+def _replace(
+    database: Database,
+    source: str,
+    split: str,
+    told: Callable[[int], None],
+    engine: Engine | None,
+) -> Built:
     """Build an index in the place of the one that is there, or delete that if no record is left."""
     version = current_version(database)
     scope = {"source": source, "split": split}
@@ -325,4 +334,6 @@ def _replace(database: Database, source: str, split: str, told: Callable[[int], 
             return _NOTHING
         content = content_of(database, source, split, version)
         terms = terms_of(database, source)
-        return build(database, terms, content=content, version=version, told=told, **scope)
+        return build(
+            database, terms, content=content, version=version, told=told, engine=engine, **scope
+        )

@@ -15,14 +15,16 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from duckplets.base.arrays import Integers, Integers32
 from duckplets.base.lookahead import ahead
-from duckplets.errors import DamagedFileError, ShardError
+from duckplets.base.parts import Engine, Part, mapped
+from duckplets.errors import DamagedFileError, EngineError, ShardError
 from duckplets.text.chunking import open_tokenizer
 from duckplets.tokens.documents import read_document
 from duckplets.tokens.manifest import STATE, TOKENIZER, TokenizerEntry
@@ -38,6 +40,10 @@ KIND = "a duckplets tokenizer"
 # What ends a text and what fills up a row is not said in a tokenizer file; these names are usual.
 _ENDS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eos|>", "[EOS]", "[SEP]")
 _PADS = ("<pad>", "[PAD]", "<|padding|>", "<|pad|>", "<|finetune_right_pad_id|>", "<|endoftext|>")
+
+
+# What is found of some texts: the fields of ``Encoded`` after the block.
+_Taken = tuple[list[str], Integers32, Integers, Integers, int, Integers32 | None]
 
 
 class Encoder:
@@ -62,12 +68,7 @@ class Encoder:
                 f"{self.path} is not as it was written when it was trained; train it again, or "
                 f"copy it elsewhere to use it as it is"
             )
-        from tokenizers import Tokenizer
-
-        self.tokenizer: Tokenizer = Tokenizer.from_buffer(self.content)
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
-        self.tokenizer.encode_special_tokens = True
+        self.tokenizer = _tokenizer(self.content)
 
     def entry(self) -> TokenizerEntry:
         """Return how a manifest names it."""
@@ -132,8 +133,29 @@ class Encoded:
     spans: Integers32 | None
 
 
+class Encoding(NamedTuple):
+    """How texts are encoded.
+
+    Attributes:
+        content: The tokenizer, as its file has it.
+        most: Tokens at which longer texts are cut; None for never.
+        offsets: Whether to say which characters each token is of.
+        version: Of the package that encodes.
+    """
+
+    content: bytes
+    most: int | None
+    offsets: bool
+    version: str = ""
+
+
 def encoded(
-    encoder: Encoder, blocks: Iterator[Block], *, most: int | None = None, offsets: bool = False
+    encoder: Encoder,
+    blocks: Iterator[Block],
+    *,
+    most: int | None = None,
+    offsets: bool = False,
+    engine: Engine | None = None,
 ) -> Generator[Encoded]:
     """Yield blocks of texts with their tokens.
 
@@ -142,7 +164,16 @@ def encoded(
         blocks: Read in a thread of their own.
         most: Tokens at which longer texts are cut; None for never.
         offsets: Whether to say which characters each token is of.
+        engine: What encodes; None for this process.
     """
+    if engine is not None:
+        return _encoded_by(engine, encoder, blocks, most, offsets=offsets)
+    return _encoded_here(encoder, blocks, most, offsets=offsets)
+
+
+def _encoded_here(
+    encoder: Encoder, blocks: Iterator[Block], most: int | None, *, offsets: bool
+) -> Generator[Encoded]:
     encode: Callable[..., list[Any]] = encoder.tokenizer.encode_batch
 
     def made() -> Iterator[tuple[Block, list[Any]]]:
@@ -152,19 +183,71 @@ def encoded(
 
     with closing(ahead(made(), "duckplets-encode")) as found:
         for block, encodings in found:
-            yield _taken(encoder, block, encodings, most, offsets=offsets)
+            taken = _taken(encoder.tokenizer, block.texts, encodings, most, offsets=offsets)
+            yield Encoded(block, *taken)
+
+
+def _encoded_by(
+    engine: Engine, encoder: Encoder, blocks: Iterator[Block], most: int | None, *, offsets: bool
+) -> Generator[Encoded]:
+    from tokenizers import __version__
+
+    job = Encoding(encoder.content, most, offsets, __version__)
+    with closing(mapped(engine, encode_part, job, blocks, _part_of)) as found:
+        for block, taken in found:
+            yield Encoded(block, *taken)
+
+
+def _part_of(block: Block) -> Part:
+    last = block.low + len(block.texts) - 1
+    return Part(f"encoding: texts {block.low:,} to {last:,}", block.texts)
+
+
+def encode_part(job: Encoding, texts: list[str]) -> _Taken:
+    """Encode texts on a worker of an engine.
+
+    Raises:
+        EngineError: The worker has another version of the package that encodes.
+    """
+    from tokenizers import __version__
+
+    if __version__ != job.version:
+        raise EngineError(
+            f"a worker has tokenizers {__version__} (wanted: {job.version}); tokens could be "
+            f"others there: install the same version on all workers"
+        )
+    tokenizer = _tokenizer(job.content)
+    encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
+    return _taken(tokenizer, texts, encodings, job.most, offsets=job.offsets)
+
+
+@lru_cache(maxsize=1)
+def _tokenizer(content: bytes) -> Tokenizer:
+    """Return a tokenizer that adds nothing, and takes names of special tokens for text."""
+    from tokenizers import Tokenizer
+
+    made: Tokenizer = Tokenizer.from_buffer(content)
+    made.no_truncation()
+    made.no_padding()
+    made.encode_special_tokens = True
+    return made
 
 
 def _taken(
-    encoder: Encoder, block: Block, encodings: list[Any], most: int | None, *, offsets: bool
-) -> Encoded:
+    tokenizer: Tokenizer,
+    texts: list[str],
+    encodings: list[Any],
+    most: int | None,
+    *,
+    offsets: bool,
+) -> _Taken:
     ids = [encoding.ids for encoding in encodings]
     counts = np.fromiter(map(len, ids), np.int64, len(ids))
-    texts, cut = block.texts, 0
+    cut = 0
     if most is not None and (counts > most).any():
         texts = list(texts)
         for place in np.flatnonzero(counts > most).tolist():
-            kept, texts[place] = _cut(encoder, texts[place], encodings[place], most)
+            kept, texts[place] = _cut(tokenizer, texts[place], encodings[place], most)
             ids[place] = ids[place][:kept]
             counts[place] = kept
             cut += 1
@@ -178,10 +261,10 @@ def _taken(
         pairs = itertools.chain.from_iterable(e.offsets[:count] for e, count in each)
         numbers = itertools.chain.from_iterable(pairs)
         spans = np.fromiter(numbers, np.int32, 2 * total).reshape(-1, 2)
-    return Encoded(block, texts, tokens, counts, sums, cut, spans)
+    return texts, tokens, counts, sums, cut, spans
 
 
-def _cut(encoder: Encoder, text: str, encoding: Any, most: int) -> tuple[int, str]:
+def _cut(tokenizer: Tokenizer, text: str, encoding: Any, most: int) -> tuple[int, str]:
     """Return how many tokens of a text are kept, and the text that they are of.
 
     A character may be several tokens. So the last ones are left out until what the others say is
@@ -189,7 +272,7 @@ def _cut(encoder: Encoder, text: str, encoding: Any, most: int) -> tuple[int, st
     place of the last token is where the text ends.
     """
     for kept in range(most, max(most - 4, 0), -1):
-        said = encoder.tokenizer.decode(encoding.ids[:kept], skip_special_tokens=False)
+        said = tokenizer.decode(encoding.ids[:kept], skip_special_tokens=False)
         if said and text.startswith(said):
             return kept, said
     return most, text[: encoding.offsets[most - 1][1]]

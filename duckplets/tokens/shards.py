@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ import numpy as np
 
 from duckplets.base.aside import aside_of, remove
 from duckplets.base.locks import alone
-from duckplets.base.lookahead import Lookahead
+from duckplets.base.parts import Engine
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, ShardError
@@ -45,7 +44,7 @@ from duckplets.tokens.mixtures import write_mixtures
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
-from duckplets.tokens.write import Form, Shard, plan, writable, write_shard
+from duckplets.tokens.write import Form, Shard, plan, writable, write_all
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
@@ -62,8 +61,6 @@ _LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
 _PART = 32 << 20, 1 << 17  # bytes of text and records of a part of the spool
 _SAVES = 1.0  # seconds between two notes of what is done: at most that much is done again
 _MOST_TEXT = (1 << 31) - 1  # bytes: ends of strings are int32
-_WORKERS = 2  # shards that are written at once; each holds itself in memory about thrice
-_LARGE = 128  # MB; larger shards are written one at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +118,7 @@ def shard(
     mixture: Mixture | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> ShardReport:
     """Write the texts of a corpus as token shards; see ``Corpus.shard``."""
     begun, out = time.monotonic(), Path(out)
@@ -130,7 +128,7 @@ def shard(
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
     with writable(out), _alone(out):
-        export = _Export(out, texts, encoder, settings, inputs, name)
+        export = _Export(out, texts, encoder, settings, inputs, name, engine)
         export.prepare(overwrite=overwrite)
         made = export.run(mixture, progress)
         manifest = Manifest.read(out)
@@ -167,8 +165,10 @@ class _Export:
         settings: ShardSettings,
         inputs: Mapping[str, Any],
         name: str,
+        engine: Engine | None,
     ) -> None:
         self.out, self.texts, self.encoder, self.settings = out, texts, encoder, settings
+        self.engine = engine
         self.inputs, self.name, self.fingerprint = inputs, name, fingerprint_of(inputs)
         self.stage = STAGES[0]
         self.done: dict[str, ShardEntry] = {}
@@ -312,7 +312,8 @@ class _Export:
         most = settings.buckets[-1] if settings.longer == "cut" else None
         waiting, rows = iter(missing), list[Encoded]()
         part = next(waiting)
-        with closing(encoded(self.encoder, blocks, most=most, offsets=settings.offsets)) as found:
+        how: dict[str, Any] = {"most": most, "offsets": settings.offsets, "engine": self.engine}
+        with closing(encoded(self.encoder, blocks, **how)) as found:
             for block in found:
                 rows.append(block)
                 done += len(block.texts)
@@ -364,12 +365,9 @@ class _Export:
             compression=self.settings.compression,
             row_group_size=self.settings.row_group_size,
         )
-        calls = (partial(write_shard, self.out, spool, each, form) for each in missing)
-        workers = _WORKERS if self.settings.shard_mb <= _LARGE else 1
         total = self.counters["records"]
         written = total + sum(each.records for each in self.done.values())
-        writing = Lookahead(calls, "duckplets-shards", most=workers - 1, threads=workers)
-        with closing(writing):
+        with closing(write_all(self.out, spool, missing, form, self.engine)) as writing:
             for entry in writing:
                 self.done[entry.shard_id] = entry
                 self.counters["shards"] = len(self.done)

@@ -1,0 +1,58 @@
+"""Run parts of a work on other processes or machines; one file an engine.
+
+    engine= ─opened→ Engine ─map→ parts, wherever they run ─in order→ who asked, who alone writes
+
+An engine is anything with ``workers`` and ``map`` (``duckplets.base.parts.Engine``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from duckplets.base.parts import Engine
+from duckplets.base.shown import shown
+from duckplets.errors import EngineError
+
+__all__ = ["opened"]
+
+_LOCAL = re.compile(r"local:([1-9]\d{0,2})")
+_FORMS = (
+    "give None, 'local:4' for four processes of this machine, 'dask://HOST:PORT' for a cluster "
+    "that runs, or a distributed.Client"
+)
+
+
+@contextmanager
+def opened(engine: Any) -> Iterator[Engine | None]:
+    """Yield what runs the parts of a work, for as long as that takes.
+
+    Args:
+        engine: None for this process; ``local:N`` starts N processes and ends them afterwards;
+            ``dask://HOST:PORT`` is the scheduler of a cluster; a ``distributed.Client``, or any
+            other ``Engine``, is used and left open.
+
+    Raises:
+        EngineError: It is none of these, or cannot be reached.
+        ExtensionError: The package ``distributed`` is missing.
+    """
+    if engine is None or (isinstance(engine, Engine) and not isinstance(engine, type)):
+        yield engine
+        return
+    if isinstance(engine, str):
+        local = _LOCAL.fullmatch(engine)
+        if local is None and not engine.startswith("dask://"):
+            raise EngineError(f"engine={shown(repr(engine))}: {_FORMS}")
+        from duckplets.engines import dask
+
+        with dask.local(int(local[1])) if local else dask.connected(engine) as found:
+            yield found
+        return
+    if type(engine).__module__.partition(".")[0] == "distributed":
+        from duckplets.engines import dask
+
+        yield dask.of_client(engine)
+        return
+    raise EngineError(f"engine={shown(repr(engine))}: {_FORMS}")

@@ -1,0 +1,90 @@
+"""Measure texts part by part: in this process, or on the workers of an engine.
+
+    items ─rows of each→ measure, here or on a worker ─in order→ items with their metrics
+
+Functions that users have registered go with the work: a worker registers them before it measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from functools import cache
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from duckplets.base.parts import Engine, Part, mapped
+from duckplets.base.shown import counted
+from duckplets.db.database import Database
+from duckplets.quality import own
+from duckplets.quality.settings import Quality
+
+__all__ = ["Measuring", "measure_part", "measured_over"]
+
+T = TypeVar("T")
+
+
+class Measuring(NamedTuple):
+    """What a worker needs to know to measure.
+
+    Attributes:
+        quality: Settings.
+        registered: The functions that they name.
+    """
+
+    quality: Quality
+    registered: list[own.Gate | own.Detector]
+
+    @classmethod
+    def of(cls, quality: Quality) -> Measuring:
+        """Return what settings need."""
+        registered: list[own.Gate | own.Detector] = [
+            own.gate(name) for each in quality.conditions for name in each.gates
+        ]
+        if quality.language is not None and quality.detector != "py3langid":
+            registered.append(own.detector(quality.detector))
+        return cls(quality, registered)
+
+
+def measured_over(
+    engine: Engine | None,
+    database: Database,
+    quality: Quality,
+    items: Iterable[T],
+    rows_of: Callable[[T], pa.Table],
+) -> Generator[tuple[T, pa.Table], None, None]:
+    """Yield items with the metrics of their rows; see ``measure``.
+
+    Args:
+        engine: What measures; None for this process.
+        database: Any connection of this process.
+        quality: Settings.
+        items: Taken as they are needed.
+        rows_of: Returns the rows of an item, as ``measure`` takes them.
+    """
+    if engine is None:
+        from duckplets.quality.measure import measure
+
+        yield from ((item, measure(database, rows_of(item), quality)) for item in items)
+        return
+
+    def part_of(item: T) -> Part:
+        rows = rows_of(item)
+        return Part(f"gates: {counted(rows.num_rows, 'text')}", rows)
+
+    with closing(mapped(engine, measure_part, Measuring.of(quality), items, part_of)) as found:
+        yield from found
+
+
+def measure_part(job: Measuring, rows: pa.Table) -> pa.Table:
+    """Return the metrics of rows, on a worker of an engine; see ``measure``."""
+    from duckplets.quality.measure import measure
+
+    own.register_all(job.registered)
+    return measure(_scratch().cursor(), rows, job.quality)
+
+
+@cache
+def _scratch() -> Database:
+    return Database.scratch(threads=1)
