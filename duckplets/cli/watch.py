@@ -1,0 +1,190 @@
+"""The command `watch`: a page in the terminal of where a run stands, which costs the run nothing.
+
+A run tells where it stands when it saves, and its state file is copied to be looked at: so nobody
+waits, and what is shown is as of the last save.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from duckplets.base.shown import shown
+from duckplets.cli.app import CORPUS, existing
+from duckplets.cli.options import RUN, STATE
+from duckplets.cli.page import page
+from duckplets.errors import CorpusLockedError, StateMismatchError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from duckplets.db.probe import Signature
+    from duckplets.order.schedule import Schedule
+    from duckplets.sampling.saved import Run
+    from duckplets.sampling.settings import RunSettings
+    from duckplets.sampling.standing import Save, Standing
+
+_SECOND = 1.0  # between two looks
+_PATIENCE = 10.0  # seconds that --once tries to find the file at rest
+_SOURCES = 60  # that a log shows
+_HEAD = 11  # lines that a page has above its sources
+
+
+def watch(
+    corpus: CORPUS,
+    run: RUN = "default",
+    state: STATE = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one page, in plain text, and end.")
+    ] = False,
+) -> None:
+    """Show where a run stands and what it has drawn, once a second until Ctrl-C.
+
+    CORPUS may be a folder of token shards. A run tells its state file where it stands when it
+    saves, so the page is as of the last save; how fast it goes is known from two of them. The file
+    is copied to be read: the run waits for nobody. Where nothing is saved yet, it is waited for.
+
+    Example:
+        duckplets watch faq.duckdb
+        duckplets watch faq.duckdb --run hard --once >> training.log
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    watched = _Watched(existing(corpus), run, state)
+    if once:
+        plain = Console(color_system=None, force_terminal=False, highlight=False)
+        plain.print(page(watched.look(_PATIENCE), plain, _SOURCES))
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal or console.is_dumb_terminal:
+        raise typer.BadParameter("stdout is no terminal that can show a page: give --once")
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(watched.shown(console), refresh=True)
+            time.sleep(_SECOND)
+
+
+class _Watched:
+    """A run, looked at again where its state file has changed.
+
+    Args:
+        corpus: The corpus file, or a folder of token shards.
+        run: Name of the run.
+        state: The state file; by default beside the corpus.
+    """
+
+    def __init__(self, corpus: Path, run: str, state: Path | None) -> None:
+        from duckplets.sampling.state import state_path
+
+        self._corpus, self._run, self._path = corpus, run, state or state_path(corpus)
+        self._seen: Signature | None = None
+        self._standing: Standing | None = None
+        self._saves: set[Save] = set()  # also such as others have replaced since
+        self._is_saved = False
+        self._checked: object = None  # the records of the run, once compared with the corpus
+
+    def shown(self, console: Console) -> RenderableType:
+        """Return what is to be seen now: figures and how old they are, or what is waited for."""
+        from rich.text import Text
+
+        from duckplets.db.probe import signature
+
+        waiting = "a save is under way"
+        try:
+            if self._standing is None or self._seen != signature(self._path):
+                self._standing = self.look()
+        except CorpusLockedError:  # what was seen last stays, and grows older
+            pass
+        except StateMismatchError as error:
+            if self._is_saved:
+                raise
+            self._standing, waiting = None, str(error)
+        if self._standing is None:
+            return Text(f"waiting for run {shown(repr(self._run))} to be saved: {waiting}")
+        return page(self._standing, console, console.height - _HEAD)
+
+    def look(self, seconds: float = 0.0) -> Standing:
+        """Read the state file.
+
+        Args:
+            seconds: How long to try while it is being written.
+
+        Raises:
+            StateMismatchError: The run is not saved there, or is none over what is watched.
+            CorpusLockedError: The file was being written all the time.
+        """
+        from duckplets.db.probe import signature
+        from duckplets.sampling import state
+        from duckplets.sampling.standing import standing
+
+        self._is_saved = False
+        if not self._path.exists():
+            raise StateMismatchError(f"{self._path} does not exist yet")
+        seen = signature(self._path)
+        with state.copied(self._path, seconds=seconds) as copy:
+            saves = [save for save in state.cursors(copy) if save["run"] == self._run]
+            last = max(saves, key=lambda save: (save["saved_at"], save["step"]), default={})
+            run, cursor = state.load(copy, self._run, last.get("tag"))
+        self._is_saved = True
+        schedule = self._schedule(run)
+        self._seen, told = seen, {(save["saved_at"], save["step"]) for save in saves}
+        self._saves |= told
+        return standing(run, cursor, schedule, last["saved_at"], self._saves)
+
+    def _schedule(self, run: Run) -> Schedule:
+        """Return the schedule of a run over what is watched.
+
+        Raises:
+            StateMismatchError: It is one over something else.
+        """
+        from duckplets.sampling.eras import schedule_of
+        from duckplets.sampling.settings import saved_settings
+        from duckplets.tokens.runs import TokenShards
+        from duckplets.tokens.sampler import TokenSettings
+
+        of_tokens, is_folder = run.kind == "tokens", self._corpus.is_dir()
+        if of_tokens is not is_folder:
+            what = "a folder of token shards" if of_tokens else "a corpus file"
+            raise StateMismatchError(
+                f"run {run.name!r} of {self._path} is one over {what}: give it"
+            )
+        if of_tokens:
+            shards = TokenShards(self._corpus)
+            settings = cast(TokenSettings, saved_settings(run, TokenSettings))
+            same = settings.folder["fingerprint"] == shards.manifest.fingerprint
+            self._refuse_other(run, same=same)
+            return shards.schedule(settings, run.events)
+        of_corpus = saved_settings(run)
+        if self._checked != of_corpus.records:
+            self._refuse_other(run, same=self._has(of_corpus))
+            self._checked = of_corpus.records
+        return schedule_of(of_corpus, run.events)
+
+    def _has(self, settings: RunSettings) -> bool:
+        """Return whether the corpus has the records of a run, as far as it can be read now."""
+        from duckplets.db.database import Database
+        from duckplets.ingest.records import current_version
+        from duckplets.serving.snapshot import fingerprint
+
+        try:
+            opened = Database.open(self._corpus, read_only=True, threads=1)
+        except CorpusLockedError:  # the run may have it open to write as well
+            return True
+        with closing(opened) as database:
+            version = settings.corpus_version
+            return (
+                version <= current_version(database)
+                and fingerprint(database, version) == settings.records
+            )
+
+    def _refuse_other(self, run: Run, *, same: bool) -> None:
+        if not same:
+            raise StateMismatchError(
+                f"run {run.name!r} of {self._path} is of other text than {self._corpus} has: its "
+                f"state file is of another corpus, or of another folder of shards"
+            )
