@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from duckplets.base.shown import counted, shown
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.table import Table
 
     from duckplets.sampling.standing import OfSource, Standing
@@ -18,19 +18,26 @@ _NAME = 40  # characters of a name
 _WIDE = 120  # columns from which on numbers are written out
 
 
-def page(found: Standing, console: Console, most: int) -> RenderableType:
-    """Return the page of a run, with so many lines for its sources."""
+def page(found: Standing, width: int, most: int, notes: Sequence[str] = ()) -> RenderableType:
+    """Return the page of a run.
+
+    Args:
+        found: Where it stood.
+        width: Columns of the terminal.
+        most: Lines for its sources.
+        notes: What else is to be known.
+    """
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
+    most = max(most, 1)
     head = Table.grid(padding=(0, 2))
-    for name, told in _told(found).items():
+    for name, told in [*_told(found).items(), *(("note", note) for note in notes)]:
         head.add_row(name, Text(told, overflow="fold"))
-    shares = _shares(found.sources[: max(most, 1)], console.width)
     left = len(found.sources) - most
-    more = f"and {counted(left, 'more source')}" if left > 0 else ""
-    return Group(head, Text(), shares, *([Text(more)] if more else []))
+    more = [Text(f"and {counted(left, 'more source')}")] if left > 0 else []
+    return Group(head, Text(), _shares(found.sources[:most], width), *more)
 
 
 def _told(found: Standing) -> dict[str, str]:
@@ -49,13 +56,13 @@ def _told(found: Standing) -> dict[str, str]:
         rate += " between the last two saves"
         if found.steps is not None and found.steps > found.step:
             rate += f"; {_time((found.steps - found.step) / found.rate)} to go"
-    phase = f"{found.phase} of {found.phases}, " if found.phases else "shares "
-    phase += f"as they are from step {found.since:,} on"
+    phase = f"{found.phase} of {found.phases}; " if found.phases else ""
+    phase += f"these shares since step {found.since:,}"
     if found.lr_scale != 1:
         phase += f", learning rate × {found.lr_scale:g}"
     if found.until is not None:
         steps = counted(found.until - found.step, "step")
-        phase += f"; other shares from step {found.until:,} on, in {steps}"
+        phase += f"; others from step {found.until:,} on, in {steps}"
     told = {"run": f"{shown(found.run, _NAME)}: {shown(found.what)}; as of its last save"}
     told["last save"] = save if found.tag is None else f"{save}, tag {shown(found.tag, _NAME)}"
     told |= {"step": ", ".join(places), "rate": rate, "phase": phase}

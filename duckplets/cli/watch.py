@@ -7,14 +7,14 @@ waits, and what is shown is as of the last save.
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from duckplets.base.shown import shown
-from duckplets.cli.app import CORPUS, existing
+from duckplets.cli.app import CORPUS, existing, tell
 from duckplets.cli.options import RUN, STATE
 from duckplets.cli.page import page
 from duckplets.errors import CorpusLockedError, StateMismatchError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _SECOND = 1.0  # between two looks
 _PATIENCE = 10.0  # seconds that --once tries to find the file at rest
 _SOURCES = 60  # that a log shows
+_UNCOMPARED = "the corpus is open to write in another process, so the run was not compared with it"
 _HEAD = 11  # lines that a page has above its sources
 
 
@@ -53,19 +54,20 @@ def watch(
         duckplets watch faq.duckdb --run hard --once >> training.log
     """
     from rich.console import Console
-    from rich.live import Live
 
     watched = _Watched(existing(corpus), run, state)
     if once:
         plain = Console(color_system=None, force_terminal=False, highlight=False)
-        plain.print(page(watched.look(_PATIENCE), plain, _SOURCES))
+        with plain.capture() as printed:
+            plain.print(watched.page(watched.look(_PATIENCE), plain, _SOURCES))
+        tell(*(line.rstrip() for line in printed.get().splitlines()))
         return
     console = Console(highlight=False)
     if not console.is_terminal or console.is_dumb_terminal:
         raise typer.BadParameter("stdout is no terminal that can show a page: give --once")
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    with console.screen():
         while True:
-            live.update(watched.shown(console), refresh=True)
+            console.update_screen(watched.shown(console))
             time.sleep(_SECOND)
 
 
@@ -86,7 +88,7 @@ class _Watched:
         self._standing: Standing | None = None
         self._saves: set[Save] = set()  # also such as others have replaced since
         self._is_saved = False
-        self._checked: object = None  # the records of the run, once compared with the corpus
+        self._is_compared = False  # the run with the corpus
 
     def shown(self, console: Console) -> RenderableType:
         """Return what is to be seen now: figures and how old they are, or what is waited for."""
@@ -106,7 +108,12 @@ class _Watched:
             self._standing, waiting = None, str(error)
         if self._standing is None:
             return Text(f"waiting for run {shown(repr(self._run))} to be saved: {waiting}")
-        return page(self._standing, console, console.height - _HEAD)
+        return self.page(self._standing, console, console.height - _HEAD)
+
+    def page(self, found: Standing, console: Console, most: int) -> RenderableType:
+        """Return the page of what was seen, with so many lines for sources."""
+        notes = [] if self._is_compared else [_UNCOMPARED]
+        return page(found, console.width, most, notes)
 
     def look(self, seconds: float = 0.0) -> Standing:
         """Read the state file.
@@ -126,7 +133,8 @@ class _Watched:
         if not self._path.exists():
             raise StateMismatchError(f"{self._path} does not exist yet")
         seen = signature(self._path)
-        with state.copied(self._path, seconds=seconds) as copy:
+        known = self._standing is not None
+        with state.copied(self._path, seconds=seconds, known=known) as copy:
             saves = [save for save in state.cursors(copy) if save["run"] == self._run]
             last = max(saves, key=lambda save: (save["saved_at"], save["step"]), default={})
             run, cursor = state.load(copy, self._run, last.get("tag"))
@@ -157,34 +165,30 @@ class _Watched:
             shards = TokenShards(self._corpus)
             settings = cast(TokenSettings, saved_settings(run, TokenSettings))
             same = settings.folder["fingerprint"] == shards.manifest.fingerprint
-            self._refuse_other(run, same=same)
+            self._compared(run, same=same)
             return shards.schedule(settings, run.events)
         of_corpus = saved_settings(run)
-        if self._checked != of_corpus.records:
-            self._refuse_other(run, same=self._has(of_corpus))
-            self._checked = of_corpus.records
+        if not self._is_compared:
+            self._compare(run, of_corpus)
         return schedule_of(of_corpus, run.events)
 
-    def _has(self, settings: RunSettings) -> bool:
-        """Return whether the corpus has the records of a run, as far as it can be read now."""
+    def _compare(self, run: Run, settings: RunSettings) -> None:
+        """Compare the records of a run with those of the corpus, if that can be read now."""
         from duckplets.db.database import Database
         from duckplets.ingest.records import current_version
         from duckplets.serving.snapshot import fingerprint
 
-        try:
-            opened = Database.open(self._corpus, read_only=True, threads=1)
-        except CorpusLockedError:  # the run may have it open to write as well
-            return True
-        with closing(opened) as database:
-            version = settings.corpus_version
-            return (
-                version <= current_version(database)
-                and fingerprint(database, version) == settings.records
-            )
+        version = settings.corpus_version
+        with suppress(CorpusLockedError):  # the run itself may have it open to write
+            with closing(Database.open(self._corpus, read_only=True, threads=1)) as database:
+                same = version <= current_version(database)
+                same = same and fingerprint(database, version) == settings.records
+            self._compared(run, same=same)
 
-    def _refuse_other(self, run: Run, *, same: bool) -> None:
+    def _compared(self, run: Run, *, same: bool) -> None:
+        self._is_compared = True
         if not same:
             raise StateMismatchError(
-                f"run {run.name!r} of {self._path} is of other text than {self._corpus} has: its "
+                f"run {run.name!r} of {self._path} is of other text than {self._corpus} has: the "
                 f"state file is of another corpus, or of another folder of shards"
             )

@@ -70,9 +70,11 @@ class Losses:
         self._first = step
 
     def add(self, others: Losses) -> None:
-        """Take what was reported elsewhere, in the one pass since then."""
-        self._extend(others.table([(0, 1 << 62)]))
-        self._first = min(self._first, others._first)
+        """Take what was reported elsewhere, in one pass from the first of these steps on."""
+        told = others.table([(0, 1 << 62)])
+        self._extend(told)
+        if told.num_rows:
+            self._first = min(self._first, told["step"][0].as_py())
 
     def passed(self, stop: int, *, whole: bool) -> list[Span]:
         """Return the steps before ``stop`` that a file is to have as they are here.
@@ -122,8 +124,8 @@ class Reporting(Views):
 
         They go into the table ``losses`` of the state file, in the transaction of the save whose
         cursor lies beyond the step: one row a step and source, and what is reported again replaces
-        it. Until then they are kept in memory, which takes a microsecond each. Where weights follow
-        from them, every rank has to report the same.
+        it. Until then they are kept in memory, 20 bytes each. Where weights follow from them, every
+        rank has to report the same.
 
         Args:
             losses: A finite number by the name of each source, or what ``loss_by_source`` returns.
@@ -149,6 +151,10 @@ class Reporting(Views):
         to its cursor; a state that was loaded by ``load_state_dict`` brings none.
         """
         return self._losses.table([(0, self._steps_taken)])
+
+    def take_losses(self, losses: Losses) -> None:
+        """Take losses that were reported in the place of this sampler, for it to save."""
+        self._losses.add(losses)
 
     @property
     def _steps_taken(self) -> int:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from duckplets.order.schedule import Schedule
     from duckplets.sampling.saved import Cursor, Run
@@ -143,10 +145,13 @@ def _of_sources(cursor: Cursor, schedule: Schedule) -> list[OfSource]:
 
 def _last_losses(cursor: Cursor) -> dict[str, float]:
     """Return the loss of every source that was reported last."""
-    if cursor.losses is None:
+    if cursor.losses is None or not cursor.losses.num_rows:
         return {}
-    columns = (cursor.losses[name].to_pylist() for name in ("source", "loss"))
-    return dict(zip(*columns, strict=True))
+    names = cursor.losses["source"].combine_chunks().dictionary_encode()
+    numbers, backwards = np.unique(names.indices.to_numpy()[::-1], return_index=True)
+    last = cursor.losses["loss"].to_numpy()[len(names) - 1 - backwards]
+    told = [names.dictionary[number].as_py() for number in numbers.tolist()]
+    return dict(zip(told, last.tolist(), strict=True))
 
 
 def _last_step(cursor: Cursor) -> int | None:

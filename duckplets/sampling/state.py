@@ -183,7 +183,7 @@ def refuse_tags(path: Path, run: str, changed_from: int) -> None:
 
 
 @contextmanager
-def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
+def copied(path: Path, *, seconds: float = 0.0, known: bool = False) -> Iterator[Path]:
     """Copy a state file for a while, so that nobody who saves to it waits for who looks at it.
 
     To open the file itself, even to read, makes a save wait. A copy of what was written meanwhile
@@ -192,6 +192,7 @@ def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
     Args:
         path: The state file.
         seconds: How long to try.
+        known: Whether an earlier copy was read: then this one is not read twice for damage.
 
     Raises:
         CorpusLockedError: It was being written all the while.
@@ -203,6 +204,8 @@ def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
         while not _copy(path, copy):
             if time.monotonic() > deadline:
                 raise CorpusLockedError(f"{path} is being written all the time; try again")
+        if known:
+            probe.trust(copy)
         try:
             yield copy
         except DuckpletsError as error:
