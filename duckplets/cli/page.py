@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.standing import OfSource, Standing
 
 _NAME = 40  # characters of a name
+_CENTURY = 100 * 365 * 86_400  # seconds
 _WIDE = 120  # columns from which on numbers are written out
 
 
@@ -116,4 +117,6 @@ def _short(number: int) -> str:
 
 def _time(seconds: float) -> str:
     """Return a time in words, whole seconds."""
+    if seconds > _CENTURY:
+        return "more than a century"
     return str(timedelta(seconds=max(0, round(seconds))))

@@ -84,7 +84,7 @@ class _Watched:
         from duckplets.sampling.state import state_path
 
         self._corpus, self._run, self._path = corpus, run, state or state_path(corpus)
-        self._seen: Signature | None = None
+        self._seen: Signature | None = None  # the file, when it was read
         self._standing: Standing | None = None
         self._saves: set[Save] = set()  # also such as others have replaced since
         self._is_saved = False
@@ -96,24 +96,25 @@ class _Watched:
 
         from duckplets.db.probe import signature
 
-        waiting = "a save is under way"
+        waiting = ""
         try:
             if self._standing is None or self._seen != signature(self._path):
                 self._standing = self.look()
         except CorpusLockedError:  # what was seen last stays, and grows older
-            pass
+            waiting = "a save is under way; looking again"
         except StateMismatchError as error:
             if self._is_saved:
                 raise
             self._standing, waiting = None, str(error)
+            self._saves.clear()
         if self._standing is None:
             return Text(f"waiting for run {shown(repr(self._run))} to be saved: {waiting}")
-        return self.page(self._standing, console, console.height - _HEAD)
+        return self.page(self._standing, console, console.height - _HEAD, waiting)
 
-    def page(self, found: Standing, console: Console, most: int) -> RenderableType:
+    def page(self, found: Standing, console: Console, most: int, note: str = "") -> RenderableType:
         """Return the page of what was seen, with so many lines for sources."""
-        notes = [] if self._is_compared else [_UNCOMPARED]
-        return page(found, console.width, most, notes)
+        notes = [note, "" if self._is_compared else _UNCOMPARED]
+        return page(found, console.width, most, [*filter(None, notes)])
 
     def look(self, seconds: float = 0.0) -> Standing:
         """Read the state file.
@@ -140,8 +141,8 @@ class _Watched:
             run, cursor = state.load(copy, self._run, last.get("tag"))
         self._is_saved = True
         schedule = self._schedule(run)
-        self._seen, told = seen, {(save["saved_at"], save["step"]) for save in saves}
-        self._saves |= told
+        self._saves |= {(save["saved_at"], save["step"]) for save in saves}
+        self._seen = seen
         return standing(run, cursor, schedule, last["saved_at"], self._saves)
 
     def _schedule(self, run: Run) -> Schedule:
@@ -158,13 +159,11 @@ class _Watched:
         of_tokens, is_folder = run.kind == "tokens", self._corpus.is_dir()
         if of_tokens is not is_folder:
             what = "a folder of token shards" if of_tokens else "a corpus file"
-            raise StateMismatchError(
-                f"run {run.name!r} of {self._path} is one over {what}: give it"
-            )
+            raise StateMismatchError(f"run {run.name!r} of {self._path} is over {what}: give that")
         if of_tokens:
             shards = TokenShards(self._corpus)
             settings = cast(TokenSettings, saved_settings(run, TokenSettings))
-            same = settings.folder["fingerprint"] == shards.manifest.fingerprint
+            same = settings.folder.get("fingerprint") == shards.manifest.fingerprint
             self._compared(run, same=same)
             return shards.schedule(settings, run.events)
         of_corpus = saved_settings(run)

@@ -16,6 +16,8 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,11 @@ from conftest import Golden
 from effort import THOROUGH
 from prebuilt import toy_corpus
 from programs import PATHS, python
+from rich.console import Console
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
+from duckplets.cli.page import page
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.sampling import state
 from duckplets.sampling.eras import schedule_of
@@ -101,6 +105,15 @@ def test_the_page_has_the_last_losses_the_rate_and_the_next_phase(corpus: dp.Cor
     assert "24 of 100 (24.0 %)" in text
     assert "others from step 40 on, in 16 steps" in text
     assert re.search(r"rate +\d[\d,.]* steps/s", text)
+
+
+def test_a_run_without_an_end_in_sight(corpus: dp.Corpus) -> None:
+    found = seen(trained(corpus, steps=1 << 50).save(), tag="half")
+    console = Console(width=200, file=StringIO())
+    console.print(page(replace(found, rate=1e-6), 200, 1))
+    text = console.file.getvalue()
+    assert "more than a century to go" in text
+    assert "and 2 more sources" in text
 
 
 def test_tokens_that_were_not_counted_from_the_start_are_left_out(corpus: dp.Corpus) -> None:
@@ -195,7 +208,7 @@ def test_runs_over_token_shards_are_watched_by_their_folder(
         assert f"losses     the last of each source, up to step {batch.step}" in text
     beside = folder.with_name("shards.state.duckdb")
     told = error("watch", corpus.path, "--once", "--run", "rTrue", "--state", beside)
-    assert "is one over a folder of token shards" in told
+    assert "is over a folder of token shards" in told
     path = trained(corpus).save()
     assert "over a corpus file" in error("watch", folder, "--once", "--state", path)
     other = write_shards(tmp_path / "other", {"train": {"web": numbered([3, 4])}})
