@@ -70,18 +70,18 @@ def test_losses_are_of_the_batch_taken_last_and_saved_with_it(corpus: dp.Corpus)
     assert rows(corpus.resume()) == stored(path)
 
 
-@pytest.mark.parametrize(
-    "losses",
-    [
-        *({"nothing": 1.0}, {"a": math.nan}, {"a": math.inf}, {"a": "1"}, {"a": None}),
-        *({"a": True}, [1.0], {1: 1.0}, {"a": 10**400}, {"b": 1.0, "loss/x": 2.0}),
-    ],
-)
-def test_what_is_no_loss_is_refused_and_nothing_of_it_kept(corpus: dp.Corpus, losses: Any) -> None:
+WRONG: list[Any] = [
+    *({"nothing": 1.0}, {"a": math.nan}, {"a": math.inf}, {"a": "1"}, {"a": None}),
+    *({"a": True}, [1.0], {1: 1.0}, {"a": 10**400}, {"b": 1.0, "loss/x": 2.0}),
+]
+
+
+def test_what_is_no_loss_is_refused_and_nothing_of_it_kept(corpus: dp.Corpus) -> None:
     sampler = corpus.sampler(**TEXTS)
     next(sampler)
-    with pytest.raises(dp.SamplerError, match="report_loss"):
-        sampler.report_loss(losses)
+    for losses in WRONG:
+        with pytest.raises(dp.SamplerError, match="report_loss"):
+            sampler.report_loss(losses)
     for step in (-1, 1, 1.5):
         with pytest.raises(dp.SamplerError, match="step="):
             sampler.report_loss({"a": 1.0}, step=step)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def test_losses_are_exact_wherever_a_run_is_resumed(corpus: dp.Corpus) -> None:
     """
     draw = random.Random(5)
     path = corpus.path.with_name("toy.state.duckdb")
-    for case in range(often(12, less=3)):
+    for case in range(often(12, less=2)):
         run, known, held, cursors = f"r{case}", Rows(), Rows(), dict[str | None, int]()
         sampler, passes = corpus.sampler(**TEXTS, run=run), 0
         for _ in range(14):
