@@ -43,6 +43,7 @@ _COMMANDS = {
     "plan": "sample",
     "served": "sample",
     "forecast": "forecast",
+    "watch": "watch",
     "mix-diff": "mix_diff",
     "status": "upkeep",
     "capacity": "upkeep",

@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _DAMAGED, _UNOPENED = 1, 3  # exit codes
-_Signature = tuple[tuple[int, int, int] | None, ...]
+Signature = tuple[tuple[int, int, int] | None, ...]
 
 # Files that were read or written whole by this process, as they were then.
-_whole: dict[str, _Signature] = {}
+_whole: dict[str, Signature] = {}
 
 
 def damage(path: Path, tables: Collection[str] = (), *, seconds: float | None = None) -> str | None:
@@ -69,15 +69,16 @@ def damage(path: Path, tables: Collection[str] = (), *, seconds: float | None = 
 
 def is_whole(path: Path) -> bool:
     """Return whether this process has read or written a file whole, and nobody changed it since."""
-    return _whole.get(os.path.realpath(path)) == _signature(path)
+    return _whole.get(os.path.realpath(path)) == signature(path)
 
 
 def trust(path: Path) -> None:
     """Note that a file is whole: it was read to the end, or written here."""
-    _whole[os.path.realpath(path)] = _signature(path)
+    _whole[os.path.realpath(path)] = signature(path)
 
 
-def _signature(path: Path) -> _Signature:
+def signature(path: Path) -> Signature:
+    """Return what is another after a file or its WAL was written: which they are, sizes, times."""
     found: list[tuple[int, int, int] | None] = []
     for file in (path, path.with_name(f"{path.name}.wal")):
         try:

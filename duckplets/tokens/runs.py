@@ -183,7 +183,7 @@ class TokenShards:
         was, edited = None, {}
         if now.mixture != before.mixture and "mixture" not in allow_drift:
             Mixture.from_dict(now.mixture).check(now.sources)
-            was = self._schedule(replace(now, mixture=before.mixture), saved.events)
+            was = self.schedule(replace(now, mixture=before.mixture), saved.events)
             edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
         found = now.fingerprint()
         told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
@@ -194,12 +194,27 @@ class TokenShards:
         try:
             if was is not None:
                 accept_edited(sampler, was, cursor.position, edited["mixture"])
-            fingerprint = saved.fingerprint
-            sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=fingerprint)
+            sampler.go_on(cursor, saved.events, drifted_from=saved.fingerprint)
         except BaseException:
             sampler.close()
             raise
         return sampler
+
+    def schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
+        """Return by which schedule a run over this folder deals its rows to sources.
+
+        Args:
+            settings: Of the run.
+            events: Weights that were set during it.
+        """
+        mixture = Mixture.from_dict(settings.mixture)
+        dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
+        if not settings.rows["by_bucket"]:
+            return Schedule(mixture, settings.sources, events=events, **dealt)
+        buckets = range(len(self.manifest.buckets) + 1)
+        rows = {source: self._rows(settings, source) for source in settings.sources}
+        items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
+        return BucketSchedule(mixture, items, events=events, **dealt)
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -207,7 +222,7 @@ class TokenShards:
         self, settings: TokenSettings, path: Path, notes: Sequence[str], events: Events | None
     ) -> TokenSampler:
         check_rows(self.manifest, settings.rows)
-        schedule = self._schedule(settings, events)
+        schedule = self.schedule(settings, events)
 
         def open_source(name: str) -> list[Any]:
             return self._streams(settings, [name])
@@ -235,16 +250,6 @@ class TokenShards:
             sampler.notes += [*notes, *_cut(streams)]
         self._samplers.add(sampler)
         return sampler
-
-    def _schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
-        mixture = Mixture.from_dict(settings.mixture)
-        dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
-        if not settings.rows["by_bucket"]:
-            return Schedule(mixture, settings.sources, events=events, **dealt)
-        buckets = range(len(self.manifest.buckets) + 1)
-        rows = {source: self._rows(settings, source) for source in settings.sources}
-        items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
-        return BucketSchedule(mixture, items, events=events, **dealt)
 
     def _streams(self, settings: TokenSettings, sources: Sequence[str]) -> list[TokenStream]:
         """Return the streams of some sources.

@@ -21,6 +21,7 @@ from weakref import ReferenceType, ref
 from duckplets.corpus import Corpus
 from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
 from duckplets.order.mixture import Mixture
+from duckplets.sampling.losses import Losses, checked_losses
 from duckplets.sampling.metrics import mean_by_source
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import check_overrides
@@ -91,6 +92,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         self._stands: State | None = None  # where this process's own iteration is
         self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
         self._counting: Sampler | None = None  # what metrics of steps are counted by
+        self._losses = Losses()  # that were reported in this process
 
     @classmethod
     def resume(
@@ -235,6 +237,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
                 sampler.move(state["position"])
             else:
                 sampler.load_state_dict(state, allow_drift=self._start.allow_drift)
+            sampler.take_losses(self._losses)
             return sampler.save(tag, path)
 
     # -- metrics ------------------------------------------------------------------------------
@@ -293,6 +296,18 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
                 f"has {', '.join(batch)}"
             )
         return mean_by_source(batch["source"], losses)
+
+    def report_loss(self, losses: Mapping[str, float], *, step: int) -> None:
+        """Report the losses of sources at a step; see ``Sampler.report_loss``.
+
+        For the process that saves: workers, who have the samplers, know nothing of losses.
+
+        Args:
+            losses: A number by the name of each source, or what ``loss_by_source`` returns.
+            step: ``batch["step"]``.
+        """
+        self._known_run().at(step, self._start.loaded)  # refuses what is no step
+        self._losses.report(step, checked_losses(losses, self._known_run().sources))
 
     def _known_run(self) -> Run:
         if self._run is None:

@@ -110,19 +110,23 @@ class Run:
         batch: Samples of a batch of all ranks.
         end: The position a bounded run ends at, or None.
         mixture: Of the run, as plain values.
+        sources: Names of its sources.
     """
 
     start: State
     batch: int
     end: int | None
     mixture: dict[str, Any]
+    sources: list[str]
 
     @classmethod
     def of(cls, sampler: Sampler) -> Run:
         """Return that of a sampler at its start."""
         end = sampler.settings.end(sampler.epoch_length)
         settings = sampler.settings
-        return cls(standing(sampler, 0, 1), settings.global_batch, end, settings.mixture)
+        sources = settings.versions[-1].sources
+        start = standing(sampler, 0, 1)
+        return cls(start, settings.global_batch, end, settings.mixture, sources)
 
     @property
     def steps(self) -> int:

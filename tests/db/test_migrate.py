@@ -505,6 +505,7 @@ PUBLISHED: dict[Kind, dict[str, str]] = {
         "runs": "run",
         "cursors": "run tag position step saved_at",
         "weight_events": "run step weights",
+        "losses": "run step source loss",
     },
     "vectors": {
         "vector_sets": "set_id name dimension dtype made_by",
