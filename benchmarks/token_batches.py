@@ -74,7 +74,9 @@ def _shard(folder: Path, place: tuple[str, int, int], lengths: Any, generator: A
     columns = {
         "text": pa.array([""] * len(lengths)),
         "tokens": pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids)),
-        "meta": pa.StructArray.from_arrays([records], ["record_id"]),
+        "meta": pa.StructArray.from_arrays(
+            [records, pa.array(lengths, pa.int32())], ["record_id", "token_count"]
+        ),
     }
     pq.write_table(pa.table(columns), path, compression="zstd", row_group_size=2_000)
     data = path.read_bytes()
@@ -124,7 +126,7 @@ def token_file(folder: Path, _: float) -> Found:
 
     shards = dp.TokenShards(folder)
     started, cpu = time.perf_counter(), time.process_time()
-    count = len(shards.file.tokens)
+    count = len(shards.file)
     spent, cpu = time.perf_counter() - started, time.process_time() - cpu
     size = shards.file.path.stat().st_size
     return {"tokens_per_s": count / spent, "tokens_per_cpu_s": count / cpu, "bytes": size}
