@@ -17,8 +17,8 @@ from duckplets.tokens.rows import Rows
 
 # Tokens of a block, and blocks in the regions of all streams together. The largest row group that
 # an export writes has as many tokens, so a block lies in two of them at worst, and half of what is
-# decoded is served. Regions of 15 such blocks are 252 MB, and 503 MB with what they cut.
-_BLOCK, _REGIONS = 1 << 22, 15
+# decoded is served. Regions of 11 such blocks are 185 MB, and 369 MB with what they cut.
+_BLOCK, _REGIONS = 1 << 22, 11
 
 
 def local_order(manifest: Manifest, split: str, *, by_bucket: bool) -> dict[str, int]:

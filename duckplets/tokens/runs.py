@@ -55,7 +55,7 @@ class TokenShards:
 
     Where there is no room for that file, or with ``cache=False``, tokens are read from the row
     groups of the shards. New runs have a local order then: an epoch shuffles blocks of 4 million
-    tokens, and rows within regions of up to 15 blocks, so that few row groups are read for many
+    tokens, and rows within regions of up to 11 blocks, so that few row groups are read for many
     rows. That is said, is part of the run, and stays when it is resumed where there is room. A run
     that was begun with a token file keeps its order as well, at a small part of the rate.
 
@@ -85,7 +85,7 @@ class TokenShards:
         folder: str | Path,
         *,
         cache: str | Path | Literal[False] | None = None,
-        memory_mb: int = 512,
+        memory_mb: int = 384,
     ) -> None:
         self.path = Path(folder)
         self._cache = cache if cache is None or cache is False else Path(cache)

@@ -337,7 +337,7 @@ class TokenDataset(SamplerDataset):
         rank: int | None = None,
         world_size: int | None = None,
         cache: str | Path | Literal[False] | None = None,
-        memory_mb: int = 512,
+        memory_mb: int = 384,
         **arguments: Any,
     ) -> None:
         IterableDataset.__init__(self)
@@ -358,7 +358,7 @@ class TokenDataset(SamplerDataset):
         rank: int | None = None,
         world_size: int | None = None,
         cache: str | Path | Literal[False] | None = None,
-        memory_mb: int = 512,
+        memory_mb: int = 384,
         **overrides: Any,
     ) -> TokenDataset:
         """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.

@@ -53,7 +53,7 @@ class Opening:
     resumed: bool = False
     of_tokens: bool = False
     cache: Path | Literal[False] | None = None
-    memory_mb: int = 512
+    memory_mb: int = 384
 
     def open(self, workers: int | None = None) -> Sampler:
         """Open the run at its start, in one of so many workers or in the process they serve.
