@@ -181,24 +181,12 @@ class TokenSampler(Sampler):
         """Refused: rows of tokens are no pairs of texts."""
         return self._refuse("diagnostics")
 
-    def to_hf(self, start_step: int | None = None) -> Any:
-        """Refused: see ``duckplets.torch.TokenDataset``."""
-        return self._refuse("to_hf")
-
-    def to_hf_dataset(self, steps: int) -> Any:
-        """Refused: see ``duckplets.torch.TokenDataset``."""
-        return self._refuse("to_hf_dataset")
-
     def hf_batch_sampler(self) -> Any:
-        """Refused: see ``duckplets.torch.TokenDataset``."""
+        """Refused: sentence-transformers learn from texts."""
         return self._refuse("hf_batch_sampler")
-
-    def hf_callback(self) -> Any:
-        """Refused: see ``duckplets.torch.TokenDataset``."""
-        return self._refuse("hf_callback")
 
     def _refuse(self, what: str) -> NoReturn:
         raise SamplerError(
-            f"{what} is of texts, and this run serves tokens: iterate it, or give PyTorch's "
-            f"DataLoader a duckplets.torch.TokenDataset"
+            f"{what} is of texts, and this run serves tokens: iterate it, give a Trainer its "
+            f"to_hf(), or PyTorch's DataLoader a duckplets.torch.TokenDataset"
         )

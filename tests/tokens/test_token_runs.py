@@ -343,7 +343,7 @@ def test_loss_by_source_and_phases(shards: dp.TokenShards) -> None:
     run.set_epoch(2)
     assert run.position == 2 * run.epoch_length
     with pytest.raises(dp.SamplerError, match="serves tokens"):
-        run.to_hf()
+        run.hf_batch_sampler()
 
 
 def test_the_mixture_of_the_folder_is_taken(shards: dp.TokenShards, folder: Path) -> None:
