@@ -85,7 +85,7 @@ def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
     columns = _columns(sampler)
     batches = sampler.peek(integer("steps", steps, 1))
     tables = [batch.table.select(list(columns)) for batch in batches]
-    if sampler.settings.kind == "tokens":  # lists of one length have a type of their own
+    if ARRAYS[0] in columns:  # lists of one length have a type of their own
         tables = [table.cast(pa.schema(list(columns.items()))) for table in tables]
     if not tables:
         raise SamplerError(
@@ -334,7 +334,7 @@ def _refuse_process() -> NoReturn:
 def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
     """Return the columns a trainer takes, in order, and the type of their values."""
     settings = sampler.settings
-    if settings.kind == "tokens":
+    if ARRAYS[0] in settings.columns:
         return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))
     slots, kind = slot_names(settings.kind, settings.negatives), pa.string()
     if settings.kind == "messages":
