@@ -7,6 +7,8 @@ python benchmarks/serving.py > benchmarks/serving.json
 python benchmarks/serving.py --records 10000000 --beside 1000000 > benchmarks/serving_large.json
 python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
 python benchmarks/quality_gates.py > benchmarks/quality_gates.json
+TEXTS=20000 python benchmarks/tokens.py > benchmarks/tokens.json
+python benchmarks/token_batches.py --tokens 400000000 > benchmarks/token_batches.json
 python benchmarks/report.py
 """
 
@@ -19,6 +21,7 @@ from typing import Any
 import quality_report
 import serving_report
 import text_in_report
+import tokens_report
 
 HERE = Path(__file__).parent
 RESULTS, MINING, TEXT_IN, QUALITY = (
@@ -26,6 +29,7 @@ RESULTS, MINING, TEXT_IN, QUALITY = (
 )
 SERVING, SERVING_LARGE = HERE / "serving.json", HERE / "serving_large.json"
 GATES = HERE / "quality_gates.json"
+TOKENS, TOKEN_BATCHES = HERE / "tokens.json", HERE / "token_batches.json"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 TITLES = {
@@ -175,6 +179,8 @@ def page() -> str:
         main_section(results)
         + serving_section()
         + text_in_report.section(text_in)
+        + tokens_report.shards_section(json.loads(TOKENS.read_text(encoding="utf-8")))
+        + tokens_report.batches_section(json.loads(TOKEN_BATCHES.read_text(encoding="utf-8")))
         + mining_section(mining)
         + quality_report.section(quality)
         + quality_report.gates_section(json.loads(GATES.read_text(encoding="utf-8")))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import ReferenceType, ref
 
 from duckplets.corpus import Corpus
@@ -336,7 +336,8 @@ class TokenDataset(SamplerDataset):
         split: As for ``TokenShards.sampler``.
         rank: Which of the ranks this is; by default that of ``torch.distributed``, else 0.
         world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
-        cache: As for ``TokenShards``.
+        cache: As for ``TokenShards``; with several workers give False where there is no room.
+        memory_mb: As for ``TokenShards``, of each worker.
         arguments: All others are those of ``TokenShards.sampler``, except ``log``.
 
     Raises:
@@ -350,14 +351,15 @@ class TokenDataset(SamplerDataset):
         *,
         rank: int | None = None,
         world_size: int | None = None,
-        cache: str | Path | None = None,
+        cache: str | Path | Literal[False] | None = None,
+        memory_mb: int = 384,
         **arguments: Any,
     ) -> None:
         IterableDataset.__init__(self)
         check_taken(type(self).__name__, TokenShards.sampler, arguments)
-        where = None if cache is None else Path(cache)
+        where = cache if cache is None or cache is False else Path(cache)
         opening = Opening(Path(folder), {"split": split, **arguments}, rank, world_size, None, None)
-        self._open_with(replace(opening, of_tokens=True, cache=where))
+        self._open_with(replace(opening, of_tokens=True, cache=where, memory_mb=memory_mb))
 
     @classmethod
     def resume(  # type: ignore[override]
@@ -370,7 +372,8 @@ class TokenDataset(SamplerDataset):
         allow_drift: Collection[str] = (),
         rank: int | None = None,
         world_size: int | None = None,
-        cache: str | Path | None = None,
+        cache: str | Path | Literal[False] | None = None,
+        memory_mb: int = 384,
         **overrides: Any,
     ) -> TokenDataset:
         """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
@@ -386,9 +389,10 @@ class TokenDataset(SamplerDataset):
             rank: As for the class.
             world_size: As for the class.
             cache: As for the class.
+            memory_mb: As for the class.
             overrides: Arguments of ``TokenShards.sampler`` to change.
         """
-        dataset = cls(folder, rank=rank, world_size=world_size, cache=cache)
+        dataset = cls(folder, rank=rank, world_size=world_size, cache=cache, memory_mb=memory_mb)
         saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
         arguments = {**overrides, **saved, "log": None}
         dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
