@@ -35,7 +35,7 @@ _PARTS = 64  # of a block of metadata
 _TAIL = 128  # bytes of a WAL that hold its last two entries, each after its size and checksum
 # A checkpoint, with where its catalog will lie: a number that is left out is 0. Then a flush.
 _MARK = re.compile(
-    rb"d\0ce\0(?:d\0([\x80-\xff]*[\0-\x7f]))?(?:e\0.{1,5})?\xff{4}.{16}d\0d\xff\xff", re.S
+    rb"d\0ce\0(?:d\0([\x80-\xff]*[\0-\x7f]))?(?:e\0.{1,5})?\xff{4}.{16}d\0d\xff\xff\Z", re.S
 )
 
 
@@ -71,6 +71,7 @@ def mend(path: Path, name: str) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
     """Open a file that no process has, to write it if that is allowed, by the lock of DuckDB."""
+    file: BinaryIO
     try:
         file = path.open("r+b")
     except OSError:
@@ -103,10 +104,11 @@ def _begun(wal: Path) -> int | None:
     """Return where the catalog will lie by a checkpoint that a WAL ends with; None without one."""
     with wal.open("rb") as file:
         file.seek(max(0, wal.stat().st_size - _TAIL))
-        mark = next(iter(_MARK.finditer(file.read())), None)
+        mark = _MARK.search(file.read())
     if mark is None:
         return None
-    return sum((byte & 127) << 7 * i for i, byte in enumerate(mark[1] or b""))
+    number: bytes = mark[1] or b""
+    return sum((byte & 127) << 7 * i for i, byte in enumerate(number))
 
 
 def _header(file: BinaryIO) -> tuple[int, ...]:
