@@ -82,10 +82,10 @@ def corpus(path: Path) -> Iterator[Check]:
     from duckplets.ingest import records, unfinished
     from duckplets.sampling import state
 
-    if path.is_file() and (why := probe.damage(path)):
-        yield Check(False, f"{path} is damaged: {why}")
-        return
     try:
+        if path.is_file() and (why := probe.damage(path)):
+            yield Check(False, f"{path} is damaged: {why}")
+            return
         database = Database.open(path, read_only=True)
     except DuckpletsError as error:
         yield Check(False, str(error))

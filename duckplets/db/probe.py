@@ -34,8 +34,14 @@ def damage(path: Path, tables: Collection[str] = (), *, seconds: float | None = 
         path: A DuckDB file.
         tables: Those to read, if they are there; by default all.
         seconds: How long that may take.
+
+    Raises:
+        DamagedFileError: A killed process left it in the middle of a write, as ``db.torn`` tells,
+            and it may not be mended here.
     """
     # Not at the top: the program has no package to import from.
+    from duckplets.base.shown import shown
+    from duckplets.db import sessions
     from duckplets.db.queries import query
 
     engine = find_spec("duckdb")
@@ -43,6 +49,7 @@ def damage(path: Path, tables: Collection[str] = (), *, seconds: float | None = 
         return None
     if not sys.executable or getattr(sys, "frozen", False):  # there is no Python to start
         return None
+    sessions.mend(path.resolve(), shown(path))
     texts = [query(f"db/probe/{name}") for name in ("names", "rows")]
     home = str(Path(engine.origin).parent.parent)
     command = [sys.executable, "-I", "-S", __file__, home, str(path), *texts, *tables]

@@ -24,16 +24,24 @@ import duckdb
 import pyarrow as pa
 
 from duckplets.base.shown import shown
-from duckplets.db import files
+from duckplets.db import files, torn
 from duckplets.db.files import FileId, file_id
 from duckplets.db.foreign import first_line
 from duckplets.db.queries import query
-from duckplets.errors import CorpusLockedError, DuckpletsError, MigrationError
+from duckplets.errors import (
+    CorpusLockedError,
+    DamagedFileError,
+    DuckpletsError,
+    MigrationError,
+)
 
 Settings = Mapping[str, Any]
 
 # The oldest format in which a file and its WAL know each other; DuckDB 1.5 and 2.0 write it.
 _STORAGE = "v1.4.0"
+# Every commit goes into the file at once, and into the WAL before: DuckDB would leave it out where
+# a commit is of 100 kB or more, and then a kill in the middle could not be told from damage.
+_COMMITS = {"wal_autocheckpoint": "0B", "auto_checkpoint_skip_wal_threshold": str(1 << 62)}
 
 
 class Session:
@@ -130,12 +138,14 @@ def open_session(path: Path, name: str, settings: Settings, *, read_only: bool) 
 
     Raises:
         MigrationError: The path holds something that is not a DuckDB file.
+        DamagedFileError: DuckDB cannot read what it is told by the file.
         CorpusLockedError: Another process, or this one in another way, has it.
     """
     config = {**settings, "temp_directory": str(files.spill_folder(path))}
     with _GATE:
         try:
             files.check_place(path, name, read_only=read_only, is_open=_is_open_here(path))
+            mend(path, name)
             if read_only and _is_inherited(path):
                 return _attached(path, config)
             return _connected(path, config, read_only=read_only)
@@ -145,10 +155,21 @@ def open_session(path: Path, name: str, settings: Settings, *, read_only: bool) 
             raise _opening_error(error, path, name) from error
 
 
+def mend(path: Path, name: str) -> None:
+    """Mend a file that a process left in the middle of a write, as ``db.torn`` tells.
+
+    Raises:
+        DamagedFileError: It may not be written here.
+    """
+    with _GATE:
+        if not _is_open_here(path):
+            torn.mend(path, name)
+
+
 def _connected(path: Path, config: dict[str, Any], *, read_only: bool) -> Session:
     sealed = {"enable_external_access": "false", **config}  # the last is set first
     if not read_only:
-        sealed = {"storage_compatibility_version": _STORAGE, "wal_autocheckpoint": "0B", **sealed}
+        sealed = {"storage_compatibility_version": _STORAGE, **_COMMITS, **sealed}
     try:
         connection = duckdb.connect(str(path), read_only=read_only, config=sealed)
     except duckdb.ConnectionException:
@@ -249,6 +270,11 @@ def _opening_error(error: duckdb.Error, path: Path, name: str) -> DuckpletsError
         return MigrationError(
             f"{name} was written by a DuckDB this one ({duckdb.__version__}) cannot read; "
             f"upgrade with: pip install -U duckdb"
+        )
+    if re.search("[Cc]orrupt|[Mm]etadata|enough bytes|Serialization", text):
+        return DamagedFileError(
+            f"{name} is damaged: {first_line(text)}. Put a copy in its place, or move it away and "
+            f"begin anew"
         )
     return MigrationError(f"{name} cannot be opened: {first_line(text)}")
 
