@@ -241,12 +241,7 @@ class TokenShards:
         return sampler
 
     def schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
-        """Return by which schedule a run over this folder deals its rows to sources.
-
-        Args:
-            settings: Of the run.
-            events: Weights that were set during it.
-        """
+        """Return how a run deals rows to sources, by its settings and weights that were set."""
         mixture = Mixture.from_dict(settings.mixture)
         dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
         if not settings.rows["by_bucket"]:
