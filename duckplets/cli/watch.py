@@ -1,4 +1,4 @@
-"""The command `watch`: a page in the terminal of where a run stands, which costs the run nothing.
+"""The command `watch`: a page in the terminal of where a run stands, for which no save waits.
 
 A run tells where it stands when it saves, and its state file is copied to be looked at: so nobody
 waits, and what is shown is as of the last save.
