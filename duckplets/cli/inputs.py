@@ -5,14 +5,15 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from duckplets.base.stores import is_address
 from duckplets.cli.app import as_written, option
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 
@@ -165,8 +166,7 @@ def _passed_over(problems: list[str] | None, given: str | Path) -> Iterator[None
     except DuckpletsError as error:
         if problems is None:
             raise
-        named = str(given) in str(error)
-        problems.append(str(error) if named else f"{given}: {error}")
+        problems.append(str(error) if str(given) in str(error) else f"{given}: {error}")
 
 
 def _with_keys(given: Sequence[str]) -> list[str]:
@@ -221,14 +221,13 @@ def _source(form: str, given: list[str], options: Options) -> Source:
         return sources.CsvSource(
             path, delimiter=delimiter, quote=quote, **text, **options.mapping()
         )
-    kinds: dict[str, type[Any]] = {
+    kinds: dict[str, Callable[..., Source]] = {
         "json": sources.JsonSource,
         "jsonl": sources.JsonSource,
         "parquet": sources.ParquetSource,
         "arrow": sources.ArrowSource,
     }
-    source: Source = kinds[form](path, **text, **options.mapping())
-    return source
+    return kinds[form](path, **text, **options.mapping())
 
 
 def _text_source(place: Any, options: Options) -> Source:
@@ -270,25 +269,28 @@ def _format(given: str, wanted: str | None) -> str:
     return formats.pop()
 
 
-def _there(given: str) -> list[Path]:
-    """Return the files or the folder that an argument names."""
+def _there(given: str) -> Sequence[PurePath]:
+    """Return the files, the folder or the objects that an argument names."""
+    if is_address(given):
+        from duckplets.sources import paths
+
+        return [PurePosixPath(str(file)) for file in paths.files(given)]
     path = Path(given).expanduser()
     if path.exists():
         return [path]
     if not glob.has_magic(given):
         raise SourceError(f"{given} does not exist")
     found = [Path(name) for name in glob.glob(str(path), recursive=True)]
-    files = [file for file in found if not file.is_dir()]
-    if not files:
-        raise SourceError(f"{given} matches no file")
-    return files
+    if files := [file for file in found if not file.is_dir()]:
+        return files
+    raise SourceError(f"{given} matches no file")
 
 
-def _of_suffix(path: Path) -> str:
+def _of_suffix(path: PurePath) -> str:
     from duckplets.sources.paths import inner_suffix
 
     suffix = inner_suffix(path)
-    if path.is_dir() or suffix in _TEXT_SUFFIXES:
+    if (isinstance(path, Path) and path.is_dir()) or suffix in _TEXT_SUFFIXES:
         return _TEXT
     if suffix not in _SUFFIXES:
         raise SourceError(

@@ -313,11 +313,13 @@ class _Checks:
         if not place.is_dir():
             # Only what was written here is a pattern: the folder's name is not.
             is_glob = glob.has_magic(name) and not place.exists()
-            return paths.files(Path(glob.escape(str(self._folder)), name) if is_glob else place)
+            return paths.local_files(
+                Path(glob.escape(str(self._folder)), name) if is_glob else place
+            )
         found = [file for file in sorted(place.iterdir()) if _is_data(file)]
         if not found:
             raise SourceError(f"{place} holds no file of a known form ({', '.join(_SUFFIXES)})")
-        return paths.files(found)
+        return paths.local_files(found)
 
     def _hub(self, values: Mapping[str, Any]) -> str | None:
         from duckplets.sources.hub.grammar import parse_uri
