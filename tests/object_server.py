@@ -1,15 +1,17 @@
-"""A store of objects on this machine, and a proxy before it that fails as networks and stores do."""
+"""A store of objects on this machine, and a proxy before it that fails as networks do."""
 
 from __future__ import annotations
 
 import http.client
 import logging
+import os
 import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -99,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self, body: bytes | None, what: str, detail: int) -> None:
         behind = http.client.HTTPConnection("127.0.0.1", self.proxy.behind, timeout=60)
-        headers = {name: value for name, value in self.headers.items()}
+        headers = dict(self.headers.items())
         behind.request(self.command, self.path, body, headers)
         answer = behind.getresponse()
         content = answer.read()
@@ -166,8 +168,6 @@ def store() -> Iterator[int]:
 
 def point_to(monkeypatch: pytest.MonkeyPatch, port: int, home: Any) -> None:
     """Have everything of this test find a store at a port, and nothing of whoever runs it."""
-    import os
-
     for name in [each for each in os.environ if each.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name, value in {
@@ -183,3 +183,21 @@ def point_to(monkeypatch: pytest.MonkeyPatch, port: int, home: Any) -> None:
         "DUCKPLETS_CACHE": str(home / "cache"),
     }.items():
         monkeypatch.setenv(name, value)
+
+
+def client() -> Any:
+    """Return what asks the store that this test points to."""
+    return _client(os.environ["AWS_ENDPOINT_URL_S3"])
+
+
+@cache
+def _client(endpoint: str) -> Any:
+    import boto3
+
+    return boto3.client(
+        "s3",
+        region_name="us-east-1",
+        endpoint_url=endpoint,
+        aws_access_key_id=KEY,
+        aws_secret_access_key=SECRET,
+    )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.stores import is_address
+from duckplets.base.shown import without_secrets
+from duckplets.base.stores import address_of
 from duckplets.cli.app import as_written, option
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 
@@ -106,14 +107,6 @@ class Options:
         return given if trust is None else {**given, "trust": trust}
 
 
-@dataclass(frozen=True)
-class _Input:
-    """One SOURCE argument and its format."""
-
-    given: str
-    format: str
-
-
 class Inputs:
     """The SOURCE arguments.
 
@@ -152,7 +145,7 @@ class Inputs:
                     found.append((source.default_name(), source, given))
             _refuse_namesakes([(name, given) for name, _, given in found])
             return [(name, source) for name, source, _ in found]
-        inputs = [_Input(given, _format(given, self._form)) for given in self._given]
+        inputs = [(given, _format(given, self._form)) for given in self._given]
         return [
             (self._name, _source(form, members, self._options)) for form, members in _groups(inputs)
         ]
@@ -166,7 +159,8 @@ def _passed_over(problems: list[str] | None, given: str | Path) -> Iterator[None
     except DuckpletsError as error:
         if problems is None:
             raise
-        problems.append(str(error) if str(given) in str(error) else f"{given}: {error}")
+        where = without_secrets(str(given))
+        problems.append(str(error) if where in str(error) else f"{where}: {error}")
 
 
 def _with_keys(given: Sequence[str]) -> list[str]:
@@ -181,19 +175,19 @@ def _with_keys(given: Sequence[str]) -> list[str]:
     return whole
 
 
-def _groups(inputs: Iterable[_Input]) -> list[tuple[str, list[str]]]:
-    """Put files of one format together: they are stored as one, whole or not at all."""
+def _groups(inputs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Put arguments of one format together: they are stored as one, whole or not at all."""
     groups: list[tuple[str, list[str]]] = []
     together: dict[str, list[str]] = {}
-    for each in inputs:
-        is_folder = each.format == _TEXT and Path(each.given).expanduser().is_dir()
-        if each.format == _HUB or is_folder or each.given == STDIN:
-            groups.append((each.format, [each.given]))
-        elif each.format in together:
-            together[each.format].append(each.given)
+    for given, form in inputs:
+        is_folder = form == _TEXT and Path(given).expanduser().is_dir()
+        if form == _HUB or is_folder or given == STDIN:
+            groups.append((form, [given]))
+        elif form in together:
+            together[form].append(given)
         else:
-            together[each.format] = [each.given]
-            groups.append((each.format, together[each.format]))
+            together[form] = [given]
+            groups.append((form, together[form]))
     return groups
 
 
@@ -271,7 +265,7 @@ def _format(given: str, wanted: str | None) -> str:
 
 def _there(given: str) -> Sequence[PurePath]:
     """Return the files, the folder or the objects that an argument names."""
-    if is_address(given):
+    if "://" in given and address_of(given, SourceError):
         from duckplets.sources import paths
 
         return [PurePosixPath(str(file)) for file in paths.files(given)]

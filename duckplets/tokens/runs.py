@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from duckplets.base.plain import from_json, misfit
 from duckplets.base.shown import counted, listed
+from duckplets.base.stores import is_address
 from duckplets.errors import (
     DamagedFileError,
     EmptyPoolError,
@@ -35,6 +36,7 @@ from duckplets.tokens.arrays import array_manifest, check_rows
 from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.manifest import Manifest
 from duckplets.tokens.mixtures import load_mixture
+from duckplets.tokens.places import mirror
 from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
 from duckplets.tokens.rows import PackedRows, Rows, SingleRows
 from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
@@ -57,11 +59,13 @@ class TokenShards:
     is; ``sampler`` takes ``pack=True, eos=None`` then, and fills up the last row of a source by 0.
 
     Args:
-        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it, or of token arrays.
+        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it, or of token arrays. Of
+            shards in a store, ``s3://bucket/prefix``, what is missing in ``cache`` is brought there
+            first.
         cache: A folder for the decoded tokens, where they cannot lie beside it.
 
     Attributes:
-        path: The folder.
+        path: The folder; of shards in a store the one in ``cache``.
         manifest: What is in it.
 
     Raises:
@@ -70,7 +74,7 @@ class TokenShards:
     """
 
     def __init__(self, folder: str | Path, *, cache: str | Path | None = None) -> None:
-        self.path = Path(folder)
+        self.path = mirror(str(folder), cache) if is_address(folder) else Path(folder)
         self._cache = None if cache is None else Path(cache)
         self.manifest = array_manifest(self.path) or Manifest.read(self.path)
         self._samplers: weakref.WeakSet[TokenSampler] = weakref.WeakSet()
