@@ -176,8 +176,8 @@ def point_to(monkeypatch: pytest.MonkeyPatch, port: int, home: Any) -> None:
         "AWS_REGION": "us-east-1",
         "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}",
         "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_CONFIG_FILE": str(home / "config"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(home / "credentials"),
+        "AWS_CONFIG_FILE": os.devnull,  # the same for all tests: so is the client then
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_MAX_ATTEMPTS": "1",
         "NO_PROXY": "127.0.0.1",
         "DUCKPLETS_CACHE": str(home / "cache"),

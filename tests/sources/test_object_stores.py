@@ -8,6 +8,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow.parquet
 import pytest
 from commands import cli, ok
 from effort import THOROUGH
-from object_server import KEY, SECRET, Proxy, Request, client, point_to, proxied, store
+from object_server import KEY, SECRET, Proxy, Request, client, point_to
 
 import duckplets as dp
 from duckplets.base import stores
@@ -34,22 +35,23 @@ BUCKET = "texts"
 
 
 @pytest.fixture(scope="module")
-def behind() -> Iterator[Proxy]:
-    with store() as port, proxied(port) as proxy:
-        yield proxy
+def filled(object_store: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Proxy:
+    with pytest.MonkeyPatch.context() as patch:
+        point_to(patch, object_store.behind, tmp_path_factory.mktemp("nobody"))
+        client().create_bucket(Bucket=BUCKET)
+        for key, content in objects().items():
+            client().put_object(Bucket=BUCKET, Key=key, Body=content)
+    return object_store
 
 
 @pytest.fixture
-def proxy(behind: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
+def proxy(filled: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     """A store through a proxy, with what it holds."""
-    point_to(monkeypatch, behind.port, tmp_path)
+    point_to(monkeypatch, filled.port, tmp_path)
     monkeypatch.setattr(stores, "_FIRST_WAIT", 0.01)
-    behind.fault = lambda request: None
-    client().create_bucket(Bucket=BUCKET)
-    for key, content in objects().items():
-        client().put_object(Bucket=BUCKET, Key=key, Body=content)
-    behind.seen.clear()
-    return behind
+    filled.fault = lambda request: None
+    filled.seen.clear()
+    return filled
 
 
 def rows(first: int, count: int = 40) -> list[dict[str, Any]]:
@@ -60,6 +62,7 @@ def rows(first: int, count: int = 40) -> list[dict[str, Any]]:
     ]
 
 
+@cache
 def objects() -> dict[str, bytes]:
     """Two files of every form, with others that are none."""
     found: dict[str, bytes] = {
@@ -287,6 +290,8 @@ def test_a_profile_gives_credentials_and_endpoint(
     (tmp_path / "config").write_text(
         f"[profile mine]\nregion = us-east-1\nendpoint_url = http://127.0.0.1:{proxy.port}\n"
     )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_PROFILE", "mine")
     assert len(opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))) == 80
 
@@ -305,6 +310,8 @@ def test_an_object_that_changes_while_it_is_read_is_refused(
     proxy.fault = change
     with pytest.raises(dp.SourceError, match=r"part-0\.csv: it has changed since it was listed"):
         opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))
+    before = objects()["csv/deep/part-0.csv"]
+    client().put_object(Bucket=BUCKET, Key="csv/deep/part-0.csv", Body=before)
 
 
 SIGNED = f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={KEY}&X-Amz-Signature={SECRET}"

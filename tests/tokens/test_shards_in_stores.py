@@ -7,14 +7,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import cli, ok
 from effort import often
-from object_server import Proxy, Request, client, point_to, proxied, store
+from object_server import Proxy, Request, client, point_to
 from programs import python
 
 import duckplets as dp
@@ -27,13 +26,7 @@ pytest.importorskip("tokenizers")
 
 BUCKET = "tokens"
 OUT = f"s3://{BUCKET}/some/shards"
-SMALL: dict[str, Any] = {"buckets": (16, 32), "shard_mb": 0.004, "row_group_size": 50}
-
-
-@pytest.fixture(scope="module")
-def behind() -> Iterator[Proxy]:
-    with store() as port, proxied(port) as proxy:
-        yield proxy
+SMALL: dict[str, Any] = {"buckets": (16, 32), "shard_mb": 0.006, "row_group_size": 50}
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +43,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def proxy(behind: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
-    point_to(monkeypatch, behind.port, tmp_path)
+def proxy(object_store: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
+    point_to(monkeypatch, object_store.port, tmp_path)
     monkeypatch.setattr(stores, "_FIRST_WAIT", 0.01)
-    behind.fault = lambda request: None
+    object_store.fault = lambda request: None
     client().create_bucket(Bucket=BUCKET)
-    for key in keys():
-        client().delete_object(Bucket=BUCKET, Key=key)
-    behind.seen.clear()
-    return behind
+    empty()
+    object_store.seen.clear()
+    return object_store
+
+
+def empty() -> None:
+    if there := [{"Key": key} for key in keys()]:
+        client().delete_objects(Bucket=BUCKET, Delete={"Objects": there})
 
 
 def keys() -> list[str]:
@@ -134,9 +131,8 @@ def test_the_manifest_comes_last_and_nothing_is_visible_half(
     wanted = of_folder(made / "shards")
     sharded(made)
     writes = len([each for each in proxy.seen if each.method in ("PUT", "POST")])
-    for at in sorted({1, 2, writes // 2, writes - 2, writes - 1})[-often(5, less=3) :]:
-        for key in keys():
-            client().delete_object(Bucket=BUCKET, Key=key)
+    for at in sorted({1, 2, writes // 2, writes - 2, writes - 1})[-often(5, less=2) :]:
+        empty()
         count = iter(range(10_000))
         proxy.fault = lambda request, at=at, count=count: (
             "403 AccessDenied" if request.method in ("PUT", "POST") and next(count) >= at else None
@@ -237,7 +233,7 @@ def test_another_run_and_other_objects_are_refused(
         sharded(made)
     told = ok(
         *("shard", made / "c.duckdb", OUT, "--tokenizer", made / "tokenizer", "--overwrite"),
-        *("--buckets", "16,32", "--shard-mb", "0.004", "--row-group-size", "50"),
+        *("--buckets", "16,32", "--shard-mb", "0.006", "--row-group-size", "50"),
     )
     assert OUT in told
     assert of_store() == of_folder(made / "shards")
