@@ -146,11 +146,15 @@ class Store:
 
     # -- what is there ----------------------------------------------------------------------------
 
-    def listed(self, prefix: str) -> list[Stored]:
-        """Return the objects whose keys begin so, by key; what only marks a folder is none."""
+    def listed(self, prefix: str, most: int | None = None) -> list[Stored]:
+        """Return the objects whose keys begin so, or the first, by key; none that marks a folder.
+
+        The object of that very key is the first.
+        """
+        bounds = {"MaxItems": most, "PageSize": most}
         with self._asking(prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=prefix
+                Bucket=self.bucket, Prefix=prefix, PaginationConfig=bounds
             )
             entries = [entry for page in pages for entry in page.get("Contents", ())]
         found = (Stored(self.bucket, e["Key"], e["Size"], e["ETag"]) for e in entries)
@@ -193,7 +197,7 @@ class Store:
         """Bring an object whole to a file, going on with what is there of it already."""
         with part.open("ab") as out:
             if out.tell() > found.size:
-                out.truncate(0)
+                out.seek(out.truncate(0))
             try:
                 for block in self.read(found, out.tell()):
                     out.write(block)

@@ -263,12 +263,15 @@ def _objects(address: str) -> list[Stored]:
     """
     bucket, key = address_of(address, SourceError)
     first = _WILD.search(key)
-    listed = Store(bucket, SourceError, PassingError).listed(key[: first.start()] if first else key)
+    is_one = not first and key != "" and not key.endswith("/")
+    listed = Store(bucket, SourceError, PassingError).listed(
+        key[: first.start()] if first else key, 1 if is_one else None
+    )
     if first:
         fits = re.compile(_expression(key), re.DOTALL)
         found = [each for each in listed if fits.fullmatch(each.path)]
         what = "matches no object"
-    elif key.endswith("/") or not key:
+    elif not is_one:
         found = [each for each in listed if not _HIDDEN.search(f"/{each.path[len(key) :]}")]
         what = "is a folder without objects"
     else:

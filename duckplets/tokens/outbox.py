@@ -101,7 +101,8 @@ class Sent(Outbox):
 
     def size(self, path: str) -> int | None:
         """Return the size of an object, or None."""
-        return self._objects.sizes().get(path)
+        found = self._objects.there.get(path)
+        return None if found is None else found.size
 
     def send(self, *paths: str) -> None:
         """Send files; those that are no JSON then go from this machine."""

@@ -127,11 +127,10 @@ def opened(out: str | Path) -> Iterator[Folder | Objects]:
     with TemporaryDirectory(prefix="duckplets-") as folder:
         objects = Objects(str(out), Path(folder))
         objects.look()
-        if STATE not in objects.there and MANIFEST not in objects.there:
-            raise ShardError(
-                f"{objects.address} has no {MANIFEST}: it is no folder of token shards"
-            )
-        yield objects
+        try:
+            yield objects
+        except (ShardError, DamagedFileError) as error:
+            raise type(error)(str(error).replace(folder, objects.address)) from error
 
 
 def status(folder: str | Path) -> dict[str, Any]:
@@ -175,22 +174,31 @@ def mirror(address: str, cache: str | Path | None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         waiting = f"waiting for another process, which brings {place.address}"
         with in_turn(folder.with_name(".lock"), lambda: log.warning(waiting)):
+            is_of_it = _fingerprint(folder) == manifest.fingerprint
             for shard in manifest.shards:
                 file = folder / shard.path
-                if file.is_file() and file.stat().st_size == shard.bytes:
-                    continue
-                file.parent.mkdir(parents=True, exist_ok=True)
-                sweep(file)
-                _bring(place, shard.path, file, shard.sha256)
+                is_there = file.is_file() and file.stat().st_size == shard.bytes
+                if not is_there or not (is_of_it or digest_of(file) == shard.sha256):
+                    _bring(place, shard.path, file, shard.sha256)
             for name in DOCUMENTS:
                 if name in place.there:
                     place.bring(name, folder / name)
     return folder
 
 
+def _fingerprint(folder: Path) -> str:
+    """Return of which run the shards in a mirror are, or nothing where they are not whole."""
+    try:
+        return Manifest.read(folder).fingerprint
+    except (ShardError, DamagedFileError):
+        return ""
+
+
 def _bring(place: Objects, path: str, file: Path, sha256: str) -> None:
     if path not in place.there:
         raise DamagedFileError(f"{place.address}/{path} is not there, and the manifest lists it")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    sweep(file)
     place.bring(path, file)
     if digest_of(file) != sha256:
         remove(file)

@@ -190,6 +190,14 @@ def test_a_folder_is_all_its_objects_and_a_command_knows_their_form(
     assert SECRET not in told
 
 
+def test_data_set_files_name_addresses(proxy: Proxy, tmp_path: Path) -> None:
+    (tmp_path / "sets.yaml").write_text(
+        f"one: {{file_name: 's3://{BUCKET}/csv/**/*.csv', anchor: title, positive: body}}\n"
+    )
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        assert corpus.ingest_data_sets(tmp_path / "sets.yaml")["one"].added == 80
+
+
 def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
     proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,7 +373,7 @@ def test_the_cache_is_bounded(
         opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))
 
 
-def test_ten_thousand_keys_are_ten_requests(
+def test_a_listing_is_all_its_pages(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     keys = [f"many/{n:05}.jsonl" for n in range(2_500)]

@@ -119,6 +119,9 @@ def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(
     proxy.seen.clear()
     dp.TokenShards(OUT, cache=tmp_path / "here").close()
     assert not proxy.asked("GET", ".parquet")
+    sharded(made, overwrite=True, seed=1)  # shards of the same sizes, perhaps, and other rows
+    with dp.TokenShards(OUT, cache=tmp_path / "here") as again:
+        assert len(again.file.offsets) == report.records + 1
     with pytest.raises(dp.ShardError, match="give cache="):
         dp.TokenShards(OUT)
 
@@ -145,7 +148,9 @@ def test_the_manifest_comes_last_and_nothing_is_visible_half(
         assert "manifest.json" not in there or there == wanted
         assert not uploads()
         if "manifest.json" not in there:
-            with pytest.raises(dp.ShardError, match=r"manifest\.json"):
+            with pytest.raises(
+                dp.ShardError, match=r"^s3://tokens/some/shards has no manifest\.json"
+            ):
                 dp.verify(OUT)
         again = sharded(made)
         assert again.made < again.shards or at < 3
@@ -198,7 +203,7 @@ def test_a_large_file_goes_up_in_parts_and_a_failure_takes_them_back(
     assert "large" not in keys()
     proxy.fault = lambda request: None
     to.put(file, "large")
-    assert len(proxy.asked("PUT", "partNumber=")) >= 6
+    assert proxy.asked("PUT", "partNumber=3")
     assert content("large") == file.read_bytes()
 
 
