@@ -135,9 +135,9 @@ def load_data_sets(
     address of a store, or ``hf_hub_url``, ``org/name`` or ``org/name/config``; and any of
     ``format``, ``split`` (of the Hub's), ``streaming``, ``size``, ``size_mode``, ``weight``,
     ``seed``, ``converter``, ``on_error``, and the columns ``anchor``, ``positive``, ``context``,
-    ``text``, ``id``, ``date``, ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``, ``negative``, ``sections``,
-    ``text_of``, ``created_at``, ``updated_at``, ``date_format``, ``on_bad_date``, ``label`` and
-    ``labels``.
+    ``text``, ``id``, ``date``, ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``,
+    ``negative``, ``sections``, ``text_of``, ``created_at``, ``updated_at``, ``date_format``,
+    ``on_bad_date``, ``label`` and ``labels``.
     ``quality`` (a preset, a TOML file, a table of settings, or false for no gates), ``domain``
     (``general``, ``medical`` or ``code``: the preset), ``where``, ``size_mb`` and ``limit`` are as
     for ``Corpus.ingest``; ``clean`` is as in ``DataSet``. Where neither a converter nor columns of
