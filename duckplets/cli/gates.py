@@ -31,7 +31,8 @@ def acquire(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE…", help="As for ingest: files, globs, folders, hf://…, data-set files."
+            metavar="SOURCE…",
+            help="As for ingest: files, globs, folders, s3://…, hf://…, data-set files.",
         ),
     ],
     quality: Annotated[str, typer.Option(metavar="PRESET|FILE.toml", help=_QUALITY)] = "general",

@@ -14,8 +14,8 @@ from duckplets.sources import paths
 from duckplets.sources.columns import names_of, portions
 from duckplets.sources.decompressed import Chunk, check_pages, chunks_of
 from duckplets.sources.feed import pick
+from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.mapped_columns import telling
 from duckplets.sources.rows import MAX_BYTES, Rows
 
 _UNKNOWN = 64  # rows at a time of a file of which only Arrow knows what is in it
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetSource(paths.Files):
+class ParquetSource(Files):
     """Parquet files, a row group's columns decoded a few megabytes at a time."""
 
     path: paths.Paths
@@ -44,12 +44,12 @@ class ParquetSource(paths.Files):
                 return names_of(parquet.schema_arrow, str(file))
 
         limits = limits_of(reader)
-        chosen = self.placed(reader, checked)
-        pieces = (
-            (file, telling(self, names, pieces_of(file, places, limits)))
-            for file, names, places in chosen
+        return self.of_columns(
+            reader,
+            checked,
+            lambda file, _, places: pieces_of(file, places, limits),
+            lambda: total,
         )
-        return self.rows(reader, pieces, total)
 
 
 def opened(file: Path, encoded: Sequence[str] = ()) -> pq.ParquetFile:

@@ -28,6 +28,7 @@ from duckplets.sources.documents import (
     patterns,
 )
 from duckplets.sources.feed import piece, rows_of
+from duckplets.sources.files import Brought, Files, named
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.lines import line_pieces
 from duckplets.sources.mapping_checks import OnError, check_on_error, check_trust
@@ -50,7 +51,7 @@ _FIELD = re.compile(r":[\w -]+:(?:\s|$)|\([^)]+\)=\s*$|% ")  # of reStructuredTe
 
 
 @dataclass(frozen=True, slots=True)
-class TextLinesSource(paths.Files):
+class TextLinesSource(Files):
     r"""Text files, each line of which is a record of one text; blank ones are counted.
 
     Lines end with ``\n`` or ``\r\n``. For folders of whole texts there is ``TextFileSource``.
@@ -65,7 +66,7 @@ class TextLinesSource(paths.Files):
     kind: ClassVar[str] = "lines"
 
     def __post_init__(self) -> None:
-        Mapped.__post_init__(self)
+        Files.__post_init__(self)
         codec_of(self.encoding)
         for part in ("context", "id", "date", "group", "taxonomy", "meta", "prefix", "converter"):
             if getattr(self, part) is not None:
@@ -76,9 +77,11 @@ class TextLinesSource(paths.Files):
     def open(self, reader: Database) -> Rows:
         """Read the files in turn."""
         limits = limits_of(reader)
-        files = paths.files(self.path)
-        pieces = ((file, _lines(file, limits, self.encoding)) for file in files)
-        return self.rows(reader, pieces, line=1)
+        brought = Brought(self.path)
+        pieces = (
+            (file, named(file, path, _lines(path, limits, self.encoding))) for file, path in brought
+        )
+        return self.rows(reader, pieces, brought, line=1)
 
 
 def _lines(file: Path, limits: Limits, encoding: str | None) -> Iterator[pa.RecordBatch]:

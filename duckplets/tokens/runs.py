@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from duckplets.base.checks import integer
 from duckplets.base.shown import counted, listed
+from duckplets.base.stores import is_address
 from duckplets.errors import (
     EmptyPoolError,
     SamplerError,
@@ -36,6 +37,7 @@ from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.local import local_order, note, region_of
 from duckplets.tokens.manifest import Manifest
 from duckplets.tokens.mixtures import load_mixture
+from duckplets.tokens.places import mirror
 from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
 from duckplets.tokens.row_groups import RowGroups
 from duckplets.tokens.rows import PackedRows, Rows, SingleRows
@@ -64,14 +66,15 @@ class TokenShards:
     is; ``sampler`` takes ``pack=True, eos=None`` then, and fills up the last row of a source by 0.
 
     Args:
-        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it, or of token arrays.
-        cache: A folder for the decoded tokens, where they cannot lie beside it, or False: none are
-            written. Ranks and workers have to agree on an order, so several are refused where
-            there is no room, unless all are given False.
+        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it, or of token arrays. Of
+            shards in a store, ``s3://bucket/prefix``, what is missing in ``cache`` is brought there
+            first.
+        cache: A folder for the decoded tokens, where they cannot lie beside it, or False: none.
+            Where there is no room several ranks or workers have to be given False, all of them.
         memory_mb: Of row groups that a process keeps where there is no token file, in 10^6 bytes.
 
     Attributes:
-        path: The folder.
+        path: The folder; of shards in a store the one in ``cache``.
         manifest: What is in it.
 
     Raises:
@@ -87,7 +90,7 @@ class TokenShards:
         cache: str | Path | Literal[False] | None = None,
         memory_mb: int = 384,
     ) -> None:
-        self.path = Path(folder)
+        self.path = mirror(str(folder), cache or None) if is_address(folder) else Path(folder)
         self._cache = cache if cache is None or cache is False else Path(cache)
         self._memory = 10**6 * integer("memory_mb", memory_mb, 1)
         self._no_room = ""  # why there is none
@@ -366,8 +369,6 @@ class TokenShards:
 
     def _state_path(self, given: str | Path | None) -> Path:
         return states.state_path(self.path) if given is None else Path(given)
-
-    # -- the end ------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the samplers of this folder."""

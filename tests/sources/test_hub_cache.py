@@ -15,8 +15,8 @@ from hub_server import Hub
 
 from duckplets.errors import SourceError
 from duckplets.sources import feed
+from duckplets.sources.cache import MARKER, Held, ShardCache, default_folder
 from duckplets.sources.hub import HubSource
-from duckplets.sources.hub.cache import MARKER, Held, ShardCache, default_folder
 
 
 @pytest.fixture
