@@ -23,7 +23,7 @@ from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import StateMismatchError
-from duckplets.ingest import records
+from duckplets.ingest import in_place, records
 from duckplets.ingest.chunks import next_keys
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.sampling import state
@@ -102,6 +102,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
                     gone = there - _copy(reader, new, name, columns)
                     freed.update({name: gone} if gone else {})
             _keep_keys(reader, new)
+            in_place.complete(new)
             reader.close()
 
         migrate.rewrite(database, "corpus", fill)

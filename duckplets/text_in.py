@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.splits import KeepTogether, SplitReport
-    from duckplets.ingest.store import OnConflict
+    from duckplets.ingest.request import OnConflict
     from duckplets.order.copies import SizeMode
     from duckplets.quality.settings import Quality
     from duckplets.records.data_index import DataIndex
@@ -65,6 +65,7 @@ class TextIn(Sifting):
         size_mb: float | None = None,
         limit: int | None = None,
         jsonl: str | PathLike[str] | None = None,
+        in_place: bool = False,
         progress: Progress | bool | None = None,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
@@ -102,6 +103,8 @@ class TextIn(Sifting):
                 as the gates saw it, and ``meta``, why it was kept. It agrees with the corpus after
                 any interruption, and several ingests may write to it; ``FILE.meta.json`` tells of
                 them. No other file is written to.
+            in_place: Leave the texts of a ``ParquetSource`` in its files, which must then stay as
+                they are: the corpus has what else there is of them, and where each text is.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -113,6 +116,7 @@ class TextIn(Sifting):
                 conflict; it was read with another mapping; another ingest of that name is
                 unfinished; or ``jsonl`` is no file of this corpus, or cannot be written.
             DamagedFileError: ``jsonl`` does not hold what was written to it.
+            ChangedFileError: Records are gone from files that texts were left in.
         """
         from duckplets.ingest import ingest
         from duckplets.sources.user.custom import adapted
@@ -132,6 +136,7 @@ class TextIn(Sifting):
                 restart=restart,
                 limits=limits,
                 gates=gates,
+                in_place=in_place,
                 progress=advance,
             )
 

@@ -79,7 +79,7 @@ FROM (
             sections.record_key,
             bool_or(sections.token_count > $max_tokens) AS is_long,
             count(chunks.chunk_key) AS chunks
-        FROM sections
+        FROM stored_sections AS sections
         JOIN records ON records.record_key = sections.record_key
         JOIN sources ON sources.source_id = records.source_id
         LEFT JOIN chunks ON chunks.section_key = sections.section_key

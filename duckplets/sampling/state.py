@@ -15,7 +15,8 @@ from typing import Any
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.db import files, migrate, probe
-from duckplets.db.database import Database, for_a_moment
+from duckplets.db.database import Database
+from duckplets.db.moments import for_a_moment
 from duckplets.errors import StateMismatchError
 from duckplets.sampling.fingerprint import Fingerprint
 from duckplets.sampling.refusals import no_run, refuse_beyond, refuse_farther, refuse_other
