@@ -23,7 +23,7 @@ from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import StateMismatchError
-from duckplets.ingest import in_place, records
+from duckplets.ingest import records
 from duckplets.ingest.chunks import next_keys
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.sampling import state
@@ -76,6 +76,8 @@ class CompactReport(Reported):
 
 def compact(database: Database, beside: Path, others: Sequence[Path]) -> CompactReport:
     """Rewrite a corpus with the state file beside it, and others; see ``Corpus.compact``."""
+    from duckplets.ingest.sections_view import complete
+
     started = time.monotonic()
     for other in others:
         if not other.exists():
@@ -102,7 +104,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
                     gone = there - _copy(reader, new, name, columns)
                     freed.update({name: gone} if gone else {})
             _keep_keys(reader, new)
-            in_place.complete(new)
+            complete(new)
             reader.close()
 
         migrate.rewrite(database, "corpus", fill)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.ingest.records import IngestReport
-    from duckplets.ingest.splits import KeepTogether, SplitReport
     from duckplets.ingest.request import OnConflict
+    from duckplets.ingest.splits import KeepTogether, SplitReport
     from duckplets.order.copies import SizeMode
     from duckplets.quality.settings import Quality
     from duckplets.records.data_index import DataIndex
@@ -103,8 +103,8 @@ class TextIn(Sifting):
                 as the gates saw it, and ``meta``, why it was kept. It agrees with the corpus after
                 any interruption, and several ingests may write to it; ``FILE.meta.json`` tells of
                 them. No other file is written to.
-            in_place: Leave the texts of a ``ParquetSource`` in its files, which must then stay as
-                they are: the corpus has what else there is of them, and where each text is.
+            in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay as they
+                are; the corpus has where each text is, and all else.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -358,7 +358,8 @@ class TextIn(Sifting):
         mode = ", read_only=True" if self.read_only else ""
         name = f"Corpus({str(self.path)!r}{mode})"
         try:
-            version, rows = records.current_version(self._database), self._rows_by_source()
+            rows = self._database.table("status/records_by_source").to_pylist()
+            version = records.current_version(self._database)
         except DuckpletsError:  # it was closed, or belongs to another process
             return name
         told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
@@ -369,9 +370,6 @@ class TextIn(Sifting):
         rows = [row.values() for row in self._database.table("status/first_texts").to_pylist()]
         caption = f"{self.path}, version {records.current_version(self._database)}"
         return html_table(caption, ("source", "records", "first text"), rows)
-
-    def _rows_by_source(self) -> list[dict[str, Any]]:
-        return list(self._database.table("status/records_by_source").to_pylist())
 
     def unfinished(self) -> list[dict[str, Any]]:
         """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""

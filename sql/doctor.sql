@@ -21,15 +21,20 @@ LEFT JOIN stored_sections AS sections USING (section_key)
 WHERE sections.record_key IS DISTINCT FROM chunks.record_key
 
 -- name: wrong_spans
--- Chunks whose span does not lie within the text of their section.
+-- Chunks whose span does not lie within the text of their section, but for those of removed records
+-- whose texts are gone with a file.
 -- Rows: one, their number.
 SELECT count(*)
 FROM chunks
 JOIN sections USING (section_key)
+JOIN records ON records.record_key = chunks.record_key
 WHERE
-    chunks.start < 0
-    OR chunks.length < 1
-    OR chunks.start::BIGINT + chunks.length > length(sections.text)
+    (
+        chunks.start < 0
+        OR chunks.length < 1
+        OR chunks.start::BIGINT + chunks.length > length(sections.text)
+    )
+    AND (records.content_hash <> 0 OR records.removed_version IS NULL)
 
 -- name: unchunked_sections
 -- Sections that have text and no window.

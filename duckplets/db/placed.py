@@ -49,7 +49,9 @@ class State:
         if self.size != now.size:
             return f"has {now.size:,} bytes now, and had {self.size:,}"
         if self.modified != now.modified:
-            return f"was written at {_time(now.modified)}, and before that at {_time(self.modified)}"
+            return (
+                f"was written at {_time(now.modified)}, and before that at {_time(self.modified)}"
+            )
         return "" if self.footer == now.footer else "has another footer"
 
 
@@ -75,7 +77,7 @@ def state_of(file: str | Path) -> State:
 
 def folder_of(corpus: Path) -> str:
     """Return what stands before paths that do not begin at the root."""
-    return os.path.join(os.path.realpath(corpus.parent), "")  # noqa: PTH118 - ends in a separator
+    return os.path.join(os.path.realpath(corpus.parent), "")
 
 
 def located(path: str, corpus: Path) -> str:
@@ -139,14 +141,22 @@ def use_folder(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
     connection.execute(query("db/placed/folder"), {"folder": folder})
 
 
-def check(database: Database) -> None:
-    """Refuse to go on where a file that texts were left in has changed.
-
-    Raises:
-        ChangedFileError: One has; it says which, and what to do.
-    """
+def changed(database: Database) -> dict[str, str]:
+    """Return the files that texts were left in and that are not as they were, with messages."""
     corpus = Path(str(database.path))
+    found = {}
     for path, size, modified, footer in database.run("db/placed/files"):
         place = located(path, corpus)
         if why := change(place, State(size, modified, footer)):
-            raise ChangedFileError(told(place, why, corpus))
+            found[place] = told(place, why, corpus)
+    return found
+
+
+def check(database: Database) -> None:
+    """Refuse to go on where a file that texts were left in is not as it was.
+
+    Raises:
+        ChangedFileError: One is not; it says which, and what to do.
+    """
+    for message in changed(database).values():
+        raise ChangedFileError(message)

@@ -19,7 +19,8 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import unfinished
 from duckplets.ingest.gates import Gates
-from duckplets.ingest.in_place import Placing, placing_of, refuse_inside
+from duckplets.ingest.in_place import Placing
+from duckplets.ingest.placeable import files_to_leave, refuse_inside
 from duckplets.ingest.request import OnConflict, Request
 from duckplets.ingest.unfinished import Unfinished
 from duckplets.sources import ResumableSource, Rows, Source
@@ -93,7 +94,7 @@ def prepare(
         on_error = "skip"  # every row has an outcome, those after a cut as well
     source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
     on_conflict = "replace" if remap else on_conflict
-    placing = _placing(database, source, name, gates) if in_place else None
+    placing = _placing(database, source, gates) if in_place else None
     if not in_place:
         refuse_inside(database, name)
     if gates is not None:
@@ -120,10 +121,10 @@ def prepare(
     return Prepared(request, settings, found, cursor, limits or Limits(), is_full)
 
 
-def _placing(database: Database, source: Source, name: str, gates: Gates | None) -> Placing:
+def _placing(database: Database, source: Source, gates: Gates | None) -> Placing:
     """Check that texts can stay in their files, also where gates judge them."""
     asked = {} if gates is None else dict(gates.settings().get("quality") or {})
-    return placing_of(database, source, asked.get("pii"))
+    return Placing(database, files_to_leave(database, source, asked.get("pii")))
 
 
 def _is_left_open(source: Source) -> bool:

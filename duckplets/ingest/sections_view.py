@@ -6,10 +6,12 @@ import json
 import os
 from collections.abc import Collection, Sequence
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
+from duckplets.db import placed
 from duckplets.db.database import Database
 from duckplets.sources.expressions import as_text, call, each, filled, statement
 
@@ -31,6 +33,16 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
         view = exp.union(view, _outside(run), distinct=False)
     made = exp.Create(this=exp.to_table(_VIEW), kind="VIEW", replace=True, expression=view)
     database.rows(made.sql(dialect="duckdb", comments=False))
+
+
+def complete(database: Database) -> None:
+    """Make the view of a corpus whose tables were copied, for the files that it still needs."""
+    database.run("ingest/in_place/forget_unused")
+    corpus = Path(str(database.path))
+    paths = [placed.located(row[0], corpus) for row in database.run("db/placed/files")]
+    if paths:
+        database.allow(paths)
+        refresh(database)
 
 
 def _runs(files: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
