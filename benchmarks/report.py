@@ -3,6 +3,7 @@
 python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
 python benchmarks/text_in.py > benchmarks/text_in.json
+python benchmarks/in_place.py > benchmarks/in_place.json
 python benchmarks/serving.py > benchmarks/serving.json
 python benchmarks/serving.py --records 10000000 --beside 1000000 > benchmarks/serving_large.json
 python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
@@ -25,7 +26,7 @@ RESULTS, MINING, TEXT_IN, QUALITY = (
     HERE / f"{name}.json" for name in ("results", "mining", "text_in", "quality")
 )
 SERVING, SERVING_LARGE = HERE / "serving.json", HERE / "serving_large.json"
-GATES = HERE / "quality_gates.json"
+GATES, IN_PLACE = HERE / "quality_gates.json", HERE / "in_place.json"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 TITLES = {
@@ -175,6 +176,7 @@ def page() -> str:
         main_section(results)
         + serving_section()
         + text_in_report.section(text_in)
+        + text_in_report.in_place_section(json.loads(IN_PLACE.read_text(encoding="utf-8")))
         + mining_section(mining)
         + quality_report.section(quality)
         + quality_report.gates_section(json.loads(GATES.read_text(encoding="utf-8")))

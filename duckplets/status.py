@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.shown import Facts
+from duckplets.base.shown import Facts, shown
 from duckplets.db import placed
 from duckplets.db.database import Database
 from duckplets.ingest import records, splits, unfinished
@@ -67,6 +67,15 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
         "runs": state.cursors(state_path),
     }
     return Status(found)
+
+
+def in_a_line(database: Database) -> str:
+    """Return the version of a corpus and its first sources."""
+    version = records.current_version(database)
+    rows = database.table("status/records_by_source").to_pylist()
+    told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
+    more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
+    return f"version {version}, records: {told or 'none'}{more}"
 
 
 def capacity(database: Database) -> pa.Table:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.acquiring import gates_of, told_of
 from duckplets.base.progress import Progress, bar
-from duckplets.base.shown import html_table, shown
+from duckplets.base.shown import html_table
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError
@@ -21,6 +21,7 @@ from duckplets.ingest import chunks, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
 from duckplets.sifting import Sifting
+from duckplets.status import in_a_line
 from duckplets.text.chunking import Chunking
 from duckplets.text.prefix import prefix_of
 
@@ -358,13 +359,9 @@ class TextIn(Sifting):
         mode = ", read_only=True" if self.read_only else ""
         name = f"Corpus({str(self.path)!r}{mode})"
         try:
-            rows = self._database.table("status/records_by_source").to_pylist()
-            version = records.current_version(self._database)
+            return f"<{name}: {in_a_line(self._database)}>"
         except DuckpletsError:  # it was closed, or belongs to another process
             return name
-        told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
-        more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
-        return f"<{name}: version {version}, records: {told or 'none'}{more}>"
 
     def _repr_html_(self) -> str:
         rows = [row.values() for row in self._database.table("status/first_texts").to_pylist()]

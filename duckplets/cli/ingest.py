@@ -45,7 +45,8 @@ def ingest(
     in_place: Annotated[
         bool,
         typer.Option(
-            "--in-place", help="Leave the texts in their Parquet files, which must stay as they are."
+            "--in-place",
+            help="Leave the texts in their Parquet files, which must stay as they are.",
         ),
     ] = False,
     preview: Annotated[

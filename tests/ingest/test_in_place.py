@@ -1,4 +1,4 @@
-"""Texts that are left in their Parquet files: as if they were inside, and refused if files change."""
+"""Texts left in their Parquet files: as if they were inside, and refused where files change."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckplets as dp
-from duckplets.db import foreign
 
-WORDS = "river stone lamp garden bridge letter window basket copper violin élan 水 x\u0301".split()
+WORDS = ["river", "stone", "lamp", "garden", "bridge", "letter", "window", "élan", "水", "x\u0301"]
 TABLES = {
     "records": "* EXCLUDE (created_at, updated_at)",
     "sections": "*",
@@ -46,8 +45,10 @@ def row(rng: random.Random, number: int) -> dict[str, Any]:
 
 
 SCHEMA = pa.schema(
-    [("id", pa.string()), ("title", pa.string()), ("body", pa.large_string())]
-    + [("items", pa.list_(pa.string())), ("other", pa.dictionary(pa.int32(), pa.string()))]
+    [
+        *(("id", pa.string()), ("title", pa.string()), ("body", pa.large_string())),
+        *(("items", pa.list_(pa.string())), ("other", pa.dictionary(pa.int32(), pa.string()))),
+    ]
 )
 
 
