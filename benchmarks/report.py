@@ -3,6 +3,7 @@
 python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
 python benchmarks/text_in.py > benchmarks/text_in.json
+python benchmarks/in_place.py > benchmarks/in_place.json
 python benchmarks/serving.py > benchmarks/serving.json
 python benchmarks/serving.py --records 10000000 --beside 1000000 > benchmarks/serving_large.json
 python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
@@ -28,7 +29,7 @@ RESULTS, MINING, TEXT_IN, QUALITY = (
     HERE / f"{name}.json" for name in ("results", "mining", "text_in", "quality")
 )
 SERVING, SERVING_LARGE = HERE / "serving.json", HERE / "serving_large.json"
-GATES = HERE / "quality_gates.json"
+GATES, IN_PLACE = HERE / "quality_gates.json", HERE / "in_place.json"
 TOKENS, TOKEN_BATCHES = HERE / "tokens.json", HERE / "token_batches.json"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
@@ -179,6 +180,7 @@ def page() -> str:
         main_section(results)
         + serving_section()
         + text_in_report.section(text_in)
+        + text_in_report.in_place_section(json.loads(IN_PLACE.read_text(encoding="utf-8")))
         + tokens_report.shards_section(json.loads(TOKENS.read_text(encoding="utf-8")))
         + tokens_report.batches_section(json.loads(TOKEN_BATCHES.read_text(encoding="utf-8")))
         + mining_section(mining)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.base.documents import DocumentLimits as DocumentLimits
     from duckplets.compact import CompactReport as CompactReport
     from duckplets.corpus import Corpus as Corpus
+    from duckplets.errors import ChangedFileError as ChangedFileError
     from duckplets.errors import ChunkingError as ChunkingError
     from duckplets.errors import CorpusLockedError as CorpusLockedError
     from duckplets.errors import DamagedFileError as DamagedFileError
@@ -129,7 +130,8 @@ _HOMES = {
     "compact": "CompactReport",
     "corpus": "Corpus",
     "errors": (
-        "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "
+        "ChangedFileError ChunkingError CorpusLockedError DamagedFileError DeadlineError "
+        "DuckpletsError "
         "EmptyPoolError "
         "ExtensionError MigrationError MixtureError QualityError QueryError ReadOnlyError "
         "RecipeError SamplerError ShardError EngineError "

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.shown import Facts
+from duckplets.base.shown import Facts, shown
+from duckplets.db import placed
 from duckplets.db.database import Database
 from duckplets.ingest import records, splits, unfinished
 from duckplets.ingest.chunks import cleaned
@@ -41,6 +42,8 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
     ``new`` takes the counts that are worth keeping and are not kept yet.
     """
     current = splits.current_splits(database)
+    in_place = _in_place(database)
+    can_count = current is not None and not in_place["changed"]  # else pools cannot be read
     kept = _kept(database) if current else {}
     sources, by_split = _counted(database, kept, new if current else {})
     found = {
@@ -49,12 +52,14 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
         "splits": current.to_dict() if current else None,
         "chunking": chunking_of(database),
         "cleaned": cleaned(database),
+        "bytes": _bytes(database),
+        "in_place": in_place,
         "sources": sources,
         "unfinished": unfinished.overview(database),
         "records": by_split,
-        "shared_anchors": _shared_anchors(database, kept, new) if current else {},
+        "shared_anchors": _shared_anchors(database, kept, new) if can_count else {},
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
-        "pools": _pools(database, kept, new) if current else [],
+        "pools": _pools(database, kept, new) if can_count else [],
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": overview(database, records.current_version(database)),
         "vectors": vectors.overview(Path(str(database.path))),
@@ -62,6 +67,15 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
         "runs": state.cursors(state_path),
     }
     return Status(found)
+
+
+def in_a_line(database: Database) -> str:
+    """Return the version of a corpus and its first sources."""
+    version = records.current_version(database)
+    rows = database.table("status/records_by_source").to_pylist()
+    told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
+    more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
+    return f"version {version}, records: {told or 'none'}{more}"
 
 
 def capacity(database: Database) -> pa.Table:
@@ -84,6 +98,21 @@ def capacity(database: Database) -> pa.Table:
             "max_tokens": chunking_of(database)["max_tokens"],
         },
     )
+
+
+def _in_place(database: Database) -> dict[str, Any]:
+    """Tell how many files texts were left in, of how many bytes, and what is wrong with any."""
+    sizes = [int(size) for _, size, *_ in database.run("db/placed/files")]
+    changed = list(placed.changed(database).values())
+    return {"files": len(sizes), "bytes": sum(sizes), "changed": changed}
+
+
+def _bytes(database: Database) -> dict[str, int]:
+    """Return the size of the corpus, and about how much of it indexes and negatives take."""
+    of = {what: int(size) for what, size in database.run("status/bytes")}
+    names = ("indexes", "negatives")
+    size = Path(str(database.path)).stat().st_size
+    return {"corpus": size} | {name: of.get(name, 0) for name in names}
 
 
 def _counted(

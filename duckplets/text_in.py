@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.acquiring import gates_of, told_of
 from duckplets.base.progress import Progress, bar
-from duckplets.base.shown import html_table, shown
+from duckplets.base.shown import html_table
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError
@@ -21,6 +21,7 @@ from duckplets.ingest import chunks, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
 from duckplets.sifting import Sifting
+from duckplets.status import in_a_line
 from duckplets.text.chunking import Chunking
 from duckplets.text.prefix import prefix_of
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.ingest.records import IngestReport
+    from duckplets.ingest.request import OnConflict
     from duckplets.ingest.splits import KeepTogether, SplitReport
-    from duckplets.ingest.store import OnConflict
     from duckplets.order.copies import SizeMode
     from duckplets.quality.settings import Quality
     from duckplets.records.data_index import DataIndex
@@ -65,6 +66,7 @@ class TextIn(Sifting):
         size_mb: float | None = None,
         limit: int | None = None,
         jsonl: str | PathLike[str] | None = None,
+        in_place: bool = False,
         progress: Progress | bool | None = None,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
@@ -102,6 +104,8 @@ class TextIn(Sifting):
                 as the gates saw it, and ``meta``, why it was kept. It agrees with the corpus after
                 any interruption, and several ingests may write to it; ``FILE.meta.json`` tells of
                 them. No other file is written to.
+            in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay as they
+                are; the corpus has where each text is, and all else.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -113,6 +117,7 @@ class TextIn(Sifting):
                 conflict; it was read with another mapping; another ingest of that name is
                 unfinished; or ``jsonl`` is no file of this corpus, or cannot be written.
             DamagedFileError: ``jsonl`` does not hold what was written to it.
+            ChangedFileError: Records are gone from files that texts were left in.
         """
         from duckplets.ingest import ingest
         from duckplets.sources.user.custom import adapted
@@ -132,6 +137,7 @@ class TextIn(Sifting):
                 restart=restart,
                 limits=limits,
                 gates=gates,
+                in_place=in_place,
                 progress=advance,
             )
 
@@ -353,20 +359,14 @@ class TextIn(Sifting):
         mode = ", read_only=True" if self.read_only else ""
         name = f"Corpus({str(self.path)!r}{mode})"
         try:
-            version, rows = records.current_version(self._database), self._rows_by_source()
+            return f"<{name}: {in_a_line(self._database)}>"
         except DuckpletsError:  # it was closed, or belongs to another process
             return name
-        told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
-        more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
-        return f"<{name}: version {version}, records: {told or 'none'}{more}>"
 
     def _repr_html_(self) -> str:
         rows = [row.values() for row in self._database.table("status/first_texts").to_pylist()]
         caption = f"{self.path}, version {records.current_version(self._database)}"
         return html_table(caption, ("source", "records", "first text"), rows)
-
-    def _rows_by_source(self) -> list[dict[str, Any]]:
-        return list(self._database.table("status/records_by_source").to_pylist())
 
     def unfinished(self) -> list[dict[str, Any]]:
         """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""

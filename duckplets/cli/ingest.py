@@ -43,6 +43,13 @@ def ingest(
         bool,
         typer.Option("--remap", help="Replace the records of a source that was read otherwise."),
     ] = False,
+    in_place: Annotated[
+        bool,
+        typer.Option(
+            "--in-place",
+            help="Leave the texts in their Parquet files, which must stay as they are.",
+        ),
+    ] = False,
     preview: Annotated[
         int | None,
         typer.Option(metavar="N", help="Only show the first N rows as records; nothing is stored."),
@@ -67,12 +74,14 @@ def ingest(
         duckplets ingest faq.duckdb 'news/*.parquet' --name news --text body --date day
         duckplets ingest faq.duckdb hf://org/faq/default/train anchor=question positive=answer
         duckplets ingest faq.duckdb chats.jsonl --converter sharegpt --on-error quarantine
+        duckplets ingest faq.duckdb big.parquet --text body --id key --in-place
         duckplets ingest faq.duckdb docs --pattern '*.md' --pattern '*.rst' --preview 3
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url
     """
     from duckplets.corpus import Corpus
 
     arguments = {**rows.arguments, "on_conflict": on_conflict, "restart": restart, "remap": remap}
+    arguments["in_place"] = in_place
     found, problems = rows.found(sources or [], keep_going=keep_going)
     say(*(f"failed: {problem}" for problem in problems))
     if preview is not None:

@@ -24,7 +24,7 @@ import duckdb
 import pyarrow as pa
 
 from duckplets.base.shown import shown
-from duckplets.db import files, torn
+from duckplets.db import files, placed, torn
 from duckplets.db.files import FileId, file_id
 from duckplets.db.foreign import first_line
 from duckplets.db.queries import query
@@ -54,7 +54,10 @@ class Session:
         read_only: Whether it was opened so.
     """
 
-    __slots__ = ("__weakref__", "_is_attached", "connection", "feeds", "file", "read_only")
+    __slots__ = (
+        *("__weakref__", "_folder", "_is_attached"),
+        *("connection", "feeds", "file", "read_only"),
+    )
 
     def __init__(
         self,
@@ -63,12 +66,15 @@ class Session:
         *,
         read_only: bool = False,
         is_attached: bool = False,
+        folder: str | None = None,
     ) -> None:
         connection.execute(query("db/sessions/no_bar"))
         connection.execute(query("db/sessions/utc"))
         if is_attached:
             connection.execute(query("db/sessions/use"))
-        self._is_attached = is_attached
+        if folder is not None:
+            placed.use_folder(connection, folder)
+        self._is_attached, self._folder = is_attached, folder
         self.connection = connection
         self.feeds: dict[str, Any] = {}
         self.file = file
@@ -83,6 +89,7 @@ class Session:
             self.file,
             read_only=self.read_only,
             is_attached=self._is_attached,
+            folder=self._folder,
         )
 
     def close(self) -> None:
@@ -127,7 +134,14 @@ _CHANGERS: dict[FileId, int | None] = {}  # the thread that does
 _CHANGING: dict[FileId, threading.RLock] = {}  # held by the thread that changes a file
 
 
-def open_session(path: Path, name: str, settings: Settings, *, read_only: bool) -> Session:
+def open_session(
+    path: Path,
+    name: str,
+    settings: Settings,
+    *,
+    read_only: bool,
+    allowed: Collection[str] = (),
+) -> Session:
     """Open a file; a missing one is made unless ``read_only``.
 
     Args:
@@ -135,6 +149,7 @@ def open_session(path: Path, name: str, settings: Settings, *, read_only: bool) 
         name: Of the file, for messages.
         settings: Of DuckDB.
         read_only: Whether nothing may be changed.
+        allowed: Parquet files that texts are about to be left in: statements may read them.
 
     Raises:
         MigrationError: The path holds something that is not a DuckDB file.
@@ -148,7 +163,7 @@ def open_session(path: Path, name: str, settings: Settings, *, read_only: bool) 
             mend(path, name)
             if read_only and _is_inherited(path):
                 return _attached(path, config)
-            return _connected(path, config, read_only=read_only)
+            return _connected(path, config, allowed, read_only=read_only)
         except OSError as error:
             raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
         except duckdb.Error as error:
@@ -166,19 +181,46 @@ def mend(path: Path, name: str) -> None:
             torn.mend(path, name)
 
 
-def _connected(path: Path, config: dict[str, Any], *, read_only: bool) -> Session:
-    sealed = {"enable_external_access": "false", **config}  # the last is set first
+def _connected(
+    path: Path, config: dict[str, Any], allowed: Collection[str], *, read_only: bool
+) -> Session:
+    given = config
     if not read_only:
-        sealed = {"storage_compatibility_version": _STORAGE, **_COMMITS, **sealed}
+        given = {"storage_compatibility_version": _STORAGE, **_COMMITS, **config}
     try:
-        connection = duckdb.connect(str(path), read_only=read_only, config=sealed)
+        connection = duckdb.connect(str(path), read_only=read_only, config=given)
     except duckdb.ConnectionException:
         if not read_only:
             raise
         return _attached(path, config)
+    session = _sealed(connection, path, allowed, read_only=read_only)
     if not read_only:
         files.sweep(path)
-    return Session(connection, file_id(path), read_only=read_only)
+    return session
+
+
+def _sealed(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    allowed: Collection[str] = (),
+    *,
+    read_only: bool = True,
+    is_attached: bool = False,
+) -> Session:
+    """Let no statement of an instance reach another file, but those that texts were left in."""
+    try:
+        folder = placed.open_to(connection, path, allowed)
+        connection.execute(query("db/sessions/seal"))
+        return Session(
+            connection,
+            file_id(path),
+            read_only=read_only,
+            is_attached=is_attached,
+            folder=folder,
+        )
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _attached(path: Path, config: dict[str, Any]) -> Session:
@@ -195,11 +237,11 @@ def _attached(path: Path, config: dict[str, Any]) -> Session:
     connection = duckdb.connect(config=config)
     try:
         connection.execute(attach.sql(dialect="duckdb", comments=False))
-        connection.execute(query("db/sessions/seal"))
-        return Session(connection, file_id(path), read_only=True, is_attached=True)
+        connection.execute(query("db/sessions/use"))
     except BaseException:
         connection.close()
         raise
+    return _sealed(connection, path, is_attached=True)
 
 
 def _is_inherited(path: Path) -> bool:

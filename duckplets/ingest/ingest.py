@@ -24,7 +24,8 @@ from duckplets.ingest.counts import Counts
 from duckplets.ingest.gates import NothingNew
 from duckplets.ingest.prepare import Prepared, kept, prepare
 from duckplets.ingest.records import IngestReport, current_version
-from duckplets.ingest.store import Request, Storing
+from duckplets.ingest.request import Request
+from duckplets.ingest.store import Storing
 from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.limits import Reader

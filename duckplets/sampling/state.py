@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.db import files, migrate, probe
-from duckplets.db.database import Database, for_a_moment
+from duckplets.db.database import Database
+from duckplets.db.moments import for_a_moment
 from duckplets.errors import (
     CorpusLockedError,
     DuckpletsError,
