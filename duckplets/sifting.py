@@ -62,6 +62,7 @@ class Sifting:
         retries: int = 5,
         spool_mb: float = 256,
         keep_going: bool = False,
+        engine: Any = None,
         each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
         progress: Progress | bool | None = None,
     ) -> dict[str, IngestReport]:
@@ -96,6 +97,8 @@ class Sifting:
                 four sources for each reader wait at most.
             keep_going: Store the sources after one that failed, too. Of equal texts in both they
                 then have theirs accepted.
+            engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
+                other. ``readers``, ``retries`` and ``spool_mb`` are about the others, read here.
             each: Called with the name and report of every source when it is stored, and with
                 ``keep_going`` with the error of one that failed.
             progress: As for ``ingest``, of the source that is being stored.
@@ -135,7 +138,7 @@ class Sifting:
 
         ready: list[Prepared] = []
         every: list[QualityGates] = []
-        with nullcontext() if jsonl is None else JsonLines(jsonl) as lines:
+        with opened(engine) as by, nullcontext() if jsonl is None else JsonLines(jsonl) as lines:
             for name, one in wanted.items():
                 try:
                     one.check_cleaning(self._database)
@@ -148,7 +151,7 @@ class Sifting:
                     every += [gates] if gates is not None else []
             with (
                 bar(progress, sys.stderr, told=partial(told_of, every)) as advance,
-                closing(store_beside(self._database, ready, how, advance)) as stored,
+                closing(store_beside(self._database, ready, how, advance, by)) as stored,
             ):
                 for prepared, report in stored:
                     told(prepared.request.name, report)

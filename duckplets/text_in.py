@@ -16,6 +16,7 @@ from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import html_table, shown
 from duckplets.changing import changes
 from duckplets.db.database import Database
+from duckplets.engines import opened
 from duckplets.errors import DuckpletsError
 from duckplets.ingest import chunks, records, splits, unfinished
 from duckplets.ingest import prefixes as prefix_store
@@ -65,6 +66,7 @@ class TextIn(Sifting):
         size_mb: float | None = None,
         limit: int | None = None,
         jsonl: str | PathLike[str] | None = None,
+        engine: Any = None,
         progress: Progress | bool | None = None,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
@@ -102,6 +104,8 @@ class TextIn(Sifting):
                 as the gates saw it, and ``meta``, why it was kept. It agrees with the corpus after
                 any interruption, and several ingests may write to it; ``FILE.meta.json`` tells of
                 them. No other file is written to.
+            engine: What reads files, cleans and measures, as for ``mine``: workers see files, and
+                a folder beside the corpus, by the same paths. Other sources are read here.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -119,7 +123,7 @@ class TextIn(Sifting):
 
         gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit, jsonl=jsonl)
         told = None if gates is None else partial(told_of, [gates])
-        with gates or nullcontext(), bar(progress, sys.stderr, told=told) as advance:
+        with opened(engine) as by, gates or nullcontext(), bar(progress, sys.stderr, told=told) as advance:
             return ingest.ingest(
                 self._database,
                 adapted(source),
@@ -132,6 +136,7 @@ class TextIn(Sifting):
                 restart=restart,
                 limits=limits,
                 gates=gates,
+                engine=by,
                 progress=advance,
             )
 

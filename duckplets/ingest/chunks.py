@@ -213,7 +213,7 @@ class SectionWriter:
 
         Args:
             sections: Of every record a list of (role, heading, text), as in ``ROW_SCHEMA``, or
-                of (role, heading, text, original), as from ``preprocess``.
+                as from ``preprocess``.
             record_keys: The records' keys, shape (records,).
         """
         counts = pc.list_value_length(sections).to_numpy(zero_copy_only=False)
@@ -225,7 +225,8 @@ class SectionWriter:
             "record_key": owners,
             "position": np.arange(len(flat), dtype=np.int64) - firsts,
         }
-        fields = {field.name: flat.field(field.name) for field in flat.type}
+        names = [field.name for field in flat.type if field.name != "dropped"]
+        fields = {name: flat.field(name) for name in names}
         # Dropped sections use up keys as well, so that they fit in where they come back.
         self.section_key += len(flat)
         self.chunk_key = append_sections(

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -20,7 +21,7 @@ from duckplets.sources.feed import rows_of
 from duckplets.sources.limits import limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve
 from duckplets.sources.origins import Origins
-from duckplets.sources.rows import Rows
+from duckplets.sources.rows import MAX_BYTES, Rows
 from duckplets.sources.transcoded import Transcoded, codec_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
 _CUT = "Truncated compressed stream"
+_MOST_FILES = 1_024  # that are read at once
+AT_ONCE = MAX_BYTES // 4  # bytes of files that are read at once
 _STEP = 1 << 16  # bytes of a file that may be cut short
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
@@ -146,6 +149,31 @@ def inner_suffix(path: Path) -> str:
     """Return the suffix before one of compression, in lower case."""
     inner = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return inner.suffix.lower()
+
+
+def together(each: Iterable[Path]) -> Iterator[tuple[list[Path], int]]:
+    """Yield files that are read at once, of bounded number and size or only one, and their bytes.
+
+    What is compressed counts several times.
+    """
+    number = weight = group = 0
+    sizes: dict[Path, int] = {}
+
+    def place(file: Path) -> int:
+        nonlocal number, weight, group
+        try:
+            sizes[file] = file.stat().st_size
+        except OSError:
+            sizes[file] = 0
+        own = sizes[file] * (8 if file.suffix.lower() in COMPRESSED else 1)
+        number, weight = number + 1, weight + own
+        if number > _MOST_FILES or weight > AT_ONCE:
+            number, weight, group = 1, own, group + 1
+        return group
+
+    for _, some in groupby(each, key=place):
+        found = list(some)
+        yield found, sum(map(sizes.__getitem__, found))
 
 
 def open_bytes(path: Path, encoding: str | None = None) -> BinaryIO:
