@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import DeadlineError as DeadlineError
     from duckplets.errors import DuckpletsError as DuckpletsError
     from duckplets.errors import EmptyPoolError as EmptyPoolError
+    from duckplets.errors import EngineError as EngineError
     from duckplets.errors import ExtensionError as ExtensionError
     from duckplets.errors import MigrationError as MigrationError
     from duckplets.errors import MixtureError as MixtureError
@@ -131,7 +132,7 @@ _HOMES = {
         "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "
         "EmptyPoolError "
         "ExtensionError MigrationError MixtureError QualityError QueryError ReadOnlyError "
-        "RecipeError SamplerError ShardError "
+        "RecipeError SamplerError ShardError EngineError "
         "SourceError SplitError StateMismatchError VectorError"
     ),
     "export": "ExportReport",

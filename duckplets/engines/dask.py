@@ -23,7 +23,15 @@ from uuid import uuid4
 
 from duckplets.base.parts import Part
 from duckplets.base.shown import counted, shown
-from duckplets.engines.on_worker import PartError, given, name_of, run_part, versions
+from duckplets.engines.on_worker import (
+    PartError,
+    given,
+    name_of,
+    packed,
+    run_part,
+    unpacked,
+    versions,
+)
 from duckplets.errors import DuckpletsError, EngineError, ExtensionError
 
 if TYPE_CHECKING:
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 MOST_LOSSES = 20  # of workers that a part may be lost with
 TRIES = 3  # of a part that raises
 _AHEAD = 2  # parts for each worker, besides the one it is at
+_CONNECTING = 10  # seconds
 _PATIENCE = 60.0  # seconds without any worker
 _LOOK = 2.0  # seconds between two looks at whether there are workers
 
@@ -68,7 +77,10 @@ def local(workers: int) -> Iterator[DaskEngine]:
     with dask.config.set(_SETTINGS):
         cluster = SpecCluster(
             workers=dict.fromkeys(range(workers), each),
-            scheduler={"cls": Scheduler, "options": here | {"port": 0, "dashboard": False}},
+            scheduler={
+                "cls": Scheduler,
+                "options": here | {"port": 0, "dashboard_address": "127.0.0.1:0"},
+            },
             silence_logs=50,
         )
         with cluster, Client(cluster, direct_to_workers=True) as client:
@@ -91,7 +103,7 @@ def connected(address: str) -> Iterator[DaskEngine]:
     except ImportError as error:
         raise ExtensionError(_MISSING) from error
     try:
-        client = Client(address.replace("dask://", "tcp://", 1), timeout=10)
+        client = Client(address.replace("dask://", "tcp://", 1), timeout=_CONNECTING)
     except (OSError, ValueError) as error:
         raise EngineError(
             f"engine={shown(repr(address))}: no scheduler of Dask answers there ({_said(error)}); "
@@ -134,18 +146,18 @@ class DaskEngine:
     """
 
     def __init__(self, client: Client, allowed: int) -> None:
-        self._client, self._allowed = client, allowed
+        self.client, self._allowed = client, allowed
 
     @property
     def workers(self) -> int:
         """How many parts run at the same time."""
-        return max(1, sum(map(int, self._client.nthreads().values())))
+        return max(1, sum(map(int, self.client.nthreads().values())))
 
     def map(
         self, function: Callable[[Any, Any], Any], job: Any, parts: Iterable[Part]
     ) -> Generator[Any, None, None]:
         """Yield what a function makes of every part, in their order; see ``Engine.map``."""
-        with closing(_Work(self._client, self._allowed, function, job)) as work:
+        with closing(_Work(self.client, self._allowed, function, job)) as work:
             most = self.workers * (1 + _AHEAD)
             for part in parts:
                 work.send(part)
@@ -189,7 +201,8 @@ class _Work:
     def close(self) -> None:
         """Let go of what nobody wants any more."""
         with suppress(Exception):  # the scheduler may be gone
-            self._client.cancel([each.future for each in self.sent], force=True)
+            for future in [*(each.future for each in self.sent), self._job]:
+                future.release()
 
     def _submitted(self, part: Part) -> Future[Any]:
         self._number += 1
@@ -199,7 +212,7 @@ class _Work:
                 self._versions,
                 self._function,
                 self._job,
-                part.input,
+                packed(part.input),
                 key=f"{self._of}-{self._number}",
                 retries=TRIES - 1,
             )
@@ -225,7 +238,7 @@ class _Work:
 
     def _gathered(self, sent: _Sent) -> Any:
         try:
-            return sent.future.result()
+            return unpacked(sent.future.result())
         except Exception as error:  # whoever had it is gone since
             if sent.future.status == "error":
                 raise _Lost from error

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from duckplets.errors import DuckpletsError, EngineError
 
-__all__ = ["PartError", "given", "name_of", "run_part", "versions"]
+__all__ = ["PartError", "given", "name_of", "packed", "run_part", "unpacked", "versions"]
 
 # What decides the bytes of results; others are Dask's own to compare.
 _PACKAGES = ("duckplets", "duckdb", "numpy", "pyarrow")
@@ -38,6 +40,40 @@ def given(job: Any) -> Any:
     return job
 
 
+class Packed(NamedTuple):
+    """A table or an array of Arrow, as the bytes of a stream.
+
+    Pickled as it is a slice would bring all that it was cut from, and come where no buffer is
+    aligned as Arrow wants it.
+    """
+
+    is_array: bool
+    data: bytes
+
+
+def packed(value: Any) -> Any:
+    """Return a value as it is sent."""
+    if isinstance(value, pa.Array):
+        batch = pa.record_batch([value], ["array"])
+        return Packed(True, _stream(pa.Table.from_batches([batch])))
+    return Packed(False, _stream(value)) if isinstance(value, pa.Table) else value
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def unpacked(value: Any) -> Any:
+    """Return a value that was sent."""
+    if not isinstance(value, Packed):
+        return value
+    table = pa.ipc.open_stream(value.data).read_all()
+    return table["array"].combine_chunks() if value.is_array else table
+
+
 def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:
     """Run a function of this package over a part.
 
@@ -54,7 +90,7 @@ def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:
         )
     module, _, function = name.partition(":")
     try:
-        return getattr(import_module(module), function)(job, part)
+        return packed(getattr(import_module(module), function)(job, unpacked(part)))
     except DuckpletsError:
         raise
     except Exception as error:

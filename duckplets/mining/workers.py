@@ -22,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def scored(
         EngineError: A block could not be searched by the engine.
     """
     if engine is not None:
-        job = _Job(shards.folder.absolute(), shards.count, settings, guards)
+        job = _Job(uuid4().hex, shards.folder.absolute(), shards.count, settings, guards)
         parts = (Part(f"mining: block {n + 1}", each) for n, each in enumerate(blocks))
         with closing(engine.map(search_part, job, parts)) as results:
             yield from results
@@ -102,6 +103,7 @@ def scored(
 class _Job:
     """What all blocks of a mining have in common, for the workers of an engine."""
 
+    name: str  # no other has it: one after the other has its postings in the same folder
     folder: Path
     count: int
     settings: Bm25

@@ -1,0 +1,180 @@
+"""The same work by an engine and without one: the same tables, the same shards."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import WORDS
+from effort import often, some
+from gated_rows import contents
+from prebuilt import prebuilt
+
+import duckplets as dp
+from duckplets.engines import dask
+
+Work = Callable[[dp.Corpus, Any], Any]
+
+
+@prebuilt
+def corpus_of(path: Path, count: int, seed: int) -> dp.Corpus:
+    """Two sources of titles and bodies, some of them nearly equal, with splits."""
+    draw = random.Random(seed)
+    corpus = dp.Corpus(path)
+    for name in ("one", "two"):
+        rows = []
+        for number in range(count):
+            body = " ".join(draw.choices(WORDS, k=draw.randrange(1, 60)))
+            if rows and number % 5 == 0:
+                body = rows[draw.randrange(len(rows))]["body"] + " again"
+            rows.append({"id": f"{number}", "title": " ".join(body.split()[:4]), "body": body})
+        source = dp.MemorySource(rows, id="id", anchor="title", positive="body")
+        corpus.ingest(source, name=name, progress=False)
+    corpus.split(0.8, 0.1, 0.1, seed=seed)
+    return corpus
+
+
+def short(texts: list[str]) -> list[bool]:
+    """Judge texts; defined here, so workers have it from the session only."""
+    return [len(text) < 300 for text in texts]
+
+
+def index(corpus: dp.Corpus, engine: Any) -> None:
+    corpus.index(engine=engine, progress=False)
+
+
+def mine(corpus: dp.Corpus, engine: Any) -> None:
+    corpus.mine(["anchor_context"], top_k=5, engine=engine, progress=False)
+
+
+def deduplicate(corpus: dp.Corpus, engine: Any) -> None:
+    assert corpus.deduplicate(0.7, ngram=2, engine=engine, progress=False).clusters
+
+
+def judge(corpus: dp.Corpus, engine: Any) -> None:
+    dp.register_gate("short", short)
+    gates = dp.Quality(
+        language=None, gates=("short",), min_characters=20, pii=None, duplicates=False
+    )
+    assert corpus.judge(gates, engine=engine).rejected
+
+
+SAME: dict[str, Work] = {
+    "index": index, "mine": mine, "deduplicate": deduplicate, "judge": judge
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("work", SAME)
+@pytest.mark.parametrize(("count", "seed"), some([(40, 1), (3, 2), (2000, 3), (300, 4)], less=2))
+def test_tables_are_the_same(
+    work: str, count: int, seed: int, cluster: Any, tmp_path: Path
+) -> None:
+    if count < 10 and work != "index":
+        pytest.skip("so few records have no duplicates, and nothing to mine")
+    found = []
+    for name, engine in (("alone", None), ("engine", cluster)):
+        with corpus_of(tmp_path / f"{name}.duckdb", count, seed) as corpus:
+            SAME[work](corpus, engine)
+            found.append(told(corpus))
+    assert found[0] == found[1]
+
+
+def told(corpus: dp.Corpus) -> dict[str, Any]:
+    """Return what is in all tables but times."""
+    found = contents(corpus)
+    for rows in found.values():
+        for row in rows:
+            for name in ("seconds", "finished_at", "built_at"):
+                row.pop(name, None)
+    return found
+
+
+@pytest.mark.parametrize("buckets", [(8, 16), (64,)])
+def test_shards_are_the_same(
+    cluster: Any, tmp_path: Path, buckets: tuple[int, ...], tokenizer: Path
+) -> None:
+    found = []
+    with corpus_of(tmp_path / "c.duckdb", often(2000, less=200), 5) as corpus:
+        for name, engine in (("alone", None), ("engine", cluster)):
+            out = tmp_path / name
+            settings: dict[str, Any] = {"buckets": buckets, "shard_mb": 0.01, "offsets": True}
+            corpus.shard(
+                out, tokenizer=tokenizer, longer="cut", **settings, engine=engine, progress=False
+            )
+            found.append(digests(out))
+    assert found[0] == found[1]
+    assert len(found[0]) > 4
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".parquet", ".tsv")
+    } | {"manifest": (folder / "manifest.json").read_text().replace(folder.name, "")}
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("tokenizers")
+    folder = tmp_path_factory.mktemp("tokenizer")
+    with corpus_of(folder / "c.duckdb", 40, 6) as corpus:
+        dp.train_tokenizer(corpus, folder / "t", vocab_size=300, progress=False)
+    return folder / "t"
+
+
+@contextmanager
+def killed(cluster: Any, least: int) -> Iterator[list[int]]:
+    """Kill a worker of a cluster every second, if at least so many of them run."""
+    ended = threading.Event()
+    gone: list[int] = []
+
+    def kill() -> None:
+        while not ended.wait(1):
+            pids = list(cluster.run(os.getpid, on_error="ignore").values())
+            if len(pids) >= least:
+                gone.append(random.Random(len(gone)).choice(pids))
+                os.kill(gone[-1], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield gone
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(("workers", "least"), some([(2, 2), (4, 2)], less=1))
+def test_workers_killed_all_the_time_change_nothing(
+    workers: int, least: int, tmp_path: Path, tokenizer: Path
+) -> None:
+    found = []
+    count = often(20_000, less=200)
+    for engine in (None, workers):
+        with corpus_of(tmp_path / f"{engine}.duckdb", count, 7) as corpus:
+            if engine is None:
+                everything(corpus, None, tmp_path / "alone", tokenizer)
+            else:
+                with dask.local(workers) as own, killed(own.client, least) as gone:
+                    everything(corpus, own, tmp_path / "engine", tokenizer)
+                    while not gone:
+                        time.sleep(0.1)
+            found.append(told(corpus))
+    assert found[0] == found[1]
+    assert digests(tmp_path / "alone") == digests(tmp_path / "engine")
+
+
+def everything(corpus: dp.Corpus, engine: Any, out: Path, tokenizer: Path) -> None:
+    for work in SAME.values():
+        work(corpus, engine)
+    corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine, progress=False)
