@@ -16,6 +16,7 @@ from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.engines import opened
 from duckplets.errors import DuckpletsError, SourceError, several
+from duckplets.ingest import records, unfinished
 from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
@@ -159,6 +160,26 @@ class Sifting:
             said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
             raise SourceError("\n".join([said, several(failed)]))
         return reports
+
+    def unfinished(self) -> list[dict[str, Any]]:
+        """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
+        return unfinished.overview(self._database)
+
+    @changes("remove a source from")
+    def remove(self, name: str) -> int:
+        """Remove a source from the newest version; returns how many records it had.
+
+        Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
+        name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
+        are.
+        """
+        self._tell_of_json_lines()
+        found = unfinished.find(self._database, name)
+        if found is None:
+            return records.remove(self._database, name)
+        discarded = unfinished.discard(self._database, found)
+        live = {row[1] for row in self._database.run("ingest/records/live_sources")}
+        return discarded + (records.remove(self._database, name) if name in live else 0)
 
     @changes("judge the texts of")
     def judge(

@@ -18,7 +18,7 @@ from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.engines import opened
 from duckplets.errors import DuckpletsError
-from duckplets.ingest import chunks, records, splits, unfinished
+from duckplets.ingest import chunks, records, splits
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
 from duckplets.sifting import Sifting
@@ -123,7 +123,11 @@ class TextIn(Sifting):
 
         gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit, jsonl=jsonl)
         told = None if gates is None else partial(told_of, [gates])
-        with opened(engine) as by, gates or nullcontext(), bar(progress, sys.stderr, told=told) as advance:
+        with (
+            opened(engine) as by,
+            gates or nullcontext(),
+            bar(progress, sys.stderr, told=told) as advance,
+        ):
             return ingest.ingest(
                 self._database,
                 adapted(source),
@@ -372,26 +376,6 @@ class TextIn(Sifting):
 
     def _rows_by_source(self) -> list[dict[str, Any]]:
         return list(self._database.table("status/records_by_source").to_pylist())
-
-    def unfinished(self) -> list[dict[str, Any]]:
-        """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
-        return unfinished.overview(self._database)
-
-    @changes("remove a source from")
-    def remove(self, name: str) -> int:
-        """Remove a source from the newest version; returns how many records it had.
-
-        Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
-        name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
-        are.
-        """
-        self._tell_of_json_lines()
-        found = unfinished.find(self._database, name)
-        if found is None:
-            return records.remove(self._database, name)
-        discarded = unfinished.discard(self._database, found)
-        live = {row[1] for row in self._database.run("ingest/records/live_sources")}
-        return discarded + (records.remove(self._database, name) if name in live else 0)
 
     def count(self, *, split: str | None = None, source: str | None = None) -> int:
         """Return how many records there are to read."""

@@ -27,26 +27,13 @@ from duckplets.base.shown import counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError
 from duckplets.ingest.chunks import current_chunking
-from duckplets.ingest.gates import METRICS, Gates
+from duckplets.ingest.gates import Gates
+from duckplets.ingest.parted import Parted
 from duckplets.ingest.prepare import Prepared
-from duckplets.ingest.preprocess import is_cleaned
-from duckplets.ingest.workers import (
-    ROWS,
-    Given,
-    Read,
-    Work,
-    batches_of,
-    read_part,
-    stream_of,
-    work_at,
-)
+from duckplets.ingest.streams import Item, batches_of, in_full, stream_of
+from duckplets.ingest.workers import ROWS, Given, Read, Work, read_part, work_at
 from duckplets.sources import Mark, Rows
-from duckplets.sources.limits import Reader
-from duckplets.sources.parts import Cut, PartOf, cuts_of, file_source
-from duckplets.sources.resumable import Resumable
-from duckplets.sources.rows import MAX_BYTES, MAX_ROWS
-
-Item = pa.RecordBatch | Mark
+from duckplets.sources.parts import Cut
 
 _IDLE = (
     "the engine had nothing to do: only this process can read the source, and without gates and "
@@ -56,97 +43,6 @@ _LATE = (
     "read by this process, not by the engine's workers: not all keys that the mapping names are "
     "among the first rows, so which are meant is known only to who reads all files in their order"
 )
-
-
-class _Source:
-    """A source that an engine has to do with.
-
-    Attributes:
-        source: What reads its files; None where only this process can read it.
-        work: What is done to its rows, if anything is.
-        is_new: Whether no row of it was read before, so that workers are at all they read.
-        cuts: The parts that are read, once it is open; None while this process reads it.
-        part: The whole of it, and what was found out so far.
-        passed: How many rows come before the first part.
-        is_over: Whether nothing more of it is wanted.
-    """
-
-    def __init__(self, number: int, prepared: Prepared, work: Work | None) -> None:
-        self.number, self.prepared, self.work = number, prepared, work
-        self.source = file_source(prepared.request.source)
-        gates = prepared.request.gates
-        self.is_new = prepared.found is None and (gates is None or gates.last_row == 0)
-        self.cuts: list[Cut] | None = None
-        self.part = PartOf(self.source, getattr(self.source, "uri", None) or "")
-        self.passed, self.is_over = 0, False
-        self.notes: list[str] = []
-        self._reader: Reader | None = None
-        self._rows: Rows | None = None
-        self._row = 1  # the number of the next row
-
-    def opened(self) -> Rows:
-        """Open it, with what can be checked before anything is read, if it is not open yet."""
-        if self._rows is None:
-            self.close()
-            self._reader = Reader.within(self.prepared.limits)
-            if self.source is None:
-                self._rows = self.prepared.open(self._reader, self.prepared.cursor)
-                return self._rows
-            self._reader.part = self.part
-            rows = self.source.open(self._reader)
-            if self.source.kind != "json" or self.part.keys is not None:
-                self._cut()
-            self._rows = rows
-        return self._rows
-
-    def resumed(self, rows: Rows) -> Rows:
-        """Return rows of its files with marks, from its cursor on, if it can be resumed."""
-        whole = self.prepared.request.source
-        if not isinstance(whole, Resumable):
-            return rows
-        return whole.going_on(rows, self.prepared.cursor, passed=self.passed)
-
-    def _cut(self) -> None:
-        whole = self.prepared.request.source
-        start = whole.start_of(self.prepared.cursor) if isinstance(whole, Resumable) else 0
-        cuts = cuts_of(self.source, numbered=start > 0)
-        # A path that no row has is found out by reading all of them.
-        has_paths = start and any(set(".[") & set(name) for name in getattr(self.source, "names", tuple)())
-        while cuts and not has_paths and cuts[0].rows is not None:
-            if self.passed + cuts[0].rows > start:
-                break
-            self.passed += cuts.pop(0).rows or 0
-        self.cuts, self._row = cuts, self.passed + 1
-
-    def taken(self, read: Read) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part, numbered on."""
-        before = pa.scalar(self._row - 1, pa.int64())
-        self._row += read.rows
-        self.part.counts.update(read.part.counts)
-        if read.part.paths is not None:
-            if self.part.paths is None:
-                self.part.paths = read.part.paths
-            else:
-                self.part.paths.add(read.part.paths)
-        for batch in batches_of(read.batches):
-            at = batch.schema.get_field_index("row")
-            yield batch.set_column(at, "row", pc.add(batch.column(at), before))
-
-    def read_here(self, cut: Cut, error: DuckpletsError) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part that a worker has refused, or raise why this process does."""
-        part = replace(self.part, row=self._row, origins=None)
-        with closing(Reader.within(self.prepared.limits)) as reader:
-            yield from cut.open(self.source, reader, part).batches  # type: ignore[misc]
-        self._row = part.origins.row + 1 if part.origins else self._row
-        self.part.paths = part.paths
-        self.notes.append(f"read by this process, as a worker could not: {cut.label}: {error}")
-
-    def close(self) -> None:
-        """Let go of what it was opened with."""
-        self._rows = None
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
 
 
 class Elsewhere:
@@ -165,12 +61,12 @@ class Elsewhere:
         sweep(beside)
         self._folder = aside_of(beside)
         self._engine = engine
-        self._each: list[_Source] = []
+        self._each: list[Parted] = []
         if engine is not None:
             chunking = current_chunking(database)
             wanted = (one for one in several if not one.is_full)
             for number, one in enumerate(wanted):
-                self._each.append(_Source(number, one, Work.of(chunking, one.request.gates)))
+                self._each.append(Parted(number, one, Work.of(chunking, one.request.gates)))
         self._coming: Iterator[_Result] | None = None
         self._next: _Result | None = None
 
@@ -204,13 +100,13 @@ class Elsewhere:
             one.is_over = True
             one.close()
 
-    def _rows(self, engine: Engine, one: _Source, rows: Rows | None) -> Rows:
+    def _rows(self, engine: Engine, one: Parted, rows: Rows | None) -> Rows:
         """Return what is to be stored of a source."""
         is_here = rows is None
         rows = one.opened() if rows is None else rows
         told, batches, work = rows.notes, rows.batches, one.work
         if one.cuts is not None:
-            rows = one.resumed(replace(rows, batches=_in_full(self._read(engine, one))))
+            rows = one.resumed(replace(rows, batches=in_full(self._read(engine, one))))
             batches, work = rows.batches, None if one.is_new else work
         elif one.source is not None:
             one.notes.append(_LATE)
@@ -219,12 +115,12 @@ class Elsewhere:
             one.notes.append(_IDLE)
         if work is not None:
             is_here = is_here and one.cuts is None
-            batches = _in_full(self._worked(engine, one, batches, is_here=is_here))
+            batches = in_full(self._worked(engine, one, batches, is_here=is_here))
         return replace(rows, batches=batches, notes=lambda: [*told(), *one.notes])
 
     # -- parts of files ---------------------------------------------------------------------------
 
-    def _read(self, engine: Engine, one: _Source) -> Iterator[pa.RecordBatch]:
+    def _read(self, engine: Engine, one: Parted) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a source of files, numbered on from part to part."""
         for cut, found in self._of(engine, one):
             if isinstance(found, DuckpletsError):
@@ -234,7 +130,7 @@ class Elsewhere:
         if one.part.paths is not None:
             one.part.paths.check()
 
-    def _of(self, engine: Engine, one: _Source) -> Iterator[tuple[Cut, Read | DuckpletsError]]:
+    def _of(self, engine: Engine, one: Parted) -> Iterator[tuple[Cut, Read | DuckpletsError]]:
         """Yield the parts of a source with what was read, letting go of those before them."""
         while True:
             try:
@@ -287,7 +183,7 @@ class Elsewhere:
     # -- rows that were read here -----------------------------------------------------------------
 
     def _worked(
-        self, engine: Engine, one: _Source, items: Iterator[Item], *, is_here: bool
+        self, engine: Engine, one: Parted, items: Iterator[Item], *, is_here: bool
     ) -> Iterator[Item]:
         """Yield rows and marks, those rows made ready that are new to the gates."""
         name = shown(one.prepared.request.name)
@@ -334,37 +230,3 @@ def _fresh(items: Iterable[Item], gates: Gates | None) -> Iterator[_Fresh]:
             yield marks, old, new.slice(start, ROWS) if new.num_rows else None
             marks, old = [], []
     yield marks, [], None
-
-
-def _in_full(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield rows in as few batches as may be, and marks where they are."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for item in items:
-        if isinstance(item, Mark):
-            yield from _one(held)
-            held, rows, size = [], 0, 0
-            yield item
-            continue
-        rows, size = rows + item.num_rows, size + item.nbytes
-        if held and (rows > MAX_ROWS or size > MAX_BYTES or not _alike(held[0], item)):
-            yield from _one(held)
-            held, rows, size = [], item.num_rows, item.nbytes
-        held.append(item)
-    yield from _one(held)
-
-
-def _alike(batch: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-    """Return whether as much was done to the rows of one batch as to those of another."""
-    same = (METRICS in batch.schema.names) == (METRICS in other.schema.names)
-    return same and is_cleaned(batch) == is_cleaned(other)
-
-
-def _one(held: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches as one, if there are any."""
-    if len(held) < 2:
-        yield from held
-        return
-    tables = [pa.Table.from_batches([batch]) for batch in held]
-    whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
-    yield from whole.combine_chunks().to_batches()

@@ -14,7 +14,6 @@ import pyarrow as pa
 from duckplets.db.database import Database
 from duckplets.sources import Source
 
-
 METRICS = "metrics"
 """Column of rows: what gates measured of their texts elsewhere."""
 

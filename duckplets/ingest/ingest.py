@@ -59,9 +59,11 @@ def ingest(
     prepared = prepare(database, source, **asked)
     if engine is None:
         return store(database, prepared, progress)
-    with closing(Elsewhere(engine, database, [prepared])) as elsewhere:
-        with elsewhere.turn(prepared) as rows:
-            return store(database, prepared, progress, rows=rows)
+    with (
+        closing(Elsewhere(engine, database, [prepared])) as elsewhere,
+        elsewhere.turn(prepared) as rows,
+    ):
+        return store(database, prepared, progress, rows=rows)
 
 
 def store(

@@ -22,6 +22,7 @@ from duckplets.base.shown import shown
 from duckplets.errors import DuckpletsError, EngineError, SourceError
 from duckplets.ingest.gates import Gates, Measuring
 from duckplets.ingest.preprocess import preprocess
+from duckplets.ingest.streams import batches_of, stream_of
 from duckplets.sources.limits import Limits, Reader
 from duckplets.sources.parts import Cut, PartOf
 from duckplets.text.chunking import Chunking
@@ -145,26 +146,6 @@ def work_at(job: Job, given: tuple[int, bytes]) -> bytes | DuckpletsError:
         return b"".join(map(stream_of, work.done(batches_of(rows))))
     except DuckpletsError as error:
         return error
-
-
-def stream_of(batch: pa.RecordBatch) -> bytes:
-    """Return a stream of Arrow with a batch alone: batches of a part need not be alike."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
-def batches_of(streams: bytes | Path) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of streams of Arrow; a file of them goes when it is open."""
-    is_file = isinstance(streams, Path)
-    source = pa.memory_map(str(streams)) if is_file else pa.BufferReader(streams)
-    with source:
-        if isinstance(streams, Path):
-            with suppress(OSError):
-                streams.unlink()
-        while source.tell() < source.size():
-            yield from pa.ipc.open_stream(source)
 
 
 def _kept(batches: Iterable[pa.RecordBatch], given: Given) -> bytes | Path:

@@ -243,7 +243,9 @@ class _Reading:
         many, few = (f"{self._counts[what]:,}" for what in ("heading", "name"))
         said = f"anchor: the first heading of {many} files, the name of {few}; context: their text"
         others = f"not read: {found.told()}; pattern= says what is" if found.others else ""
-        tagged = ", ".join(f"{n:,} {what}" for what, n in sorted(self._counts.items()) if what in _TAGGED)
+        tagged = ", ".join(
+            f"{n:,} {what}" for what, n in sorted(self._counts.items()) if what in _TAGGED
+        )
         tags = f"read as plain text, with their tags: {tagged}" if tagged else ""
         return [note for note in (said, tags, others) if note]
 
