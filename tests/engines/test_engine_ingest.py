@@ -8,9 +8,12 @@ import os
 import random
 import resource
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +26,10 @@ from gated_rows import QUALITY, check, contents, lines_of
 from gated_sources import Pages, assert_nothing_is_left
 from local_engine import Shuffled
 from programs import python
-from test_kills import Child
 
 import duckplets as dp
 from duckplets.engines import dask
-from duckplets.sources import paths
+from duckplets.sources import feed, paths
 from duckplets.sources.resumable import Resumable
 
 COLUMNS: dict[str, Any] = {"id": "id", "anchor": "title", "positive": "body"}
@@ -37,6 +39,7 @@ COLUMNS: dict[str, Any] = {"id": "id", "anchor": "title", "positive": "body"}
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of two files or two row groups, and rows that wait in files."""
     monkeypatch.setattr(paths, "AT_ONCE", 6_000)
+    monkeypatch.setattr(feed, "MAX_ROWS", 50)
     monkeypatch.setattr("duckplets.sources.parts._GROUPS", 4_000)
     monkeypatch.setattr("duckplets.ingest.workers._SMALL", 3_000)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
@@ -65,14 +68,16 @@ def rows_of(draw: random.Random, count: int, first: int = 0) -> list[dict[str, A
     return found
 
 
-def files_of(folder: Path, form: str, seed: int, count: int = 300, several: int = 5) -> str:
+def files_of(
+    folder: Path, form: str, seed: int, count: int = 120, several: int = 5, first: int = 0
+) -> str:
     """Write rows to several files of very different sizes; return a glob for them."""
     draw = random.Random(seed)
-    rows = rows_of(draw, count)
+    rows = rows_of(draw, count, first)
     bounds = [0, *sorted(draw.choices(range(count), k=several - 1)), count]
     folder.mkdir(parents=True, exist_ok=True)
-    for number, (first, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
-        part = rows[first:end] or rows[:1]
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        part = rows[start:end] or rows[:1]
         path = folder / f"{number:02}.{form}"
         if form == "parquet":
             pq.write_table(pa.Table.from_pylist(part), path, row_group_size=11)
@@ -132,7 +137,7 @@ CASES: dict[str, Case] = {
     ),
     "parquet gated": (
         lambda at: dp.ParquetSource(files_of(at, "parquet", 6), text="body", meta="group"),
-        {**GATED, "where": "meta['group'] = 'a'", "limit": 40},
+        {**GATED, "where": "meta['group'] = 'a'", "limit": 15},
     ),
     "arrow": (
         lambda at: dp.ArrowSource(
@@ -148,7 +153,7 @@ CASES: dict[str, Case] = {
     "resumable": (lambda at: Resumable(dp.JsonSource(files_of(at, "jsonl", 10), text="body")), {}),
     "late key": (lambda at: dp.JsonSource(late(at), text="body", meta="rare"), GATED),
     "memory": (
-        lambda at: dp.MemorySource(rows_of(random.Random(11), 300), text="body", id="id"),
+        lambda at: dp.MemorySource(rows_of(random.Random(11), 120), text="body", id="id"),
         GATED,
     ),
     "pages": (
@@ -205,8 +210,10 @@ def ingested(
         return told(corpus, report)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("clean", [False, True])
+BOTH = [(case, clean) for clean in (False, True) for case in CASES]
+
+
+@pytest.mark.parametrize(("case", "clean"), BOTH if THOROUGH else BOTH[::2])
 def test_tables_are_the_same(case: str, clean: bool, tmp_path: Path) -> None:
     make, asked = CASES[case]
     alone = ingested(tmp_path / "a.duckdb", make(tmp_path / "in"), None, clean=clean, **asked)
@@ -219,4 +226,323 @@ def test_tables_are_the_same(case: str, clean: bool, tmp_path: Path) -> None:
             assert found[table] == alone[table], (table, seed)
         assert bool(engine.labels)
     assert_nothing_is_left(tmp_path)
+    assert not list(tmp_path.glob(".*.parts"))
+
+
+@pytest.mark.parametrize("case", some(CASES, less=2))
+@pytest.mark.parametrize("workers", often(4, less=0) * [1, 4] or [2])
+def test_tables_are_the_same_by_a_cluster(
+    case: str, workers: int, cluster: Any, tmp_path: Path
+) -> None:
+    make, asked = CASES[case]
+    alone = ingested(tmp_path / "a.duckdb", make(tmp_path / "in"), None, clean=True, **asked)
+    found = ingested(tmp_path / "b.duckdb", make(tmp_path / "in"), cluster, clean=True, **asked)
+    assert found == alone
+
+
+WRONG: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
+    "row": (
+        lambda at: dp.JsonSource(files_of(at, "jsonl", 20), **COLUMNS), {"on_error": "raise"}
+    ),
+    "row of a converter": (
+        lambda at: dp.CsvSource(files_of(at, "csv", 21), converter="alpaca"), {}
+    ),
+    "date": (
+        lambda at: dp.CsvSource(
+            files_of(at, "csv", 22), text="body", date="day", on_bad_date="fail"
+        ),
+        {"on_error": "raise"},
+    ),
+    "path": (
+        lambda at: dp.ParquetSource(files_of(at, "parquet", 23), text="body", meta="set.pos[7]"),
+        {},
+    ),
+    "no path": (
+        lambda at: dp.ParquetSource(files_of(at, "parquet", 24), text="body", meta="set.gone"),
+        {},
+    ),
+    "column": (lambda at: dp.CsvSource(files_of(at, "csv", 25), text="gone"), {}),
+    "key": (lambda at: dp.JsonSource(files_of(at, "jsonl", 26), text="gone"), {}),
+    "cut": (lambda at: dp.JsonSource(cut_short(at), text="body"), {}),
+    "limit": (
+        lambda at: dp.CsvSource(files_of(at, "csv", 27), text="body"),
+        {"limits": dp.Limits(field=200)},
+    ),
+    "conflict": (lambda at: dp.CsvSource(files_of(at, "csv", 28), text="body", id="group"), {}),
+    "no rows": (lambda at: dp.JsonSource(blank(at), text="body"), {}),
+}  # fmt: skip
+
+
+def cut_short(folder: Path) -> str:
+    found = files_of(folder, "jsonl.gz", 29)
+    last = sorted(folder.glob("*.gz"))[-1]
+    last.write_bytes(last.read_bytes()[:-20])
+    return found
+
+
+def blank(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "a.jsonl").write_text("\n\n\n")
+    return folder / "a.jsonl"
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_errors_are_the_same(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, asked = WRONG[case]
+    make(tmp_path / "in")
+    monkeypatch.chdir(tmp_path)  # paths are told as they were given
+    source = make(Path("in"))
+    alone = ingested(tmp_path / "a.duckdb", source, None, **asked)
+    found = ingested(tmp_path / "b.duckdb", source, Shuffled(1), **asked)
+    assert found == alone
+    assert "error" in alone
+    assert not list(tmp_path.glob(".*.parts"))
+
+
+def failing(text: str) -> str:
+    raise ValueError(text[:5])
+
+
+def test_an_error_of_a_preprocessor_names_the_row(tmp_path: Path) -> None:
+    dp.register_preprocessor("failing", failing)
+    found = []
+    for engine in (None, Shuffled(3)):
+        with dp.Corpus(tmp_path / f"{engine is None}.duckdb") as corpus:
+            corpus.chunk(dp.Chunking(preprocessors=(failing,)))
+            with pytest.raises(dp.ChunkingError) as error:
+                source = dp.CsvSource(files_of(tmp_path / "in", "csv", 30), **COLUMNS)
+                corpus.ingest(source, engine=engine, progress=False)
+            found.append(str(error.value))
+    assert found[0] == found[1]
+
+
+class Stopped(Exception):  # noqa: N818
+    """Stands for Ctrl-C."""
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_what_stopped_goes_on_where_it_was(form: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"name": "s", "quality": QUALITY, "where": "text <> ''"}
+    source = _SOURCES[form](files_of(tmp_path / "in", form, 31), text="body", id="id")
+    for seed in range(often(8, less=1)):
+        draw = random.Random(seed)
+        found = []
+        for engine in (None, Shuffled(seed)):
+            with dp.Corpus(tmp_path / f"{seed}-{engine is None}.duckdb") as corpus:
+                corpus.denoise()
+                stops = sorted(draw.choices(range(1, 120), k=2)) if engine else []
+                for stop in stops:
+                    with pytest.raises(Stopped):
+                        corpus.ingest(source, engine=engine, progress=_stop_at(stop), **given)
+                    _labels(engine)
+                labels = _labels(engine)
+                corpus.ingest(source, engine=engine, progress=False, **given)
+                if form == "parquet" and stops and stops[-1] > 100:
+                    assert len(_labels(engine)) < len(labels)
+                append(tmp_path / "in", form)
+                corpus.ingest(source, engine=engine, progress=False, **given)
+                check(corpus)
+                found.append(contents(corpus))
+        assert found[0] == found[1], seed
+
+
+_SOURCES: dict[str, Any] = {
+    "jsonl": dp.JsonSource, "parquet": dp.ParquetSource, "csv": dp.CsvSource
+}  # fmt: skip
+
+
+def append(folder: Path, form: str) -> None:
+    """Add a file of rows, the same each time."""
+    files_of(folder / "more", form, 32, count=20, several=1, first=1000)
+    (folder / "more" / f"00.{form}").replace(folder / f"99.{form}")
+
+
+def _labels(engine: Any) -> list[str]:
+    found = list(engine.labels) if engine else []
+    if engine:
+        engine.labels.clear()
+    return found
+
+
+def _stop_at(row: int) -> Callable[[int, int | None], None]:
+    def progress(done: int, total: int | None) -> None:
+        if done >= row:
+            raise Stopped
+
+    return progress
+
+
+def test_several_sources_are_as_by_one_process(tmp_path: Path) -> None:
+    for seed in range(often(10, less=2)):
+        found = []
+        for engine in (None, Shuffled(seed)):
+            draw = random.Random(seed)
+            place = tmp_path / f"in-{seed}"
+            wanted: dict[str, Any] = {
+                "a": dp.CsvSource(files_of(place / "a", "csv", seed), text="body"),
+                "b": Pages("b", [{"id": r["id"], "text": r["body"]} for r in rows_of(draw, 60)]),
+                "c": dp.JsonSource(files_of(place / "c", "jsonl", seed + 1), text="gone"),
+                "d": dp.ParquetSource(files_of(place / "d", "parquet", seed + 1), text="body"),
+                "e": dp.TextFileSource(texts_of(place / "e", seed), pattern="*.md"),
+            }
+            cap: dict[str, Any] = draw.choice([{}, {"limit": 9}, {"size_mb": 0.002}])
+            with dp.Corpus(tmp_path / f"{seed}-{engine is None}.duckdb") as corpus:
+                with pytest.raises(dp.SourceError, match="1 source of 5 failed\n.*no column 'gone'"):
+                    corpus.acquire(
+                        wanted, quality=QUALITY, jsonl=tmp_path / f"{engine is None}.jsonl",
+                        keep_going=True, engine=engine, progress=False, **cap,
+                    )  # fmt: skip
+                check(corpus)
+                found.append(contents(corpus))
+        for table in found[0].keys() - {"json_lines", "settings"}:
+            assert found[0][table] == found[1][table], (seed, table)
+        lines = [lines_of(tmp_path / f"{alone}.jsonl") for alone in (True, False)]
+        assert lines[0] == lines[1]
+        for alone in (True, False):
+            (tmp_path / f"{alone}.jsonl").unlink()
+    assert_nothing_is_left(tmp_path)
+    assert not list(tmp_path.glob(".*.parts"))
+
+
+def notes_of(tmp_path: Path, source: Any, engine: Any, **asked: Any) -> str:
+    with dp.Corpus(tmp_path / "n.duckdb") as corpus:
+        return "\n".join(corpus.ingest(source, engine=engine, progress=False, **asked).notes)
+
+
+def test_what_an_engine_did_not_do_is_said(tmp_path: Path) -> None:
+    engine = Shuffled()
+    memory = dp.MemorySource(rows_of(random.Random(1), 5), text="body")
+    said = notes_of(tmp_path, memory, engine, name="m")
+    assert "the engine had nothing to do: only this process can read" in said
+    assert not engine.labels
+    said = notes_of(tmp_path, dp.JsonSource(late(tmp_path / "in"), text="body", meta="rare"), engine)
+    assert "read by this process, not by the engine's workers: not all keys" in said
+    assert not engine.labels
+
+    def changed(given: Any) -> None:
+        for file in given.cut.files:
+            file.write_text(file.read_text().rstrip() + "\n\n")
+
+    csv = dp.CsvSource(files_of(tmp_path / "csv", "csv", 2, several=1), text="body")
+    said = notes_of(tmp_path, csv, Shuffled(before=changed), name="c")
+    assert "as a worker could not: " in said
+    assert "00.csv changes while it is read" in said
+
+
+def test_workers_have_to_see_files_and_folders(tmp_path: Path) -> None:
+    def unseen(given: Any) -> None:
+        given.cut.files[0].rename(given.cut.files[0].with_suffix(".gone"))
+
+    def no_folder(given: Any) -> None:
+        given.file.parent.rmdir()
+
+    for before, wanted in ((unseen, r"00.csv: the worker on .* does not see it"),
+                           (no_folder, r"rows are to wait in .*\.parts, which the worker")):  # fmt: skip
+        source = dp.CsvSource(files_of(tmp_path / "in", "csv", 3, several=1), text="body")
+        with pytest.raises(dp.EngineError, match=wanted):
+            notes_of(tmp_path, source, Shuffled(before=before))
+        assert not list(tmp_path.glob(".*.parts"))
+
+
+# -- workers that end, are full, or fail ----------------------------------------------------------
+
+
+def _limit(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def test_a_full_disk_names_the_file(cluster: Any, tmp_path: Path) -> None:
+    source = dp.CsvSource(files_of(tmp_path / "in", "csv", 4, count=9_000, several=1), text="body")
+    cluster.run(_limit, 100_000)
+    try:
+        wanted = r"00\.csv: its rows cannot wait in .*: File too large.*; make room there"
+        with pytest.raises(dp.EngineError, match=wanted):
+            notes_of(tmp_path, source, cluster)
+    finally:
+        cluster.run(_limit, resource.RLIM_INFINITY)
+    notes_of(tmp_path, source, cluster)
+    assert not list(tmp_path.glob(".*.parts"))
+
+
+def _breaking(of: str) -> None:
+    from duckplets.ingest import workers
+
+    workers._kept, workers.kept = getattr(workers, of), workers._kept  # type: ignore[attr-defined]
+
+
+def test_a_part_that_fails_thrice_is_named(cluster: Any, tmp_path: Path) -> None:
+    source = dp.CsvSource(files_of(tmp_path / "in", "csv", 5, several=1), text="body")
+    cluster.run(_breaking, "ROWS")  # no function
+    try:
+        with pytest.raises(dp.EngineError, match=r"00\.csv failed 3 times: TypeError: 'int' obj"):
+            notes_of(tmp_path, source, cluster)
+    finally:
+        cluster.run(_breaking, "kept")
+    notes_of(tmp_path, source, cluster)
+
+
+@contextmanager
+def killed(cluster: Any, most: int) -> Iterator[list[int]]:
+    """Kill a worker of a cluster every second, at most so often."""
+    ended = threading.Event()
+    gone: list[int] = []
+
+    def kill() -> None:
+        while not ended.wait(1.0) and len(gone) < most:
+            for pid in list(cluster.run(os.getpid, on_error="ignore").values())[:1]:
+                gone.append(pid)
+                os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield gone
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4] if THOROUGH else [2])
+def test_workers_killed_all_the_time_change_nothing(workers: int, tmp_path: Path) -> None:
+    count = often(60_000, less=2_000)
+    source = dp.JsonSource(files_of(tmp_path / "in", "jsonl", 6, count, several=24), **COLUMNS)
+    alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
+    with dask.local(workers) as own, killed(own.client, often(1_000, less=1)) as gone:
+        found = ingested(tmp_path / "b.duckdb", source, own, **GATED)
+        while not gone:
+            time.sleep(0.1)
+    assert found == alone
+
+
+DRIVER = """
+import sys
+sys.path[:0] = {path!r}
+import duckplets as dp
+from duckplets.ingest import ingest
+from gated_rows import QUALITY
+from local_engine import Shuffled
+ingest._ROWS_A_COMMIT = 0
+with dp.Corpus({corpus!r}) as corpus:
+    source = dp.JsonSource({files!r}, id="id", anchor="title", positive="body")
+    engine = "local:2" if {cluster!r} else Shuffled()
+    def progress(done, total):
+        print(done, flush=True)
+    corpus.ingest(source, name="s", quality=QUALITY, engine=engine, progress=progress)
+"""
+
+
+def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
+    files = files_of(tmp_path / "in", "jsonl", 7, often(20_000, less=600), several=12)
+    source = dp.JsonSource(files, **COLUMNS)
+    alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
+    there = tmp_path / "b.duckdb"
+    given = {"path": sys.path, "corpus": str(there), "files": files, "cluster": THOROUGH}
+    for kill in range(often(4, less=1)):
+        with python("-c", DRIVER.format(**given)) as child:
+            for _ in range(1 + kill):
+                assert child.stdout.readline()
+            child.kill()
+    found = ingested(there, source, Shuffled(), **GATED)
+    del found["report"], alone["report"]
+    assert found == alone
     assert not list(tmp_path.glob(".*.parts"))
