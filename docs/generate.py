@@ -92,12 +92,12 @@ TYPES = {
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
 USERS_MEET = (  # above all rooms
-    "corpus text_in acquiring sifting named_pools hard_negatives text_numbers compact preparing "
+    "corpus text_in acquiring sifting named_pools hard_negatives text_numbers upkeep compact "
     "changing reopen status doctor testing huggingface errors __init__"
 )
 ROOMS = (
     "sources ingest text quality recipes pools order sampling serving search mining vectors "
-    "records export tokens "
+    "records export tokens engines "
     "torch cli db base"
 )
 FOLDERS = {

@@ -48,7 +48,6 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Anneal as Anneal
     from duckplets.order.mixture import Mixture as Mixture
     from duckplets.order.mixture import Phase as Phase
-    from duckplets.preparing import PrepareReport as PrepareReport
     from duckplets.quality.decontaminate import DecontaminationReport as DecontaminationReport
     from duckplets.quality.near import NearReport as NearReport
     from duckplets.quality.own import register_detector as register_detector
@@ -119,6 +118,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.tokens.train import train_tokenizer as train_tokenizer
     from duckplets.tokens.verify import VerifyReport as VerifyReport
     from duckplets.tokens.verify import verify as verify
+    from duckplets.upkeep import PrepareReport as PrepareReport
     from duckplets.vectors.add import AddedVectors as AddedVectors
     from duckplets.vectors.embed import EmbedReport as EmbedReport
 
@@ -157,7 +157,7 @@ _HOMES = {
     "records.data_sets": "DataSet load_data_sets",
     "records.metadata": "RecordMetadata",
     "records.order": "IndexOrder IndexSampler SequentialSampler ShardOptions",
-    "preparing": "PrepareReport",
+    "upkeep": "PrepareReport",
     "reopen": "resume",
     "sampling.batch": "Batch",
     "sampling.forecast": "Forecast",

@@ -22,17 +22,14 @@ from duckplets.errors import QueryError, SamplerError
 from duckplets.hard_negatives import HardNegatives
 from duckplets.ingest import records
 from duckplets.named_pools import Recipe
-from duckplets.sampling import state
 from duckplets.text_in import TextIn
 from duckplets.text_numbers import TextNumbers
+from duckplets.upkeep import Upkeep
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.base.progress import Progress
-    from duckplets.compact import CompactReport
     from duckplets.order.mixture import Mixture
-    from duckplets.preparing import PrepareReport
     from duckplets.records.elements import Order
     from duckplets.records.read import Records
     from duckplets.sampling.apart import NoDuplicates
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     from duckplets.status import Counts
 
 
-class Corpus(TextIn, HardNegatives, TextNumbers):
+class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
     """A corpus file, opened or created.
 
     Args:
@@ -277,16 +274,6 @@ class Corpus(TextIn, HardNegatives, TextNumbers):
         self._readers.add(batches)
         return batches
 
-    def _state_path(self, given: str | Path | None) -> Path:
-        if given is None:
-            return state.state_path(self.path)
-        if Path(given).resolve() == self.path.resolve():
-            raise SamplerError(
-                f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, "
-                f"in {state.state_path(self.path).name}"
-            )
-        return Path(given)
-
     # -- looking --------------------------------------------------------------------------------
 
     @property
@@ -329,54 +316,6 @@ class Corpus(TextIn, HardNegatives, TextNumbers):
     def capacity(self) -> pa.Table:
         """Return estimates, from counts alone, of how many samples each source and split has."""
         return status.capacity(self._database)
-
-    # -- upkeep ---------------------------------------------------------------------------------
-
-    @changes("compact")
-    def compact(self, *, state: Sequence[str | Path] = ()) -> CompactReport:
-        """Rewrite the file without what was removed or replaced and no saved run needs.
-
-        What is kept: the newest version, and those that runs of the state file beside the corpus
-        and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
-        minings of what is gone go too; keys and versions stay. It needs the room of the result;
-        whoever looks, after a kill too, sees the old file or the new one.
-
-        Args:
-            state: Further state files. Runs of any other one may not go on.
-
-        Raises:
-            CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
-                file open.
-            StateMismatchError: A state file is not there, or of another corpus.
-        """
-        from duckplets import compact
-
-        others = [self._state_path(path) for path in state]
-        return compact.compact(self._database, self._state_path(None), others)
-
-    def prepare(
-        self,
-        *,
-        clean: bool = False,
-        state: Sequence[str | Path] = (),
-        progress: Progress | bool | None = None,
-    ) -> PrepareReport:
-        """Make the snapshot from which runs are served, ``NAME.snapshot/`` beside the corpus.
-
-        It holds texts, chunks and default pools; what has come since is added. Delete it at will.
-
-        Args:
-            clean: Remove what neither the newest version nor a saved run needs.
-            state: State files of such runs, other than the one beside the corpus.
-            progress: Called with sections done; True for a bar, None for one on a terminal.
-
-        Raises:
-            ReadOnlyError: The folder cannot be written.
-        """
-        from duckplets import preparing
-
-        states = [self._state_path(None), *map(self._state_path, state)]
-        return preparing.prepare(self, self._database, states, progress, clean=clean)
 
     def close(self) -> None:
         """Close the samplers, what reads records, and the file."""

@@ -297,8 +297,9 @@ class Sifting:
             EngineError: The engine is none, cannot be reached, or fails.
         """
         from duckplets.quality import near as finding
+        from duckplets.quality.shingles import NearSettings
 
-        settings = finding.NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
+        settings = NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
         finding.checked_action(action)
         look = self._looking("deduplicate", dry_run, removes=action == "remove")
         with look, opened(engine) as by, bar(progress, sys.stderr, "records") as advance:

@@ -14,6 +14,7 @@ from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, in_options, say
 from duckplets.cli.inputs import is_data_sets, names
 from duckplets.cli.logs import logged
+from duckplets.cli.options import ENGINE
 from duckplets.cli.rows import Given, reads_rows
 from duckplets.cli.storing import acquire_all, remove_empty
 from duckplets.errors import DuckpletsError
@@ -153,6 +154,7 @@ def judge(
     corpus: CORPUS,
     quality: Annotated[str, typer.Option(metavar="PRESET|FILE.toml", help=_QUALITY)] = "general",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    engine: ENGINE = None,
     json: JSON = False,
 ) -> None:
     """Apply other thresholds to all that was read, without the sources, as a new version.
@@ -163,7 +165,7 @@ def judge(
     from duckplets.corpus import Corpus
 
     with Corpus(existing(corpus)) as opened:
-        report = opened.judge(quality, dry_run=dry_run)
+        report = opened.judge(quality, dry_run=dry_run, engine=engine)
     say(*(in_options(line, judge) for line in str(report).splitlines()))
     if json:
         output.print_document(asdict(report))

@@ -14,6 +14,7 @@ from duckplets.base.shown import counted, listed
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say
 from duckplets.cli.inputs import names
+from duckplets.cli.options import ENGINE
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def index(
             help="Words to leave out from now on: one a line, or 571 English ones; none.",
         ),
     ] = None,
+    engine: ENGINE = None,
 ) -> None:
     """Build the full-text indexes that are missing or stale.
 
@@ -68,7 +70,7 @@ def index(
         given["stop_words"] = _stop_words(stop_words)
     with Corpus(existing(corpus)) as opened:
         terms = opened.terms(source, **given) if given else None
-        reports = opened.index(terms, source=source, split=split)
+        reports = opened.index(terms, source=source, split=split, engine=engine)
     if terms is not None:
         words = terms.stop_words if isinstance(terms.stop_words, str) else len(terms.stop_words)
         say(f"terms: stemmer {terms.stemmer}, stop words {words}")
@@ -206,6 +208,7 @@ def mine(
     shard_documents: Annotated[
         int | None, typer.Option(help="Documents of a shard; 65536.")
     ] = None,
+    engine: ENGINE = None,
     json: JSON = False,
 ) -> None:
     """Mine hard negatives by BM25, where they are missing or stale.
@@ -235,7 +238,8 @@ def mine(
     }
     settings = {name: value for name, value in given.items() if value is not None}
     with Corpus(existing(corpus)) as opened:
-        report = opened.mine(recipe or None, source=source, split=split, **settings)
+        where: dict[str, Any] = {"source": source, "split": split, "engine": engine}
+        report = opened.mine(recipe or None, **where, **settings)
     if json:
         output.print_document([asdict(pair) for pair in report.pairs])
     else:

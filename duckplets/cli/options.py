@@ -29,6 +29,15 @@ NORMALISE = Annotated[
     typer.Option(help="Bring white space, quotes and punctuation into one form; code its ends."),
 ]
 
+ENGINE = Annotated[
+    str | None,
+    typer.Option(
+        metavar="local:N|dask://HOST:PORT",
+        help="Work in N processes of this machine, or on a cluster of Dask; the result is the "
+        "same.",
+    ),
+]
+
 
 def option(text: str, metavar: str = "COLUMN") -> typer.models.OptionInfo:
     """Return an option that takes a value, with its help and what stands for the value there."""

@@ -10,6 +10,7 @@ import typer
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, tell
 from duckplets.cli.inputs import names
+from duckplets.cli.options import ENGINE
 
 if TYPE_CHECKING:
     from duckplets.quality.decontaminate import DecontaminationReport
@@ -34,6 +35,7 @@ def deduplicate(
     rows: Annotated[int, typer.Option(help="Hash functions of a band.")] = 8,
     seed: Annotated[int, typer.Option(help="Of the hash functions.")] = 42,
     dry_run: DRY_RUN = False,
+    engine: ENGINE = None,
     json: JSON = False,
 ) -> None:
     """Find records whose texts are equal or nearly so, and keep the first of each cluster.
@@ -58,6 +60,7 @@ def deduplicate(
             bands=bands,
             rows=rows,
             seed=seed,
+            engine=engine,
         )
     _show(report, json=json)
 

@@ -12,6 +12,7 @@ from duckplets.base.shown import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
 from duckplets.cli.inputs import names
+from duckplets.cli.options import ENGINE
 
 if TYPE_CHECKING:
     from duckplets.tokens.shards import ShardReport
@@ -128,6 +129,7 @@ def shard(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the shards of another run.")
     ] = False,
+    engine: ENGINE = None,
     status: Annotated[
         bool, typer.Option("--status", help="Only say how far the export in a folder has come.")
     ] = False,
@@ -165,6 +167,7 @@ def shard(
             offsets=offsets,
             mixture=None if mixture is None else Mixture.from_toml(mixture),
             overwrite=overwrite,
+            engine=engine,
         )
     if json:
         output.print_document(asdict(report) | {"path": str(report.path)})

@@ -12,7 +12,7 @@ import typer
 from duckplets.base.shown import counted, listed, shown
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
-from duckplets.cli.options import STATE, command
+from duckplets.cli.options import ENGINE, STATE, command
 from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ def prepare(
         list[Path] | None,
         typer.Option(metavar="FILE", help="A state file elsewhere, whose runs are to go on too."),
     ] = None,
+    engine: ENGINE = None,
 ) -> None:
     """Make the snapshot of a corpus, from which runs are served: NAME.snapshot beside it.
 
@@ -210,7 +211,7 @@ def prepare(
     from duckplets.corpus import Corpus
 
     with Corpus(existing(corpus), read_only=True) as opened:
-        report = opened.prepare(clean=clean, state=state or ())
+        report = opened.prepare(clean=clean, state=state or (), engine=engine)
     kept = listed(report.splits) or "none: the corpus is not split"
     say(
         f"{report.folder}: version {report.version}, {report.sections:,} sections, "

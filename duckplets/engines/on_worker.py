@@ -53,6 +53,8 @@ class Packed(NamedTuple):
 
 def packed(value: Any) -> Any:
     """Return a value as it is sent."""
+    if type(value) is tuple:
+        return tuple(map(packed, value))
     if isinstance(value, pa.Array):
         batch = pa.record_batch([value], ["array"])
         return Packed(True, _stream(pa.Table.from_batches([batch])))
@@ -68,6 +70,8 @@ def _stream(table: pa.Table) -> bytes:
 
 def unpacked(value: Any) -> Any:
     """Return a value that was sent."""
+    if type(value) is tuple:
+        return tuple(map(unpacked, value))
     if not isinstance(value, Packed):
         return value
     table = pa.ipc.open_stream(value.data).read_all()

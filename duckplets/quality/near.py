@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Floats, Integers, Words
-from duckplets.base.checks import integer
 from duckplets.base.parts import Engine, Part, mapped
 from duckplets.base.progress import Progress
 from duckplets.base.shown import Reported, counted, shown
@@ -31,7 +30,7 @@ from duckplets.db.queries import query
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import commit_version, current_version
 from duckplets.quality.live_texts import LiveTexts, Texts, portions
-from duckplets.quality.shingles import ALGORITHM, bands_of
+from duckplets.quality.shingles import ALGORITHM, NearSettings, bands_of
 
 Action = Literal["mark", "remove"]
 
@@ -41,38 +40,6 @@ _BYTES = 8 << 20  # of the texts of pairs that are compared together
 _PAIRS = 8_192
 _MEMORY = "300MB"  # of the bands: what is more waits on disk
 _EXAMPLES = 5
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NearSettings:
-    """How near-duplicates are found.
-
-    Attributes:
-        near: Least Jaccard similarity of the n-grams of two texts; None for equal texts only.
-        ngram: Words of an n-gram.
-        bands: Of a signature.
-        rows: Hash functions of a band.
-        seed: Of the hash functions.
-    """
-
-    near: float | None = 0.85
-    ngram: int = 5
-    bands: int = 14
-    rows: int = 8
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        near = self.near
-        if near is not None:
-            if isinstance(near, bool) or not isinstance(near, int | float) or not 0 < near <= 1:
-                raise SamplerError(
-                    f"near={near!r}: give a similarity above 0 and up to 1, or None for equal texts"
-                )
-            object.__setattr__(self, "near", float(near))
-        for name, high in (("ngram", 1000), ("bands", 1000), ("rows", 1000), ("seed", 2**63 - 1)):
-            least = 0 if name == "seed" else 1
-            object.__setattr__(self, name, integer(name, getattr(self, name), least, high))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)

@@ -20,9 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Floats, Integers, Lists, Words
+from duckplets.base.checks import integer
+from duckplets.errors import SamplerError
 from duckplets.text.characters import DIGIT, LETTER, MARK, SPACE, bytes_of, classes
 
-__all__ = ["ALGORITHM", "Grams", "bands_of", "mixed"]
+__all__ = ["ALGORITHM", "Grams", "NearSettings", "bands_of", "mixed"]
 
 ALGORITHM = 1
 """Changes whenever another n-gram, hash or band would be made of the same text."""
@@ -106,6 +108,38 @@ def _alone() -> Flags:
         first, last = (chr(point).encode() for point in (low, high))
         found[first[0] << 8 | first[1] : (last[0] << 8 | last[1]) + 1] = True
     return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NearSettings:
+    """How near-duplicates are found.
+
+    Attributes:
+        near: Least Jaccard similarity of the n-grams of two texts; None for equal texts only.
+        ngram: Words of an n-gram.
+        bands: Of a signature.
+        rows: Hash functions of a band.
+        seed: Of the hash functions.
+    """
+
+    near: float | None = 0.85
+    ngram: int = 5
+    bands: int = 14
+    rows: int = 8
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        near = self.near
+        if near is not None:
+            if isinstance(near, bool) or not isinstance(near, int | float) or not 0 < near <= 1:
+                raise SamplerError(
+                    f"near={near!r}: give a similarity above 0 and up to 1, or None for equal texts"
+                )
+            object.__setattr__(self, "near", float(near))
+        for name, high in (("ngram", 1000), ("bands", 1000), ("rows", 1000), ("seed", 2**63 - 1)):
+            least = 0 if name == "seed" else 1
+            object.__setattr__(self, name, integer(name, getattr(self, name), least, high))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from duckplets.base import parts
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
 from duckplets.serving.facts import Part, decided_by
@@ -47,6 +48,7 @@ _COLUMNS = {  # of chunks
 }
 _OF_SECTIONS = {"record_key": np.int64, "role": np.int8, "span": np.int64, "bytes": np.int32}
 _SAME = "same"
+_Stretch = tuple[pa.Table, dict[str, np.ndarray[Any, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,7 @@ def written(
     low: int,
     high: int,
     progress: Progress | None,
+    engine: parts.Engine | None = None,
 ) -> SegmentEntry:
     """Write the sections of a range of keys, with their chunks, to new files.
 
@@ -158,6 +161,7 @@ def written(
         low: First section key.
         high: Last section key.
         progress: Called with sections done, and None.
+        engine: What finds chunks in texts; None for this process.
 
     Raises:
         OSError: They cannot be written.
@@ -167,7 +171,7 @@ def written(
         of_records = stack.enter_context(_Columns(folder, "sections", _OF_SECTIONS))
         columns = stack.enter_context(_Columns(folder, "chunks", _COLUMNS))
         sections, chunks, done = [], [], 0
-        for texts, found in _stretches(database, chunking, low, high):
+        for texts, found in _stretches(database, chunking, low, high, engine):
             table = texts.combine_chunks()
             for batch in table.select(_TEXTS.names).to_batches():
                 texts_file.write(batch)
@@ -199,9 +203,49 @@ def _of_sections(texts: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _stretches(
-    database: Database, chunking: Mapping[str, Any], low: int, high: int
-) -> Iterator[tuple[pa.Table, dict[str, np.ndarray[Any, Any]]]]:
+    database: Database,
+    chunking: Mapping[str, Any],
+    low: int,
+    high: int,
+    engine: parts.Engine | None = None,
+) -> Iterator[_Stretch]:
     """Yield sections by key with columns of their chunks, whose spans count from the first text."""
+    for (texts, columns), spans in _spans(engine, _read(database, chunking, low, high)):
+        columns["span"], columns["bytes"] = spans[0], spans[1].astype(np.int32)
+        yield texts, columns
+
+
+def _spans(
+    engine: parts.Engine | None, stretches: Iterator[_Stretch]
+) -> Iterator[tuple[_Stretch, tuple[Any, Any]]]:
+    """Yield stretches with what ``byte_spans`` says of their chunks."""
+    if engine is None:
+        return ((each, spans_part(None, _asked(each))) for each in stretches)
+
+    def part_of(stretch: _Stretch) -> parts.Part:
+        keys = stretch[0]["section_key"]
+        label = f"snapshot: sections {keys[0].as_py()} to {keys[-1].as_py()}"
+        return parts.Part(label, _asked(stretch))
+
+    return parts.mapped(engine, spans_part, None, stretches, part_of)
+
+
+def _asked(stretch: _Stretch) -> tuple[pa.Array, Any, Any, Any]:
+    """Return what ``byte_spans`` is asked of a stretch."""
+    texts, columns = stretch
+    of = np.searchsorted(texts["section_key"].to_numpy(), columns["section_key"])
+    return texts["text"].combine_chunks(), of, columns["start"], columns["length"]
+
+
+def spans_part(_: None, asked: tuple[pa.Array, Any, Any, Any]) -> tuple[Any, Any]:
+    """Return where chunks lie in texts; see ``byte_spans``."""
+    return byte_spans(*asked)
+
+
+def _read(
+    database: Database, chunking: Mapping[str, Any], low: int, high: int
+) -> Iterator[_Stretch]:
+    """Yield sections by key with columns of their chunks, but where these lie in texts."""
     how = decided_by(chunking)
     for first, last in _ranges(database, low, high):
         where = {"low": first, "high": last}
@@ -210,10 +254,6 @@ def _stretches(
         columns = {n: rows[n].to_numpy().astype(_COLUMNS[n]) for n in rows.column_names}
         if texts.num_rows == 0:
             continue
-        of = np.searchsorted(texts["section_key"].to_numpy(), columns["section_key"])
-        text = texts["text"].combine_chunks()
-        spans = byte_spans(text, of, columns["start"], columns["length"])
-        columns["span"], columns["bytes"] = spans[0], spans[1].astype(np.int32)
         yield texts, columns
 
 

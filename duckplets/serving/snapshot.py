@@ -21,6 +21,7 @@ from typing import Any
 
 from duckplets.base.aside import sweep
 from duckplets.base.locks import lock
+from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
@@ -214,6 +215,7 @@ def prepare(
     chunking: Mapping[str, Any],
     *,
     progress: Progress | bool | None = None,
+    engine: Engine | None = None,
 ) -> Snapshot:
     """Make the snapshot of a corpus at a version, or add to one what has come since.
 
@@ -222,6 +224,7 @@ def prepare(
         version: The newest.
         chunking: Fingerprint of the chunks.
         progress: Called with sections done; True for a bar, None for one on a terminal.
+        engine: What finds chunks in texts; None for this process.
 
     Raises:
         OSError: It cannot be written.
@@ -235,7 +238,7 @@ def prepare(
         except DamagedFileError:
             before = None
         if before is None or not _is_valid(database, before, version):
-            _build(database, folder, before, version, chunking, progress)
+            _build(database, folder, before, version, chunking, progress, engine)
     found = opened(database, version)
     if found is None:
         raise damaged(folder / MANIFEST, "the corpus was changed meanwhile")
@@ -249,6 +252,7 @@ def _build(
     version: int,
     chunking: Mapping[str, Any],
     progress: Progress | bool | None,
+    engine: Engine | None,
 ) -> None:
     state = State.of(database, version)
     found = records.fingerprint(database, version)
@@ -268,7 +272,7 @@ def _build(
     if count:
         with bar(progress, sys.stderr, "sections of the snapshot") as call:
             told = None if call is None else _of_all(call, count)
-            entry = segments.written(database, chunking, folder, low, high, told)
+            entry = segments.written(database, chunking, folder, low, high, told, engine)
         manifest.segments.append(entry)
     manifest.write(folder)
     _sweep(folder, manifest)

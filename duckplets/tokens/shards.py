@@ -12,10 +12,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,7 @@ import numpy as np
 
 from duckplets.base.aside import aside_of, remove
 from duckplets.base.locks import alone
-from duckplets.base.lookahead import Lookahead
-from duckplets.base.parts import Engine, Part
+from duckplets.base.parts import Engine
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, ShardError
@@ -46,15 +44,7 @@ from duckplets.tokens.mixtures import write_mixtures
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
-from duckplets.tokens.write import (
-    Form,
-    Shard,
-    Writing,
-    plan,
-    writable,
-    write_part,
-    write_shard,
-)
+from duckplets.tokens.write import Form, Shard, plan, writable, write_all
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
@@ -71,8 +61,6 @@ _LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
 _PART = 32 << 20, 1 << 17  # bytes of text and records of a part of the spool
 _SAVES = 1.0  # seconds between two notes of what is done: at most that much is done again
 _MOST_TEXT = (1 << 31) - 1  # bytes: ends of strings are int32
-_WORKERS = 2  # shards that are written at once; each holds itself in memory about thrice
-_LARGE = 128  # MB; larger shards are written one at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +367,7 @@ class _Export:
         )
         total = self.counters["records"]
         written = total + sum(each.records for each in self.done.values())
-        with closing(self._written(spool, missing, form)) as writing:
+        with closing(write_all(self.out, spool, missing, form, self.engine)) as writing:
             for entry in writing:
                 self.done[entry.shard_id] = entry
                 self.counters["shards"] = len(self.done)
@@ -388,19 +376,6 @@ class _Export:
                     progress(written, 2 * total)
                 self._save()
         return len(missing)
-
-    def _written(
-        self, spool: Spool, shards: list[Shard], form: Form
-    ) -> Generator[ShardEntry, None, None] | Lookahead[ShardEntry]:
-        """Return how the manifest names shards, each as it is written, in their order."""
-        if self.engine is None:
-            calls = (partial(write_shard, self.out, spool, each, form) for each in shards)
-            workers = _WORKERS if self.settings.shard_mb <= _LARGE else 1
-            return Lookahead(calls, "duckplets-shards", most=workers - 1, threads=workers)
-        out = self.out.absolute()
-        job = Writing(out, Spool(out / _SPOOL, spool.parts), form)
-        parts = (Part(f"writing shard {each.shard_id}", each) for each in shards)
-        return self.engine.map(write_part, job, parts)
 
     def _manifest(self, shards: list[Shard], left_out: dict[str, int], cut: int) -> Manifest:
         entries = [self.done[each.shard_id] for each in shards]

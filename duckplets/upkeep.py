@@ -1,4 +1,4 @@
-"""Make the snapshot of a corpus before any run needs it: texts, chunks, and the default pools."""
+"""Keep a corpus in order: its file compact, and its snapshot made before any run needs it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress
-from duckplets.errors import DuckpletsError, ReadOnlyError, StateMismatchError
+from duckplets.changing import changes
+from duckplets.db.database import Database
+from duckplets.engines import opened
+from duckplets.errors import DuckpletsError, ReadOnlyError, SamplerError, StateMismatchError
 from duckplets.ingest import splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
-from duckplets.sampling import state
+from duckplets.sampling import state as states_of
 from duckplets.serving import snapshot
 from duckplets.vectors import mapped_sets
 from duckplets.vectors.store import VectorStore
 
 if TYPE_CHECKING:
+    from duckplets.compact import CompactReport
     from duckplets.corpus import Corpus
-    from duckplets.db.database import Database
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,13 +53,80 @@ class PrepareReport:
     seconds: float
 
 
-def prepare(
+class Upkeep:
+    """The part of ``Corpus`` that keeps its files in order."""
+
+    _database: Database
+    path: Path
+
+    @changes("compact")
+    def compact(self, *, state: Sequence[str | Path] = ()) -> CompactReport:
+        """Rewrite the file without what was removed or replaced and no saved run needs.
+
+        What is kept: the newest version, and those that runs of the state file beside the corpus
+        and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
+        minings of what is gone go too; keys and versions stay. It needs the room of the result;
+        whoever looks, after a kill too, sees the old file or the new one.
+
+        Args:
+            state: Further state files. Runs of any other one may not go on.
+
+        Raises:
+            CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
+                file open.
+            StateMismatchError: A state file is not there, or of another corpus.
+        """
+        from duckplets import compact
+
+        others = [self._state_path(path) for path in state]
+        return compact.compact(self._database, self._state_path(None), others)
+
+    def prepare(
+        self,
+        *,
+        clean: bool = False,
+        state: Sequence[str | Path] = (),
+        engine: Any = None,
+        progress: Progress | bool | None = None,
+    ) -> PrepareReport:
+        """Make the snapshot from which runs are served, ``NAME.snapshot/`` beside the corpus.
+
+        It holds texts, chunks and default pools; what has come since is added. Delete it at will.
+
+        Args:
+            clean: Remove what neither the newest version nor a saved run needs.
+            state: State files of such runs, other than the one beside the corpus.
+            engine: What finds chunks in texts, as for ``mine``; this process reads and writes.
+            progress: Called with sections done; True for a bar, None for one on a terminal.
+
+        Raises:
+            ReadOnlyError: The folder cannot be written.
+        """
+        states = [self._state_path(None), *map(self._state_path, state)]
+        with opened(engine) as by:
+            return _prepare(
+                cast("Corpus", self), self._database, states, progress, clean=clean, engine=by
+            )
+
+    def _state_path(self, given: str | Path | None) -> Path:
+        if given is None:
+            return states_of.state_path(self.path)
+        if Path(given).resolve() == self.path.resolve():
+            raise SamplerError(
+                f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, "
+                f"in {states_of.state_path(self.path).name}"
+            )
+        return Path(given)
+
+
+def _prepare(
     corpus: Corpus,
     database: Database,
     states: Sequence[Path],
     progress: Progress | bool | None,
     *,
     clean: bool,
+    engine: Engine | None = None,
 ) -> PrepareReport:
     """Make or complete the snapshot of a corpus; see ``Corpus.prepare``."""
     started = time.monotonic()
@@ -68,10 +139,10 @@ def prepare(
     try:
         if clean and folder.exists():
             snapshot.forget_gone(database)
-        snapshot.prepare(database, version, chunking, progress=progress)
+        snapshot.prepare(database, version, chunking, progress=progress, engine=engine)
         kept, left_out = _pools(corpus, database)
         pinned = {
-            version for path in states for run in state.runs(path) for version in run.versions
+            version for path in states for run in states_of.runs(path) for version in run.versions
         }
         if clean:
             snapshot.clean(folder, pinned)
