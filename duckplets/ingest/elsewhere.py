@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -113,9 +113,10 @@ class Elsewhere:
             batches = one.resumed(rows).batches
         elif work is None:
             one.notes.append(_IDLE)
+        if is_here and one.cuts is None:
+            batches = _ahead(batches)
         if work is not None:
-            is_here = is_here and one.cuts is None
-            batches = in_full(self._worked(engine, one, batches, is_here=is_here))
+            batches = in_full(self._worked(engine, one, batches))
         return replace(rows, batches=batches, notes=lambda: [*told(), *one.notes])
 
     # -- parts of files ---------------------------------------------------------------------------
@@ -182,9 +183,7 @@ class Elsewhere:
 
     # -- rows that were read here -----------------------------------------------------------------
 
-    def _worked(
-        self, engine: Engine, one: Parted, items: Iterator[Item], *, is_here: bool
-    ) -> Iterator[Item]:
+    def _worked(self, engine: Engine, one: Parted, items: Iterator[Item]) -> Iterator[Item]:
         """Yield rows and marks, those rows made ready that are new to the gates."""
         name = shown(one.prepared.request.name)
 
@@ -194,12 +193,9 @@ class Elsewhere:
                 return Part(name, (one.number, b""))
             return Part(f"{name}: {counted(fresh.num_rows, 'row')}", (one.number, stream_of(fresh)))
 
-        with ExitStack() as held:
-            if is_here:
-                items = held.enter_context(closing(ahead(items)))
-            job = tuple(each.work for each in self._each)
-            fresh = _fresh(items, one.prepared.request.gates)
-            results = held.enter_context(closing(mapped(engine, work_at, job, fresh, part_of)))
+        job = tuple(each.work for each in self._each)
+        fresh = _fresh(items, one.prepared.request.gates)
+        with closing(mapped(engine, work_at, job, fresh, part_of)) as results:
             for (marks, old, new), found in results:
                 yield from marks
                 yield from old
@@ -211,6 +207,12 @@ class Elsewhere:
 
 _Result = tuple[tuple[int, Cut], Read | DuckpletsError]
 _Fresh = tuple[list[Mark], list[pa.RecordBatch], pa.RecordBatch | None]
+
+
+def _ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield what this process reads, some of it ahead, in a thread that ends with this."""
+    with closing(ahead(items)) as coming:
+        yield from coming
 
 
 def _fresh(items: Iterable[Item], gates: Gates | None) -> Iterator[_Fresh]:
