@@ -16,8 +16,9 @@ from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import html_table
 from duckplets.changing import changes
 from duckplets.db.database import Database
+from duckplets.engines import opened
 from duckplets.errors import DuckpletsError
-from duckplets.ingest import chunks, records, splits, unfinished
+from duckplets.ingest import chunks, records, splits
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
 from duckplets.sifting import Sifting
@@ -67,6 +68,7 @@ class TextIn(Sifting):
         limit: int | None = None,
         jsonl: str | PathLike[str] | None = None,
         in_place: bool = False,
+        engine: Any = None,
         progress: Progress | bool | None = None,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
@@ -106,6 +108,8 @@ class TextIn(Sifting):
                 them. No other file is written to.
             in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay as they
                 are; the corpus has where each text is, and all else.
+            engine: What reads files, cleans and measures, as for ``mine``: workers see files, and
+                a folder beside the corpus, by the same paths. Other sources are read here.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -124,7 +128,11 @@ class TextIn(Sifting):
 
         gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit, jsonl=jsonl)
         told = None if gates is None else partial(told_of, [gates])
-        with gates or nullcontext(), bar(progress, sys.stderr, told=told) as advance:
+        with (
+            opened(engine) as by,
+            gates or nullcontext(),
+            bar(progress, sys.stderr, told=told) as advance,
+        ):
             return ingest.ingest(
                 self._database,
                 adapted(source),
@@ -138,6 +146,7 @@ class TextIn(Sifting):
                 limits=limits,
                 gates=gates,
                 in_place=in_place,
+                engine=by,
                 progress=advance,
             )
 
@@ -367,26 +376,6 @@ class TextIn(Sifting):
         rows = [row.values() for row in self._database.table("status/first_texts").to_pylist()]
         caption = f"{self.path}, version {records.current_version(self._database)}"
         return html_table(caption, ("source", "records", "first text"), rows)
-
-    def unfinished(self) -> list[dict[str, Any]]:
-        """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
-        return unfinished.overview(self._database)
-
-    @changes("remove a source from")
-    def remove(self, name: str) -> int:
-        """Remove a source from the newest version; returns how many records it had.
-
-        Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
-        name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
-        are.
-        """
-        self._tell_of_json_lines()
-        found = unfinished.find(self._database, name)
-        if found is None:
-            return records.remove(self._database, name)
-        discarded = unfinished.discard(self._database, found)
-        live = {row[1] for row in self._database.run("ingest/records/live_sources")}
-        return discarded + (records.remove(self._database, name) if name in live else 0)
 
     def count(self, *, split: str | None = None, source: str | None = None) -> int:
         """Return how many records there are to read."""

@@ -8,7 +8,7 @@ import typer
 
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say
-from duckplets.cli.options import NORMALISE
+from duckplets.cli.options import ENGINE, NORMALISE
 from duckplets.cli.rows import Given, reads_rows
 from duckplets.cli.storing import remove_empty, store
 
@@ -61,6 +61,7 @@ def ingest(
             help="After a source that fails, or is not there, go on with the others.",
         ),
     ] = False,
+    engine: ENGINE = None,
     json: JSON = False,
 ) -> None:
     """Store the records of files; the corpus is created if it is new.
@@ -78,6 +79,7 @@ def ingest(
         duckplets ingest faq.duckdb docs --pattern '*.md' --pattern '*.rst' --preview 3
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url
     """
+    from duckplets import engines
     from duckplets.corpus import Corpus
 
     arguments = {**rows.arguments, "on_conflict": on_conflict, "restart": restart, "remap": remap}
@@ -90,7 +92,7 @@ def ingest(
             raise typer.Exit(1)
         return
     is_new = not corpus.exists()
-    with Corpus(corpus) as opened:
+    with Corpus(corpus) as opened, engines.opened(engine) as arguments["engine"]:
         try:
             if denoise:
                 opened.denoise()

@@ -227,7 +227,7 @@ class SectionWriter:
 
         Args:
             sections: Of every record a list of (role, heading, text), as in ``ROW_SCHEMA``, or
-                of (role, heading, text, original), as from ``preprocess``.
+                as from ``preprocess``.
             record_keys: The records' keys, shape (records,).
             places: File and row of each record, where texts are left there.
         """
@@ -241,7 +241,8 @@ class SectionWriter:
             "position": np.arange(len(flat), dtype=np.int64) - firsts,
         }
         columns |= {name: np.repeat(of, counts) for name, of in (places or {}).items()}
-        fields = {field.name: flat.field(field.name) for field in flat.type}
+        names = [field.name for field in flat.type if field.name != "dropped"]
+        fields = {name: flat.field(name) for name in names}
         # Dropped sections use up keys as well, so that they fit in where they come back.
         self.section_key += len(flat)
         self.chunk_key = append_sections(

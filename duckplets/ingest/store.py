@@ -143,7 +143,7 @@ class Storing:
         found, dropped = preprocess(fresh, self.chunking)
         found = gates.judge(found, self.appending.record_key)
         if found.num_rows < fresh.num_rows:  # nothing of what is not wanted is counted
-            dropped = preprocess(fresh.slice(0, found.num_rows), self.chunking)[1]
+            dropped = preprocess(found, self.chunking)[1]
         return found, dropped
 
     def _intake(self, trust: float, *, is_anew: bool) -> Intake:

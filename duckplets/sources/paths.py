@@ -6,8 +6,9 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -17,6 +18,7 @@ from duckplets.base.shown import shown
 from duckplets.base.stores import Store, Stored, address_of, is_address
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.rereading import PassingError
+from duckplets.sources.rows import MAX_BYTES
 from duckplets.sources.transcoded import Transcoded, codec_of
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
 _CUT = "Truncated compressed stream"
+_MOST_FILES = 1_024  # that are read at once
+AT_ONCE = MAX_BYTES // 4  # bytes of files that are read at once
 _STEP = 1 << 16  # bytes of a file that may be cut short
 
 _WILD = re.compile(r"(\*\*/|\*\*|\*|\?|\[[^\]/\\]+\])")
@@ -119,6 +123,31 @@ def inner_suffix(path: PurePath) -> str:
     """Return the suffix before one of compression, in lower case."""
     inner = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return inner.suffix.lower()
+
+
+def together(each: Iterable[Path]) -> Iterator[tuple[list[Path], int]]:
+    """Yield files that are read at once, of bounded number and size or only one, and their bytes.
+
+    What is compressed counts several times.
+    """
+    number = weight = group = 0
+    sizes: dict[Path, int] = {}
+
+    def place(file: Path) -> int:
+        nonlocal number, weight, group
+        try:
+            sizes[file] = file.stat().st_size
+        except OSError:
+            sizes[file] = 0
+        own = sizes[file] * (8 if file.suffix.lower() in COMPRESSED else 1)
+        number, weight = number + 1, weight + own
+        if number > _MOST_FILES or weight > AT_ONCE:
+            number, weight, group = 1, own, group + 1
+        return group
+
+    for _, some in groupby(each, key=place):
+        found = list(some)
+        yield found, sum(map(sizes.__getitem__, found))
 
 
 def open_bytes(path: Path, encoding: str | None = None) -> BinaryIO:
@@ -222,6 +251,11 @@ def unreadable(path: Path | str, error: Exception) -> SourceError:
     if _CUT in reason:
         reason = "it ends in the middle of its compressed data; the file was cut short"
     return SourceError(f"{path} cannot be read: {reason}")
+
+
+def addresses(paths: Paths) -> bool:
+    """Return whether any of some paths is the address of an object in a store."""
+    return any(map(is_address, _listed(paths)))
 
 
 def _listed(paths: Paths) -> list[str | os.PathLike[str]]:

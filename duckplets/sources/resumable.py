@@ -118,10 +118,23 @@ class Resumable(_Wrapped):
             reader: An instance to run statements in.
             cursor: Of a ``Mark``, or None for the beginning.
         """
+        self.start_of(cursor)
+        return self.going_on(self.source.open(reader), cursor)
+
+    def start_of(self, cursor: Any) -> int:
+        """Return how many rows come before a place."""
         checked_cursor(cursor, {"rows": range(1 << 63)}, f"source {self.default_name()!r}")
-        rows = self.source.open(reader)
-        start = 0 if cursor is None else cursor["rows"]
-        return replace(rows, batches=_marked(rows.batches, start))
+        return 0 if cursor is None else int(cursor["rows"])
+
+    def going_on(self, rows: Rows, cursor: Any, passed: int = 0) -> Rows:
+        """Return opened rows from a place on, with the places at which they could go on.
+
+        Args:
+            rows: Of all files, or without those that come first.
+            cursor: As for ``open_at``.
+            passed: How many rows those files have.
+        """
+        return replace(rows, batches=_marked(rows.batches, self.start_of(cursor), passed))
 
     def _files(self) -> list[Path | Stored]:
         place = _place(self.source)
@@ -160,10 +173,9 @@ class Whole(_Wrapped):
 
 
 def _marked(
-    batches: Iterator[pa.RecordBatch | Mark], start: int
+    batches: Iterator[pa.RecordBatch | Mark], start: int, row: int
 ) -> Iterator[pa.RecordBatch | Mark]:
     """Yield the rows after the first ``start``, with a mark after every batch."""
-    row = 0
     for batch in batches:
         if isinstance(batch, Mark):
             continue
