@@ -14,7 +14,6 @@ memory is that of reading files. A file's own ETag names it there, so nothing ca
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -60,8 +59,7 @@ class Files(Mapped):
 
     def __post_init__(self) -> None:
         Mapped.__post_init__(self)
-        given = [self.path] if isinstance(self.path, str | os.PathLike) else self.path
-        for each in given:
+        for each in self.path if isinstance(self.path, list | tuple) else [self.path]:
             if isinstance(each, str) and "://" in each:
                 address_of(each, SourceError)
 
