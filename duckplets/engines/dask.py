@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from duckplets.base.parts import Part
-from duckplets.base.shown import counted, shown
-from duckplets.engines.on_worker import (
+from duckplets.base.parts import (
+    Part,
     PartError,
     given,
     name_of,
@@ -32,6 +31,7 @@ from duckplets.engines.on_worker import (
     unpacked,
     versions,
 )
+from duckplets.base.shown import counted, shown
 from duckplets.errors import DuckpletsError, EngineError, ExtensionError
 
 if TYPE_CHECKING:
