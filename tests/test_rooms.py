@@ -25,10 +25,14 @@ FLOORS = [
     "sampling",
     "records export tokens",
     "corpus",
+    "report",
     "torch cli",
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
-LAZY = {("duckplets.sampling.sampler", "duckplets.huggingface")}  # ``Sampler.to_hf`` needs both
+LAZY = {
+    ("duckplets.sampling.sampler", "duckplets.huggingface"),  # ``Sampler.to_hf`` needs both
+    ("duckplets.corpus", "duckplets.report"),  # ``Corpus.report`` looks at all that a corpus has
+}
 
 FILES = {
     ".".join(["duckplets", *file.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(

@@ -46,6 +46,7 @@ _COMMANDS = {
     "mix-diff": "mix_diff",
     "status": "upkeep",
     "capacity": "upkeep",
+    "report": "report",
     "judge": "gates",
     "quality": "gates",
     "show": "show",
