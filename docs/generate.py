@@ -31,6 +31,7 @@ WIDTH = 80
 INTERFACE = {
     "Corpus": (
         *("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "PrepareReport"),
+        "ReportPage",
         *("NearReport", "DecontaminationReport", "Chunking", "register_chunker", "Chunker"),
     ),
     "Sources": (
@@ -74,7 +75,7 @@ INTERFACE = {
 }
 
 # Nobody calls their constructors.
-MADE_ELSEWHERE = ("Sampler", "Batch", "Forecast", "TokenSampler", "TokenBatch")
+MADE_ELSEWHERE = ("Sampler", "Batch", "Forecast", "ReportPage", "TokenSampler", "TokenBatch")
 TYPES = {
     "recipes.store": ("Recipe",),
     "base.progress": ("Progress",),

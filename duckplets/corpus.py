@@ -24,7 +24,6 @@ from duckplets.text_in import TextIn
 from duckplets.text_numbers import TextNumbers
 
 if TYPE_CHECKING:
-
     from duckplets.base.progress import Progress
     from duckplets.compact import CompactReport
     from duckplets.order.mixture import Mixture
@@ -287,9 +286,9 @@ class Corpus(TextIn, HardNegatives, TextNumbers):
 
         Of sources, splits and lengths; recipes with samples; mined negatives; the mixture over
         steps, and what was served of it; gates with examples; samples to leaf through. Every
-        table comes with the SQL that made it. Nothing is saved. Of a corpus of more than a
-        million records, what would read all of them is left out, which the page says, until
-        ``status`` has counted and ``prepare`` made a snapshot.
+        table comes with the SQL that made it. Nothing is saved. Of a corpus of more than half a
+        million records pools are left out until ``status`` has counted them, and samples until
+        ``prepare`` has made a snapshot, which the page says.
 
         Args:
             path: FILE.html, which appears whole or not at all; by default none is written.

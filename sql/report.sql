@@ -16,3 +16,8 @@ FROM found_list
 SELECT count(*) AS records
 FROM records
 WHERE removed_version IS NULL
+
+-- name: sources
+-- The sources with their counts, which are put in the place of a list, but not where they were read.
+SELECT name, kind, trust, weight, records, sections, chunks, tokens
+FROM found_list

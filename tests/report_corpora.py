@@ -46,13 +46,13 @@ def _gated(count: int, seed: int) -> list[dict[str, str]]:
 
 
 @prebuilt
-def told_corpus(path: Path, count: int = 150) -> dp.Corpus:
+def told_corpus(path: Path, count: int = 40) -> dp.Corpus:
     """Two sources, one through gates; hostile texts; two recipes, one mined."""
     corpus = dp.Corpus(path)
     mapping = {"id": "id", "anchor": "title", "positive": "body", "meta": ["topic"]}
     hostile = [
         {"id": f"h{i}", "title": text, "body": f"{text} and {i}", "topic": text}
-        for i, text in enumerate(HOSTILE)
+        for i, text in enumerate(HOSTILE * 4)
     ]
     rows = [*toy_records(count), *hostile, {"id": "blank", "title": "x", "body": " ", "topic": ""}]
     corpus.ingest(dp.MemorySource(rows, **mapping), name=NAMES[1], progress=False)
@@ -62,7 +62,7 @@ def told_corpus(path: Path, count: int = 150) -> dp.Corpus:
     corpus.split(0.7, 0.15, 0.15, seed=1)
     for recipe in (HARD, EASY):
         corpus.add_recipe(recipe)
-    corpus.mine(progress=False)
+    corpus.mine(split="train", progress=False)
     return corpus
 
 

@@ -25,7 +25,7 @@ from duckplets.export.files import Place, appearing, check
 from duckplets.ingest.records import current_version
 from duckplets.report import drawn, stored
 from duckplets.report.rendering import read, rendered, script_json, words
-from duckplets.report.tables import Section, Table, asked, told
+from duckplets.report.tables import Section, Table, asked
 from duckplets.sampling import state
 from duckplets.serving.snapshot import overview
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.sampler import Sampler
     from duckplets.status import Status
 
-_LARGE = 1_000_000  # records, all of which are not read while somebody waits for a page
+_LARGE = 500_000  # records, all of which are not read while somebody waits for a page
 _CUT = 1_200  # characters of a text
 _PLACE = Place(suffixes=(".html", ".htm"))
 
@@ -190,8 +190,8 @@ def _records(database: Database) -> Table:
 
 def _plain(section: Section) -> dict[str, Any]:
     """Return a section as JSON has it."""
-    told = {"name": section.name, "title": section.title, "notes": section.notes}
-    return told | {"tables": [table.to_dict() for table in section.tables]}
+    head = {"name": section.name, "title": section.title, "notes": section.notes}
+    return head | {"tables": [table.to_dict() for table in section.tables]}
 
 
 def _page(data: dict[str, Any], sections: list[Section]) -> str:

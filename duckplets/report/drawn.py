@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.db import migrate
 from duckplets.db.database import Database, for_a_moment
-from duckplets.errors import DuckpletsError, StateMismatchError
+from duckplets.errors import StateMismatchError
 from duckplets.ingest.records import fingerprint
 from duckplets.report.plots import bars, lines, stacked_shares
 from duckplets.report.tables import Table, asked, told
@@ -79,7 +79,8 @@ def _cards(
 ) -> Table:
     wanted = [text for row in rows for text in _wanted(row, slots)]
     numbered = [{"number": number} | text for number, text in enumerate(wanted)]
-    given = {"asked": json.dumps(numbered), "version": version, "cut": cut, "around": cut // 4}
+    lengths = {"cut": cut, "around": cut // 4}
+    given: dict[str, int | str] = {"asked": json.dumps(numbered), "version": version, **lengths}
     return asked(database, title, "report/drawn/texts", given, form="cards", most=len(wanted))
 
 
@@ -175,11 +176,14 @@ def _taken(sampler: Sampler) -> Table:
 
 
 def saved(database: Database, path: Path, run: str | None) -> tuple[list[Table], list[str]]:
-    """Return what the state file of a corpus tells of its runs, and why it tells nothing."""
-    try:
-        runs = state.runs(path)
-    except DuckpletsError as error:
-        return [], [str(error)]
+    """Return what the state file of a corpus tells of its runs, and why it tells nothing.
+
+    Raises:
+        StateMismatchError: The run that is asked for is not there, or of another corpus.
+    """
+    if run is not None:
+        state.load(path, run)
+    runs = state.runs(path)
     if not runs:
         return [], ["No run has been saved."]
     strange = [each.name for each in runs if not _is_of(database, each.corpus_version, each)]

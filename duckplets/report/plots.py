@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import floor, log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.shown import shown
 from duckplets.report.rendering import read, rendered, words
@@ -152,7 +152,8 @@ def stacked_shares(
             the one before, and where it is the only one, samples go to the right.
         title: What it shows.
     """
-    rows = getattr(forecast, "table", forecast).to_pylist()
+    table: pa.Table = getattr(forecast, "table", forecast)
+    rows: list[dict[str, Any]] = table.to_pylist()
     shares: dict[int, dict[str, float]] = {}
     samples: dict[int, int] = {}
     phases: dict[int, int] = {}

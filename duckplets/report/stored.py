@@ -41,15 +41,15 @@ def corpus(database: Database, found: Status | None) -> Section:
     tables.append(asked(database, "Rows left out, by reason", "report/stored/left_out"))
     tables.append(asked(database, "Rows set aside", "report/stored/quarantined"))
     tables.append(asked(database, "Versions", "report/stored/versions"))
-    return Section(name="corpus", title="Sources", tables=tables)
+    return Section(name="corpus", title="Corpus", tables=tables)
 
 
 def _sources(database: Database, found: Status | None) -> Table:
-    if found is None:
-        return asked(database, "Sources", "status/sources")
     columns = ("name", "kind", "trust", "weight", "records", "sections", "chunks", "tokens")
-    rows = [[row[name] for name in columns] for row in found["sources"]]
-    return told("Sources", columns, rows, query("status/sources"))
+    counts = query("status/sources").strip()
+    made_by = query("report/sources").replace("found_list", f"(\n{counts}\n)")
+    rows = database.arrow(made_by).to_pylist() if found is None else found["sources"]
+    return told("Sources", columns, [[row[name] for name in columns] for row in rows], made_by)
 
 
 def _splits(database: Database, found: Status | None) -> Table:
@@ -73,16 +73,21 @@ def _shared(found: Status) -> Table:
 
 
 def _length_bars(name: str, rows: list[dict[str, Any]]) -> Plot:
-    labels = [_range(row) for row in rows]
-    values = {"sections": [row["sections"] for row in rows]}
-    return bars(f"Lengths of {name}", labels, values, x="tokens", y="sections")
+    return _powers(f"Lengths of {name}", rows, x="tokens", y="sections")
 
 
-def _range(row: dict[str, Any]) -> str:
-    if row["at_least"] is None:
-        return "none"
-    low, high = f"{row['at_least']:,}", f"{row['at_most']:,}"
-    return low if low == high else f"{low}–{high}"
+def _powers(title: str, rows: list[dict[str, Any]], *, x: str, y: str) -> Plot:
+    """Draw counts between powers of two, those between which there is nothing as well."""
+    found = {row["at_least"]: row[y] for row in rows if row["at_least"] is not None}
+    ends = range(min(found).bit_length() - 1, max(found).bit_length()) if found else range(0)
+    values = {_between(1 << power): found.get(1 << power, 0) for power in ends}
+    without = [row[y] for row in rows if row["at_least"] is None]
+    values |= {"none": without[0]} if without else {}
+    return bars(title, list(values), {y: list(values.values())}, x=x, y=y)
+
+
+def _between(low: int) -> str:
+    return f"{low:,}" if low == 1 else f"{low:,}–{2 * low - 1:,}"
 
 
 def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], Plot]) -> list[Any]:
@@ -114,7 +119,7 @@ def _only(sql: str, column: str, value: str) -> str:
 
 def pools(database: Database, found: Status | None) -> list[Table]:
     """Tell how many anchors each recipe has, and how many are left out, by reason."""
-    if found is None:
+    if found is None or not found["splits"]:
         return []
     by_recipe: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
     for pool, row in zip(status.pools_of(database), found["pools"], strict=True):
@@ -180,11 +185,9 @@ def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
     records = scores.records()
     values = {what: [each[what] for each in records] for what in ("positives", "negatives")}
     labels = [f"{each['at_least']:.3g}" for each in records]
-    found = ranks.records()
-    numbers = {"anchors": [each["anchors"] for each in found]}
     plots = (
         bars(scores.title, labels, values, x="score", y="pairs"),
-        bars(ranks.title, [_range(r) for r in found], numbers, x="rank", y="anchors"),
+        _powers(ranks.title, ranks.records(), x="rank", y="anchors"),
     )
     note = f"Of one anchor in {every}." if every > 1 else ""
     return [
@@ -224,8 +227,8 @@ def gates(database: Database, cut: int) -> Section:
                 shown,
                 examples.made_by,
                 total=examples.total,
-                note="Personal data is replaced by its kind, as in [EMAIL]; the statement has it as "
-                "it came. Rows without a text were not kept.",
+                note="Personal data is replaced by its kind, as in [EMAIL]; the statement has it "
+                "as it came. Of rows without a text none was kept.",
             ),
             asked(database, "Languages", "report/gates/languages"),
             told(

@@ -73,15 +73,19 @@ ends AS (
 )
 
 SELECT
-    any_value(ends.low + bin * ends.wide / 20) AS at_least,
-    count(*) FILTER (what = 'positives') AS positives,
-    count(*) FILTER (what = 'negatives') AS negatives
-FROM (
-    SELECT scores.what, least(floor((scores.score - ends.low) / ends.wide * 20), 19)::INTEGER AS bin
-    FROM scores, ends
-) AS binned, ends
-GROUP BY bin
-ORDER BY bin
+    ends.low + bins.bin * ends.wide / 20 AS at_least,
+    count(*) FILTER (binned.what = 'positives') AS positives,
+    count(*) FILTER (binned.what = 'negatives') AS negatives
+FROM range(20) AS bins (bin)
+CROSS JOIN ends
+LEFT JOIN (
+    SELECT scores.what, least(floor((scores.score - ends.low) / ends.wide * 20), 19) AS bin
+    FROM scores
+    CROSS JOIN ends
+) AS binned ON binned.bin = bins.bin
+WHERE ends.low IS NOT NULL
+GROUP BY bins.bin, ends.low, ends.wide
+ORDER BY bins.bin
 
 -- name: ranks
 -- At which rank among the candidates the positive of an anchor is, between powers of two; of those

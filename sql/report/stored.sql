@@ -30,12 +30,14 @@ SELECT
     sum(tokens)::BIGINT AS tokens
 FROM (
     SELECT
-        live_records.source,
+        sources.name AS source,
         sections.token_count AS tokens,
         CASE WHEN sections.token_count > 0 THEN floor(log2(sections.token_count)) ELSE 0 END::INTEGER
             AS power
     FROM sections
-    JOIN live_records ON live_records.record_key = sections.record_key
+    JOIN records ON records.record_key = sections.record_key
+    JOIN sources ON sources.source_id = records.source_id
+    WHERE records.removed_version IS NULL
 )
 GROUP BY source, power
 ORDER BY source, power
@@ -73,11 +75,12 @@ ORDER BY source, "rows" DESC, reason
 WITH spans AS (
     SELECT
         records.source_id,
+        any_value(shown.name) AS source,
         min(records.record_key) AS first,
         greatest(1, -(-(max(records.record_key) - min(records.record_key) + 1) // $each)) AS apart
     FROM records
     JOIN (
-        SELECT source_id
+        SELECT source_id, name
         FROM sources
         WHERE removed_version IS NULL
         ORDER BY name
@@ -88,7 +91,7 @@ WITH spans AS (
 ),
 
 chosen AS (
-    SELECT records.record_key
+    SELECT records.record_key, records.record_id, records.date, spans.source
     FROM records
     JOIN spans ON spans.source_id = records.source_id
     WHERE
@@ -97,11 +100,10 @@ chosen AS (
 )
 
 SELECT
-    live_records.record_key, live_records.record_id, live_records.source, live_records.split,
-    live_records.date, sections.position, sections.role, sections.heading,
-    sections.token_count AS tokens, length(sections.text) AS characters,
-    left(sections.text, $cut) AS text
-FROM live_records
-JOIN sections ON sections.record_key = live_records.record_key
-WHERE live_records.record_key IN (SELECT record_key FROM chosen)
-ORDER BY live_records.record_key, sections.position
+    chosen.record_key, chosen.record_id, chosen.source, splits.split, chosen.date,
+    sections.position, sections.role, sections.heading, sections.token_count AS tokens,
+    length(sections.text) AS characters, left(sections.text, $cut) AS text
+FROM chosen
+JOIN sections ON sections.record_key = chosen.record_key
+LEFT JOIN splits ON splits.record_key = chosen.record_key
+ORDER BY chosen.record_key, sections.position
