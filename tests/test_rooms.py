@@ -32,6 +32,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.
 LAZY = {
     ("duckplets.sampling.sampler", "duckplets.huggingface"),  # ``Sampler.to_hf`` needs both
     ("duckplets.corpus", "duckplets.report"),  # ``Corpus.report`` looks at all that a corpus has
+    ("duckplets", "duckplets.report"),  # public names are imported when they are first used
 }
 
 FILES = {

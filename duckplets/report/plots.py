@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
     from duckplets.sampling.forecast import Forecast
 
-WIDTH, HEIGHT = 640, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 18, 44
+WIDTH, HEIGHT = 640, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 28, 44
 _COLOURS = 8
 _LABELS = 12  # beside each other below the plot
 _OTHERS = "all others"
+_LEAST = 1e-9  # between the ends of a scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ class _Scale:
     """Place numbers between two ends of a plot, and choose round ones for ticks."""
 
     def __init__(self, low: float, high: float) -> None:
-        self._low, self._high = low, high if high > low else low + 1
+        self._low, self._high = low, high if high - low > _LEAST else low + 1
 
     def along(self, value: float) -> float:
         """Return the place of a value to the right."""
@@ -231,9 +232,10 @@ class _Scale:
         rough = (self._high - self._low) / 5
         magnitude = 10.0 ** floor(log10(rough))
         step = next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= rough * 0.999)
-        first = -(-self._low // step)
-        found = [(first + i) * step for i in range(12) if (first + i) * step <= self._high * 1.0001]
-        return [((self.along if across else self.up)(v), f"{v:,.6g}") for v in found]
+        first, end = -(-self._low // step), self._high + step / 1000
+        values = [(first + i) * step for i in range(8) if (first + i) * step <= end]
+        place = self.along if across else self.up
+        return [(at, label) for label, at in {f"{v:,.9g}": place(v) for v in values}.items()]
 
     def _part(self, value: float) -> float:
         return (value - self._low) / (self._high - self._low)

@@ -8,16 +8,20 @@ ORDER BY version DESC
 -- name: roles
 -- The sections of every source by split and role, with their tokens.
 -- Rows: by source, splits in their usual order, role.
-SELECT
-    live_records.source, live_records.split, sections.role,
-    count(*) AS sections, sum(sections.token_count)::BIGINT AS tokens
-FROM sections
-JOIN live_records ON live_records.record_key = sections.record_key
-GROUP BY live_records.source, live_records.split, sections.role
+SELECT sources.name AS source, counted.split, counted.role, counted.sections, counted.tokens
+FROM (
+    SELECT
+        records.source_id, splits.split, sections.role,
+        count(*) AS sections, sum(sections.token_count)::BIGINT AS tokens
+    FROM sections
+    JOIN records ON records.record_key = sections.record_key
+    LEFT JOIN splits ON splits.record_key = sections.record_key
+    WHERE records.removed_version IS NULL
+    GROUP BY records.source_id, splits.split, sections.role
+) AS counted
+JOIN sources ON sources.source_id = counted.source_id
 ORDER BY
-    live_records.source,
-    list_position(['train', 'validation', 'test'], live_records.split),
-    sections.role
+    sources.name, list_position(['train', 'validation', 'test'], counted.split), counted.role
 
 -- name: lengths
 -- How long the sections of every source are: how many have so many tokens, between powers of two.
