@@ -24,7 +24,12 @@ NAMES = ("plain", "<b>bold<img src=x onerror=document.title=1> 'quoted\" &amp; $
 """Names of the sources."""
 
 HARD = dp.TripletRecipe(
-    "hard", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(top_k=4)
+    "hard",
+    dp.role("anchor"),
+    dp.role("context"),
+    dp.role("context"),
+    by=dp.bm25(top_k=4),
+    sources=[NAMES[1]],
 )
 EASY = dp.TripletRecipe("easy", dp.role("anchor"), dp.role("context"), dp.role("context"))
 MIXTURE = dp.Mixture(
@@ -46,7 +51,7 @@ def _gated(count: int, seed: int) -> list[dict[str, str]]:
 
 
 @prebuilt
-def told_corpus(path: Path, count: int = 40) -> dp.Corpus:
+def told_corpus(path: Path, count: int = 30) -> dp.Corpus:
     """Two sources, one through gates; hostile texts; two recipes, one mined."""
     corpus = dp.Corpus(path)
     mapping = {"id": "id", "anchor": "title", "positive": "body", "meta": ["topic"]}

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from html import escape
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets import __version__, status
+from duckplets import status
 from duckplets.base.shown import shown
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import Place, appearing, check
@@ -86,7 +87,7 @@ def report(
         "title": f"{shown(name, 80)}, version {current_version(database)}",
         "corpus": words(name),
         "version": current_version(database),
-        "duckplets": __version__,
+        "duckplets": version_of("duckplets"),
         "sections": [_plain(section) for section in sections],
     }
     html = _page(data, sections)

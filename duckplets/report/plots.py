@@ -28,6 +28,7 @@ WIDTH, HEIGHT = 640, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 28, 44
 _COLOURS = 8
 _LABELS = 12  # beside each other below the plot
+_CHARACTER = 8  # the room that one of a label takes
 _OTHERS = "all others"
 _LEAST = 1e-9  # between the ends of a scale
 
@@ -87,7 +88,6 @@ def bars(
     title: str, labels: Sequence[str], series: Mapping[str, Sequence[float]], *, x: str, y: str
 ) -> Plot:
     """Draw bars side by side, a group for each label."""
-    labels = [shown(label, 16) for label in labels]
     height = _Scale(0, max((max(values, default=0) for values in series.values()), default=0))
     group = (WIDTH - _LEFT - _RIGHT) / max(len(labels), 1)
     wide = 0.86 * group / max(len(series), 1)
@@ -102,10 +102,10 @@ def bars(
         if value
     ]
     every = -(-len(labels) // _LABELS)
+    room = int(every * group / _CHARACTER)
     along = [
-        (round(_LEFT + (i + 0.5) * group, 1), label)
-        for i, label in enumerate(labels)
-        if i % every == 0
+        (round(_LEFT + (i + 0.5) * group, 1), _short(labels[i], room))
+        for i in range(0, len(labels), max(every, 1))
     ]
     return Plot(
         title=title, x=x, y=y, series=_named(series), shapes=shapes, along=along, up=height.ticks()
@@ -243,6 +243,12 @@ class _Scale:
 
 def _box(left: float, wide: float, top: float) -> str:
     return f"M{left:.1f} {HEIGHT - _BOTTOM}V{top}h{wide:.1f}V{HEIGHT - _BOTTOM}Z"
+
+
+def _short(label: str, room: int) -> str:
+    """Return a label cut to so many characters; the shape itself has all of it."""
+    text = shown(label, 80)
+    return text if len(text) <= room else f"{text[: max(room - 1, 1)]}…"
 
 
 def _named(series: Mapping[str, object] | Sequence[str]) -> list[str]:

@@ -59,7 +59,7 @@ STRETCHES = st.lists(
 )
 
 
-@settings(max_examples=often(1000, less=40), deadline=None)
+@settings(max_examples=often(1000, less=15), deadline=None)
 @given(STRETCHES)
 def test_areas_are_the_shares_of_all_samples(
     stretches: list[tuple[int, int, dict[str, int]]],
@@ -87,7 +87,7 @@ def test_a_forecast_of_nothing_and_of_one_stretch() -> None:
     assert stacked_shares(forecast([(0, 5, {"a": 1}), (1, 5, {"a": 1})])).along[-1][1] == "10"
 
 
-@settings(max_examples=often(1000, less=40), deadline=None)
+@settings(max_examples=often(1000, less=15), deadline=None)
 @given(
     st.lists(st.floats(1e-3, 1e12) | st.just(0.0), min_size=1, max_size=30),
     st.sampled_from(HOSTILE),
@@ -104,7 +104,7 @@ def test_bars_are_as_high_as_their_figures(values: list[float], name: str) -> No
     check(plot)
 
 
-@settings(max_examples=often(1000, less=40), deadline=None)
+@settings(max_examples=often(1000, less=15), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(-1e6, 1e6)), min_size=1, max_size=20))
 def test_lines_stay_inside(several: list[tuple[float, float]]) -> None:
     plot = lines("t", {"a": several, "none": []}, x="x", y="y")
@@ -130,6 +130,6 @@ def check(plot: Plot) -> None:
     """Check that a drawing has few ticks at ascending places, and only elements of drawings."""
     for ticks in (plot.along, plot.up):
         assert len(ticks) <= 13
-        assert len({label for _, label in ticks}) == len(ticks)
+        assert len({place for place, _ in ticks}) == len(ticks)
     known = {"style", "div", "svg", "path", "text", "title", "ul", "li", "bdi"}
     assert Tags(plot._repr_html_()).tags <= known
