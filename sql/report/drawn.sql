@@ -18,27 +18,35 @@ pinned AS (
     FROM records
     WHERE added_version <= $version AND record_id IN (SELECT record_id FROM asked)
     GROUP BY record_id
+),
+
+-- Without their texts, which may be long, and come once more below.
+chosen AS (
+    SELECT
+        asked.*, sections.section_key, sections.role, sections.heading,
+        (
+            SELECT max(mined_anchors.positive_score)
+            FROM mined_anchors
+            JOIN minings ON minings.mining_key = mined_anchors.mining_key
+            WHERE
+                mined_anchors.anchor_section_key = sections.section_key
+                AND minings.recipe = asked.recipe
+                AND minings.superseded_at IS NULL
+        ) AS positive_score
+    FROM asked
+    JOIN pinned ON pinned.record_id = asked.record_id
+    JOIN sections
+        ON sections.record_key = pinned.record_key AND sections.position = asked.section
 )
 
 SELECT
-    asked.position, asked.recipe, asked.source, asked.swapped, asked.slot, asked.record_id,
-    sections.role, sections.heading, asked.kind, asked."window",
-    asked.negative_by, asked.negative_rank, asked.negative_score,
-    (
-        SELECT max(mined_anchors.positive_score)
-        FROM mined_anchors
-        JOIN minings ON minings.mining_key = mined_anchors.mining_key
-        WHERE
-            mined_anchors.anchor_section_key = sections.section_key
-            AND minings.recipe = asked.recipe
-            AND minings.superseded_at IS NULL
-    ) AS positive_score,
-    right(left(sections.text, asked.start), $around) AS before,
-    substring(sections.text, asked.start + 1, least(asked.length, $cut)) AS text,
-    substring(sections.text, asked.start + asked.length + 1, $around) AS after,
-    asked.length AS characters, length(sections.text) AS section_characters
-FROM asked
-JOIN pinned ON pinned.record_id = asked.record_id
-JOIN sections
-    ON sections.record_key = pinned.record_key AND sections.position = asked.section
-ORDER BY asked.number
+    chosen.position, chosen.recipe, chosen.source, chosen.swapped, chosen.slot, chosen.record_id,
+    chosen.role, chosen.heading, chosen.kind, chosen."window",
+    chosen.negative_by, chosen.negative_rank, chosen.negative_score, chosen.positive_score,
+    right(left(sections.text, chosen.start), $around) AS before,
+    substring(sections.text, chosen.start + 1, least(chosen.length, $cut)) AS text,
+    substring(sections.text, chosen.start + chosen.length + 1, $around) AS after,
+    chosen.length AS characters, length(sections.text) AS section_characters
+FROM sections
+JOIN chosen ON chosen.section_key = sections.section_key
+ORDER BY chosen.number
