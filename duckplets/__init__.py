@@ -76,6 +76,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.records.order import SequentialSampler as SequentialSampler
     from duckplets.records.order import ShardOptions as ShardOptions
     from duckplets.reopen import resume as resume
+    from duckplets.report import ReportPage as ReportPage
     from duckplets.sampling.batch import Batch as Batch
     from duckplets.sampling.forecast import Forecast as Forecast
     from duckplets.sampling.metrics import lexical_similarity as lexical_similarity
@@ -161,6 +162,7 @@ _HOMES = {
     "records.order": "IndexOrder IndexSampler SequentialSampler ShardOptions",
     "upkeep": "PrepareReport",
     "reopen": "resume",
+    "report": "ReportPage",
     "sampling.batch": "Batch",
     "sampling.forecast": "Forecast",
     "sampling.metrics": "lexical_similarity source_skew",

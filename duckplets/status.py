@@ -150,10 +150,14 @@ def _made(database: Database) -> str:
     return repr((splits.current_splits(database), chunking_of(database)))
 
 
+def _content_of_shared(version: int) -> str:
+    return f"shared anchors of version {version}"
+
+
 def _shared_anchors(
     database: Database, kept: dict[str, Counts], new: dict[str, Counts]
 ) -> dict[str, dict[str, int]]:
-    content = f"shared anchors of version {records.current_version(database)}"
+    content = _content_of_shared(records.current_version(database))
     if content not in kept:
         kept[content] = {None: 0}
         for split, (anchors, shared) in splits.shared_anchors(database).items():
@@ -168,14 +172,8 @@ def _shared_anchors(
     }
 
 
-def _pools(
-    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
-) -> list[dict[str, Any]]:
-    """Count, for every source, split and recipe, the anchors and what is left out, by reason.
-
-    Those that are kept with the corpus are not counted again: they follow from the statement, the
-    version and the mining, until records are split or chunked otherwise.
-    """
+def pools_of(database: Database) -> list[CompiledPool]:
+    """Return the pools that ``status`` tells of: by split, source and recipe."""
     version = records.current_version(database)
     max_tokens = chunking_of(database)["max_tokens"]
     kinds = labels_of(database, version)
@@ -197,7 +195,28 @@ def _pools(
             for recipe in of_source.recipes
         ]
         pools += compiled
-    made = _made(database)
+    return pools
+
+
+def is_kept(database: Database) -> bool:
+    """Whether all that ``status`` counts by reading all records is kept already."""
+    if splits.current_splits(database) is None:
+        return True
+    kept, made = _kept(database), _made(database)
+    version = records.current_version(database)
+    told = {_hash("sources and splits", version, made), _content_of_shared(version)}
+    return kept.keys() >= told | {_content(pool, made) for pool in pools_of(database)}
+
+
+def _pools(
+    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+) -> list[dict[str, Any]]:
+    """Count, for every source, split and recipe, the anchors and what is left out, by reason.
+
+    Those that are kept with the corpus are not counted again: they follow from the statement, the
+    version and the mining, until records are split or chunked otherwise.
+    """
+    pools, made = pools_of(database), _made(database)
     contents = [_content(pool, made) for pool in pools]
     fresh: dict[str, Counts] = {}
     for split in splits.SPLITS:

@@ -47,6 +47,7 @@ _COMMANDS = {
     "mix-diff": "mix_diff",
     "status": "upkeep",
     "capacity": "upkeep",
+    "report": "report",
     "judge": "gates",
     "quality": "gates",
     "show": "show",

@@ -298,13 +298,9 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         return mean_by_source(batch["source"], losses)
 
     def report_loss(self, losses: Mapping[str, float], *, step: int) -> None:
-        """Report the losses of sources at a step; see ``Sampler.report_loss``.
+        """Report the losses of sources at a step, ``batch["step"]``; see ``Sampler.report_loss``.
 
         For the process that saves: workers, who have the samplers, know nothing of losses.
-
-        Args:
-            losses: A number by the name of each source, or what ``loss_by_source`` returns.
-            step: ``batch["step"]``.
         """
         self._known_run().at(step, self._start.loaded)  # refuses what is no step
         self._losses.report(step, checked_losses(losses, self._known_run().sources))
