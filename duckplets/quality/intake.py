@@ -26,11 +26,11 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.gates import Intake, NothingNew
 from duckplets.ingest.unfinished import UNPUBLISHED, differing
+from duckplets.quality.conditions import checked_limit, checked_size, checked_where, chosen
 from duckplets.quality.json_lines import JsonLines, refuse_another_file
 from duckplets.quality.measure import ready
 from duckplets.quality.measured import Measuring
 from duckplets.quality.notes import Noting
-from duckplets.quality.rows import checked_limit, checked_size, checked_where, chosen
 from duckplets.quality.settings import Quality
 from duckplets.quality.settling import GATE, OTHER_TEXT, Candidate, settle
 from duckplets.quality.texts import hash_what_is_there, without_personal_data

@@ -33,7 +33,7 @@ from rich.console import Console
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
-from duckplets.cli.page import page
+from duckplets.cli.watch import page
 from duckplets.db import probe
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.sampling import state
