@@ -11,14 +11,13 @@ them, or how often. Parts of the sources that follow are read while one is being
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckplets.base.aside import aside_of, remove, sweep
 from duckplets.base.lookahead import ahead
@@ -27,12 +26,12 @@ from duckplets.base.shown import counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError
 from duckplets.ingest.chunks import current_chunking
-from duckplets.ingest.gates import Gates
 from duckplets.ingest.parted import Parted
 from duckplets.ingest.prepare import Prepared
 from duckplets.ingest.streams import Item, batches_of, in_full, stream_of
-from duckplets.ingest.workers import ROWS, Given, Read, Work, read_part, work_at
-from duckplets.sources import Mark, Rows
+from duckplets.ingest.work import Fresh, Work, fresh
+from duckplets.ingest.workers import Given, Read, read_part, work_at
+from duckplets.sources import Rows
 from duckplets.sources.parts import Cut
 
 _IDLE = (
@@ -187,15 +186,15 @@ class Elsewhere:
         """Yield rows and marks, those rows made ready that are new to the gates."""
         name = shown(one.prepared.request.name)
 
-        def part_of(item: _Fresh) -> Part:
-            fresh = item[2]
-            if fresh is None:
+        def part_of(item: Fresh) -> Part:
+            new = item[2]
+            if new is None:
                 return Part(name, (one.number, b""))
-            return Part(f"{name}: {counted(fresh.num_rows, 'row')}", (one.number, stream_of(fresh)))
+            return Part(f"{name}: {counted(new.num_rows, 'row')}", (one.number, stream_of(new)))
 
         job = tuple(each.work for each in self._each)
-        fresh = _fresh(items, one.prepared.request.gates)
-        with closing(mapped(engine, work_at, job, fresh, part_of)) as results:
+        portions = fresh(items, one.prepared.request.gates)
+        with closing(mapped(engine, work_at, job, portions, part_of)) as results:
             for (marks, old, new), found in results:
                 yield from marks
                 yield from old
@@ -206,29 +205,9 @@ class Elsewhere:
 
 
 _Result = tuple[tuple[int, Cut], Read | DuckpletsError]
-_Fresh = tuple[list[Mark], list[pa.RecordBatch], pa.RecordBatch | None]
 
 
 def _ahead(items: Iterator[Item]) -> Iterator[Item]:
     """Yield what this process reads, some of it ahead, in a thread that ends with this."""
     with closing(ahead(items)) as coming:
         yield from coming
-
-
-def _fresh(items: Iterable[Item], gates: Gates | None) -> Iterator[_Fresh]:
-    """Yield the rows that were not read before, some at a time, with all that comes before them."""
-    marks: list[Mark] = []
-    last: int | None = None
-    for item in items:
-        if isinstance(item, Mark):
-            marks.append(item)
-            continue
-        if last is None:  # gates know it by now, and go on from there
-            last = 0 if gates is None else gates.last_row
-        is_old = pc.less_equal(item["row"], last)
-        old = [item.filter(is_old)] if pc.any(is_old).as_py() else []
-        new = item.filter(pc.invert(is_old)) if old else item
-        for start in range(0, max(new.num_rows, 1), ROWS):
-            yield marks, old, new.slice(start, ROWS) if new.num_rows else None
-            marks, old = [], []
-    yield marks, [], None

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from duckplets.errors import DuckpletsError
 from duckplets.ingest.prepare import Prepared
 from duckplets.ingest.streams import batches_of
-from duckplets.ingest.workers import Read, Work
+from duckplets.ingest.work import Work
+from duckplets.ingest.workers import Read
 from duckplets.sources import Rows
 from duckplets.sources.limits import Reader
 from duckplets.sources.parts import Cut, PartOf, cuts_of, file_source
