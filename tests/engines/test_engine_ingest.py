@@ -482,7 +482,7 @@ def _breaking(of: str) -> None:
 
 def test_a_part_that_fails_thrice_is_named(cluster: Any, tmp_path: Path) -> None:
     source = dp.CsvSource(files_of(tmp_path / "in", "csv", 5, several=1), text="body")
-    cluster.run(_breaking, "ROWS")  # no function
+    cluster.run(_breaking, "_SMALL")  # no function
     try:
         with pytest.raises(dp.EngineError, match=r"00\.csv failed 3 times: TypeError: 'int' obj"):
             notes_of(tmp_path, source, cluster)
