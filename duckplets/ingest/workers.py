@@ -20,54 +20,12 @@ import pyarrow as pa
 
 from duckplets.base.shown import shown
 from duckplets.errors import DuckpletsError, EngineError, SourceError
-from duckplets.ingest.gates import Gates, Measuring
-from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.streams import batches_of, stream_of
+from duckplets.ingest.work import Job
 from duckplets.sources.limits import Limits, Reader
 from duckplets.sources.parts import Cut, PartOf
-from duckplets.text.chunking import Chunking
-from duckplets.text.preprocessors import (
-    AnyPreprocessor,
-    Cleaner,
-    Preprocessor,
-    register_preprocessor,
-    registered,
-)
 
-ROWS = 4_096  # that are made ready at once
 _SMALL = 1 << 20  # bytes of rows that come with the result
-
-
-class Work(NamedTuple):
-    """What is done to rows before they are compared with the corpus.
-
-    Attributes:
-        preprocessors: Called in order.
-        functions: Those of them that users have registered.
-        measuring: What gates have to know of texts, if there are gates.
-    """
-
-    preprocessors: tuple[AnyPreprocessor, ...]
-    functions: tuple[tuple[Preprocessor, Cleaner], ...]
-    measuring: Measuring | None
-
-    @classmethod
-    def of(cls, chunking: Chunking, gates: Gates | None) -> Work | None:
-        """Return what there is to do; None for nothing."""
-        own = (each for each in chunking.preprocessors if isinstance(each, Preprocessor))
-        functions = tuple((each, registered(each)) for each in own)
-        found = cls(chunking.preprocessors, functions, gates.measuring if gates else None)
-        return found if found.preprocessors or found.measuring is not None else None
-
-    def done(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows that are clean and measured, some at a time."""
-        for each, function in self.functions:
-            register_preprocessor(each.name, function, each.version)
-        chunking = Chunking(preprocessors=self.preprocessors)
-        for batch in batches:
-            for start in range(0, batch.num_rows, ROWS):
-                part, _ = preprocess(batch.slice(start, ROWS), chunking)
-                yield part if self.measuring is None else self.measuring.measured(part)
 
 
 class Given(NamedTuple):
@@ -104,10 +62,6 @@ class Read(NamedTuple):
     rows: int
     batches: bytes | Path
     part: PartOf
-
-
-Job = tuple[Work | None, ...]
-"""The work at the rows of each of several sources, by their numbers."""
 
 
 def read_part(job: Job, given: Given) -> Read | DuckpletsError:
