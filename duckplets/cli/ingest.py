@@ -75,7 +75,6 @@ def ingest(
         duckplets ingest faq.duckdb 'news/*.parquet' --name news --text body --date day
         duckplets ingest faq.duckdb hf://org/faq/default/train anchor=question positive=answer
         duckplets ingest faq.duckdb chats.jsonl --converter sharegpt --on-error quarantine
-        duckplets ingest faq.duckdb big.parquet --text body --id key --in-place
         duckplets ingest faq.duckdb docs --pattern '*.md' --pattern '*.rst' --preview 3
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url
     """
