@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from duckplets.ingest.prepare import Prepared
     from duckplets.ingest.records import IngestReport
-    from duckplets.ingest.request import OnConflict
+    from duckplets.ingest.store import OnConflict
     from duckplets.quality.decontaminate import DecontaminationReport
     from duckplets.quality.intake import QualityGates
     from duckplets.quality.near import Action, NearReport

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.ingest.records import IngestReport
-    from duckplets.ingest.request import OnConflict
     from duckplets.ingest.splits import KeepTogether, SplitReport
+    from duckplets.ingest.store import OnConflict
     from duckplets.order.copies import SizeMode
     from duckplets.quality.settings import Quality
     from duckplets.records.data_index import DataIndex

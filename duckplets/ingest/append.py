@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.db.database import Database
+from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest.chunks import SectionWriter, current_chunking, next_keys, sliced
 from duckplets.ingest.in_place import Placing
@@ -120,3 +121,22 @@ def quarantine(
         with database.registered(set_aside=rows):
             database.run("ingest/conversations/quarantine", {"source": source, "version": version})
     return int(rows.num_rows)
+
+
+def refuse_conflict(found: pa.Table) -> None:
+    """Refuse a row with the id of a record, and other content.
+
+    Args:
+        found: Rows with their ``verdict``.
+
+    Raises:
+        SourceError: There is one; the first is named.
+    """
+    wrong = found.filter(pc.equal(found["verdict"], "conflict"))
+    if wrong.num_rows:
+        first = wrong.slice(0, 1).to_pylist()[0]
+        raise SourceError(
+            f"record {first['record_id']!r} (row {first['row']}) has other content than the "
+            f"record of that id before it; give ids that are unique, or choose "
+            f"on_conflict='replace' or 'skip'"
+        )

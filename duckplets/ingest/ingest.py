@@ -26,8 +26,7 @@ from duckplets.ingest.elsewhere import Elsewhere
 from duckplets.ingest.gates import NothingNew
 from duckplets.ingest.prepare import Prepared, kept, prepare
 from duckplets.ingest.records import IngestReport, current_version
-from duckplets.ingest.request import Request
-from duckplets.ingest.store import Storing
+from duckplets.ingest.store import Request, Storing
 from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.limits import Reader

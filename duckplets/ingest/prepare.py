@@ -21,7 +21,7 @@ from duckplets.ingest import unfinished
 from duckplets.ingest.gates import Gates
 from duckplets.ingest.in_place import Placing
 from duckplets.ingest.placeable import files_to_leave, refuse_inside
-from duckplets.ingest.request import OnConflict, Request
+from duckplets.ingest.store import OnConflict, Request
 from duckplets.ingest.unfinished import Unfinished
 from duckplets.sources import ResumableSource, Rows, Source
 from duckplets.sources.base import EARLIER

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,25 +23,57 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import unfinished
-from duckplets.ingest.append import Appending, quarantine
+from duckplets.ingest.append import Appending, quarantine, refuse_conflict
 from duckplets.ingest.chunks import current_chunking
 from duckplets.ingest.counts import Counts
-from duckplets.ingest.gates import Intake
+from duckplets.ingest.gates import Gates, Intake
+from duckplets.ingest.in_place import Placing
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.preview import flags_of
 from duckplets.ingest.records import IngestReport, commit_version, current_version, records_told
-from duckplets.ingest.request import Request
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
-from duckplets.sources import Mark, Rows
+from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.readings import described, told
+
+if TYPE_CHECKING:
+    from duckplets.text.prefix import Prefix
+
+OnConflict = Literal["error", "skip", "replace"]
 
 SAME = "duplicate id, same content"
 TAKEN = "duplicates: came in meanwhile"
 CONFLICT = "conflicting id, first kept"
 OVERTAKEN = "replaced by a later row"
 _REASONS = {"same": SAME, "conflict": CONFLICT, "overtaken": OVERTAKEN}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an ingest was asked for, checked.
+
+    Attributes:
+        source: What is read.
+        name: Of the source in the corpus.
+        trust: Given for the source, or None.
+        on_conflict: What to do about a known id with other content.
+        prefix: Metadata prefix of the source from now on, or None to leave it.
+        remap: Whether what the source has now takes the place of all that it had.
+        notes: What is to be said of the request itself.
+        gates: What decides which rows are records, if anything does.
+        placing: The files that texts are left in; None where they are taken in.
+    """
+
+    source: Source
+    name: str
+    trust: float | None
+    on_conflict: OnConflict
+    prefix: Prefix | None
+    remap: bool = False
+    notes: tuple[str, ...] = ()
+    gates: Gates | None = None
+    placing: Placing | None = None
 
 
 class Storing:
@@ -68,9 +100,7 @@ class Storing:
         source: tuple[int, float] | None = None,
         counts: Counts | None = None,
     ) -> None:
-        self.database = database
-        self.request = request
-        self.rows = rows
+        self.database, self.request, self.rows = database, request, rows
         self.version = version
         self.removed_version = UNPUBLISHED if version == UNPUBLISHED else None
         self.counts = counts or Counts()
@@ -259,11 +289,10 @@ class Storing:
             versions = {"version": self.version, "removed_version": self.removed_version}
             found = self.database.run("ingest/records/add_source", parameters | versions)[0]
             return int(found[0]), float(found[1])
-        found = self.database.run("ingest/records/update_source", parameters | self._remap())[0]
+        found = self.database.run(
+            "ingest/records/update_source", parameters | {"remap": self.request.remap}
+        )[0]
         return int(found[0]), float(found[1])
-
-    def _remap(self) -> dict[str, Any]:
-        return {"remap": self.request.remap}
 
     def _of_source(self) -> dict[str, Any]:
         source = self.request.source
@@ -293,7 +322,9 @@ class Storing:
         self.counts.added -= overtaken
         self.counts.reasons[OVERTAKEN] += overtaken
         self.counts.replaced += replaced
-        self.database.run("ingest/records/update_source", self._of_source() | self._remap())
+        self.database.run(
+            "ingest/records/update_source", self._of_source() | {"remap": self.request.remap}
+        )
 
     def _add(self, batch: pa.RecordBatch) -> None:
         ids = pc.binary_join_element_wise(self.request.name, batch["key"], "/")
@@ -318,7 +349,7 @@ class Storing:
             found = self.database.table("ingest/records/classify", parameters)
         verdicts = found["verdict"]
         if on_conflict == "error":
-            self._refuse_conflict(found)
+            refuse_conflict(found)
         if on_conflict == "replace" and self.removed_version is None:
             self._replace(found.filter(pc.equal(verdicts, "add")))
         new = pc.equal(verdicts, "add").combine_chunks()
@@ -348,16 +379,6 @@ class Storing:
         self.counts.replaced += len(older) - overtaken
         self.counts.added -= overtaken
         self.counts.reasons[OVERTAKEN] += overtaken
-
-    def _refuse_conflict(self, found: pa.Table) -> None:
-        wrong = found.filter(pc.equal(found["verdict"], "conflict"))
-        if wrong.num_rows:
-            first = wrong.slice(0, 1).to_pylist()[0]
-            raise SourceError(
-                f"record {first['record_id']!r} (row {first['row']}) has other content than the "
-                f"record of that id before it; give ids that are unique, or choose "
-                f"on_conflict='replace' or 'skip'"
-            )
 
     def _refuse_nothing(self) -> None:
         name, counts = self.request.name, self.counts

@@ -24,7 +24,7 @@ from duckplets.base.shown import shown
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import Place, appearing, check
 from duckplets.ingest.records import current_version
-from duckplets.report import drawn, stored
+from duckplets.report import drawn, tables
 from duckplets.report.rendering import read, rendered, script_json, words
 from duckplets.report.tables import Section, Table, asked
 from duckplets.sampling import state
@@ -104,7 +104,7 @@ def _sections(
     mixture: Mixture | Mapping[str, float] | str | Path | None,
 ) -> list[Section]:
     path = state.state_path(corpus.path)
-    tables, notes = drawn.saved(database, path, run)
+    saved, notes = drawn.saved(database, path, run)
     is_large = database.run("report/records")[0][0] > _LARGE
     found: Status | None = None
     uncounted = []
@@ -115,7 +115,7 @@ def _sections(
     recipes = Section(name="recipes", title="Recipes", notes=[*uncounted])
     mixing = Section(name="mixture", title="Mixture", notes=notes)
     leaf = Section(name="samples", title="Samples")
-    recipes.tables.extend(stored.pools(database, found))
+    recipes.tables.extend(tables.pools(database, found))
     with _opened(corpus, database, run, mixture, is_large=is_large) as sampler:
         if isinstance(sampler, str):
             for section in (recipes, mixing):
@@ -126,14 +126,14 @@ def _sections(
             leaf.tables.extend(next_ones)
             mixing.tables.extend(drawn.mixture(sampler))
             mixing.notes.extend(sampler.describe().splitlines())
-    mixing.tables.extend(tables)
+    mixing.tables.extend(saved)
     leaf.tables.append(_records(database))
     return [
-        stored.corpus(database, found),
+        tables.corpus(database, found),
         recipes,
-        stored.mined(database, found),
+        tables.mined(database, found),
         mixing,
-        stored.gates(database, _CUT),
+        tables.gates(database, _CUT),
         leaf,
     ]
 
