@@ -28,7 +28,10 @@ FLOORS = [
     "torch cli",
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
-LAZY = {("duckplets.sampling.sampler", "duckplets.huggingface")}  # ``Sampler.to_hf`` needs both
+LAZY = {
+    ("duckplets.sampling.sampler", "duckplets.huggingface"),  # ``Sampler.to_hf`` needs both
+    ("duckplets.sampling.forecast", "duckplets.report.plots"),  # ``Forecast.plot`` draws by these
+}
 
 FILES = {
     ".".join(["duckplets", *file.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(
