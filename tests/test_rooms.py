@@ -33,6 +33,7 @@ LAZY = {
     ("duckplets.sampling.sampler", "duckplets.huggingface"),  # ``Sampler.to_hf`` needs both
     ("duckplets.corpus", "duckplets.report"),  # ``Corpus.report`` looks at all that a corpus has
     ("duckplets", "duckplets.report"),  # public names are imported when they are first used
+    ("duckplets.sampling.forecast", "duckplets.report.plots"),  # ``Forecast.plot`` draws by these
 }
 
 FILES = {

@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from duckplets.base.shown import shown
+
+if TYPE_CHECKING:
+    from duckplets.report.plots import Plot
 
 NAME = 40  # characters of a name that is printed
 _ROWS = 60  # of a table that is printed
@@ -65,6 +69,12 @@ class Forecast:
         columns, rows = self._cells()
         lines = [self.title, *(f"  {line}" for line in aligned([columns, *rows]))]
         return "\n".join([*lines, *self._told()])
+
+    def plot(self) -> Plot:
+        """Draw the share of each source over the steps, stacked, phases marked; for a notebook."""
+        from duckplets.report.plots import stacked_shares
+
+        return stacked_shares(self)
 
     def __repr__(self) -> str:
         return str(self)

@@ -477,3 +477,13 @@ def test_steps_have_bounds(corpus: dp.Corpus) -> None:
     for steps in (-1, 2**62, 1.5, True):
         with pytest.raises(dp.SamplerError, match="steps"):
             sampler.forecast(steps)  # type: ignore[arg-type]
+
+
+def test_a_forecast_is_drawn_with_its_phases(tmp_path: Path) -> None:
+    phases = [dp.Phase(20, {"a": 0, "b": 1}), dp.Phase(40, {"a": 1, "b": 0})]
+    with toy_corpus(tmp_path / "toy.duckdb", 20, sources=("a", "b")) as corpus:
+        sampler = corpus.sampler(mixture=dp.Mixture({"a": 3, "b": 1}, phases=phases), batch_size=8)
+        drawn = sampler.forecast(60).plot()
+    assert sorted(drawn.series) == ["a", "b"]
+    assert [label for _, label in drawn.marks] == ["phase 1", "phase 2"]
+    assert "<svg" in drawn.svg()
