@@ -84,9 +84,7 @@ def ingest(folder: Path, records: int) -> Found:
 
     parquet = write(folder, records)
     with _corpus(folder, records) as corpus:
-        corpus.ingest(
-            dp.ParquetSource(parquet, text="text", id="id"), name="text", progress=False
-        )
+        corpus.ingest(dp.ParquetSource(parquet, text="text", id="id"), name="text", progress=False)
         corpus.split()
     return {"parquet_mb": _mb(parquet), "corpus_mb": _mb(folder / f"{records}.duckdb")}
 
@@ -120,7 +118,10 @@ def index(folder: Path, records: int) -> Found:
     with _corpus(folder, records) as corpus:
         before = _used(corpus)
         reports = corpus.index(progress=False)
-        return {"disk_mb": _used(corpus) - before, "tokens": sum(report.tokens for report in reports)}
+        return {
+            "disk_mb": _used(corpus) - before,
+            "tokens": sum(report.tokens for report in reports),
+        }
 
 
 def mine(folder: Path, records: int) -> Found:
@@ -210,7 +211,7 @@ def main() -> None:
     every = earlier.get("records", {})
     for records in given.records:
         with tempfile.TemporaryDirectory() as name:
-            found: Found = {"cpus": os.cpu_count(), "load_before": os.getloadavg()[0]}
+            found: Found = {"cpus": os.cpu_count() or 1}
             measures = {one: _apart(one, Path(name), records) for one in AT_EVERY}
             every[str(records)] = found | measures
     with tempfile.TemporaryDirectory() as name:

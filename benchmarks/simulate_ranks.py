@@ -52,6 +52,7 @@ class Size:
 
     @property
     def steps(self) -> int:
+        """Global batches; the last may be short."""
         return -(-self.positions // self.batch)
 
 

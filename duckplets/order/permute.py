@@ -74,7 +74,8 @@ def _below_large(words: Words, upper: Words, lower: Words) -> Integers:
     high, low = words >> _U32, words & _LOW
     middle = high * lower + (low * lower >> _U32)
     carried = low * upper + (middle & _LOW)
-    return (high * upper + (middle >> _U32) + (carried >> _U32)).astype(np.int64)
+    drawn: Integers = (high * upper + (middle >> _U32) + (carried >> _U32)).astype(np.int64)
+    return drawn
 
 
 # -- permutations -----------------------------------------------------------------------------
