@@ -120,7 +120,7 @@ def sizes(model: Model) -> str:
         ["text", "files of any kind, or an object store", *_linear(text), "600 bytes a record"],
         ["the same as Parquet with zstd", "the same", *_along(model, "ingest", "parquet_mb"), of],
         [
-            *("corpus, text inside", "one file, local disk of the driver"),
+            *("corpus, text inside", "one file, where the driver works"),
             *(*_along(model, "ingest", "corpus_mb"), of),
         ],
         [
@@ -220,7 +220,7 @@ def memory(model: Model) -> str:
     return table(
         ["", *SIZES.values(), "from"],
         ["private, to make a snapshot", *(size(making.at(n)) for n in SIZES),
-         f"extrapolated from {few} and {many} (serving*.json)"],
+         f"a line through {few} and {many}, measured (serving*.json)"],
         ["pages of the snapshot, to sample at full speed", *(size(pages.at(n)) for n in SIZES),
          "its size"],
         ["private, of a rank that samples", *(size(rank) for _ in SIZES),
