@@ -3,10 +3,13 @@
 python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
 python benchmarks/text_in.py > benchmarks/text_in.json
+python benchmarks/in_place.py > benchmarks/in_place.json
 python benchmarks/serving.py > benchmarks/serving.json
 python benchmarks/serving.py --records 10000000 --beside 1000000 > benchmarks/serving_large.json
 python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
 python benchmarks/quality_gates.py > benchmarks/quality_gates.json
+TEXTS=20000 python benchmarks/tokens.py > benchmarks/tokens.json
+python benchmarks/token_batches.py --tokens 400000000 > benchmarks/token_batches.json
 python benchmarks/scale.py > benchmarks/scale.json
 python benchmarks/simulate_ranks.py > benchmarks/simulate_ranks.json
 python benchmarks/report.py
@@ -22,13 +25,15 @@ import quality_report
 import scale_report
 import serving_report
 import text_in_report
+import tokens_report
 
 HERE = Path(__file__).parent
 RESULTS, MINING, TEXT_IN, QUALITY = (
     HERE / f"{name}.json" for name in ("results", "mining", "text_in", "quality")
 )
 SERVING, SERVING_LARGE = HERE / "serving.json", HERE / "serving_large.json"
-GATES = HERE / "quality_gates.json"
+GATES, IN_PLACE = HERE / "quality_gates.json", HERE / "in_place.json"
+TOKENS, TOKEN_BATCHES = HERE / "tokens.json", HERE / "token_batches.json"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 TITLES = {
@@ -178,6 +183,9 @@ def page() -> str:
         main_section(results)
         + serving_section()
         + text_in_report.section(text_in)
+        + text_in_report.in_place_section(json.loads(IN_PLACE.read_text(encoding="utf-8")))
+        + tokens_report.shards_section(json.loads(TOKENS.read_text(encoding="utf-8")))
+        + tokens_report.batches_section(json.loads(TOKEN_BATCHES.read_text(encoding="utf-8")))
         + mining_section(mining)
         + quality_report.section(quality)
         + quality_report.gates_section(json.loads(GATES.read_text(encoding="utf-8")))

@@ -111,7 +111,7 @@ def fifty(model: Model) -> str:
 
 
 def sizes(model: Model) -> str:
-    text, (share, of_share) = model.bytes / 1e6, model.in_place_share
+    text, (in_place, of_place) = model.bytes / 1e6, model.of_in_place
     of, few = (
         ", ".join(f"{n:,}" for n in each) + " (scale.json)" for each in (model.records, [model.few])
     )
@@ -126,8 +126,8 @@ def sizes(model: Model) -> str:
         [
             "corpus, text left in place",
             "the same, beside the Parquet",
-            *_linear(share * text),
-            of_share,
+            *_linear(in_place / 1e6),
+            of_place,
         ],
         ["full-text index", "in the corpus file", *_linear(model.of_few("index") / 1e6), few],
         ["mined negatives, 32 an anchor", "the same", *_linear(model.of_few("mine") / 1e6), few],
@@ -204,7 +204,13 @@ def moves(model: Model) -> str:
 
     return table(
         ["stage", "to workers", "back to the driver", "through shared storage"],
-        ["gates, near-duplicates", at(text), "counts, or the bands of a text", "–"],
+        [
+            "ingest",
+            "names of files and row groups",
+            "rows where they are few",
+            f"the rest, {at(text)} and ids",
+        ],
+        ["judge, near-duplicates", at(text), "counts, or the bands of a text", "–"],
         ["index", at(text), f"words by text, at most {at(text)}", "–"],
         ["mining", "words of the anchors", at(mined), f"postings, {at(index)}, read by each"],
         ["token shards", at(text), "counts", at(spool)],

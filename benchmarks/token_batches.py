@@ -3,7 +3,8 @@
     python benchmarks/token_batches.py [--tokens 50000000] [--seconds 5] [--only NAME …] > FILE.json
 
 A folder of shards of random tokens is made in a temporary folder: texts of 20 to 2,000 tokens, two
-sources. Each measurement is a process of its own. ``tokens_per_s`` is by the clock,
+sources. Each measurement is a process of its own. Those of row groups mean something where the
+tokens are several times what is kept of them: from 400 million on. ``tokens_per_s`` is by the clock,
 ``tokens_per_cpu_s`` by the processor time of the process and its threads, so of one core. The peer
 is ``datasets``, streaming the same Parquet files through its shuffle buffer, with texts packed in
 NumPy as they come; it is left out where it is not installed. What is printed is JSON.
@@ -74,7 +75,9 @@ def _shard(folder: Path, place: tuple[str, int, int], lengths: Any, generator: A
     columns = {
         "text": pa.array([""] * len(lengths)),
         "tokens": pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids)),
-        "meta": pa.StructArray.from_arrays([records], ["record_id"]),
+        "meta": pa.StructArray.from_arrays(
+            [records, pa.array(lengths, pa.int32())], ["record_id", "token_count"]
+        ),
     }
     pq.write_table(pa.table(columns), path, compression="zstd", row_group_size=2_000)
     data = path.read_bytes()
@@ -107,15 +110,22 @@ def _run(folder: Path, seconds: float, **how: Any) -> Found:
                 batch[name]
             yield int(batch["attention_mask"].sum())
 
-    with dp.TokenShards(folder) as shards:
+    cache = False if how.pop("row_groups", False) else None
+    with dp.TokenShards(folder, cache=cache) as shards:
         started, cpu = time.perf_counter(), time.process_time()
-        sampler = shards.sampler(seq_length=LENGTH, batch_size=BATCH, **how)
+        if resumed := how.pop("resumed", None):
+            sampler = shards.resume(state=resumed)
+        else:
+            sampler = shards.sampler(seq_length=LENGTH, batch_size=BATCH, **how)
         next(sampler)
         opening = {
             "first_batch_s": time.perf_counter() - started,
             "first_batch_cpu_s": time.process_time() - cpu,
         }
-        return opening | _taken(counted(sampler), seconds)
+        found = opening | _taken(counted(sampler), seconds)
+        if cache is False:
+            found["kept_mb"] = shards.file.nbytes / 1e6
+        return found
 
 
 def token_file(folder: Path, _: float) -> Found:
@@ -124,7 +134,7 @@ def token_file(folder: Path, _: float) -> Found:
 
     shards = dp.TokenShards(folder)
     started, cpu = time.perf_counter(), time.process_time()
-    count = len(shards.file.tokens)
+    count = len(shards.file)
     spent, cpu = time.perf_counter() - started, time.process_time() - cpu
     size = shards.file.path.stat().st_size
     return {"tokens_per_s": count / spent, "tokens_per_cpu_s": count / cpu, "bytes": size}
@@ -155,6 +165,31 @@ def by_bucket(folder: Path, seconds: float) -> Found:
     return _run(folder, seconds, by_bucket=True)
 
 
+def packed_row_groups(folder: Path, seconds: float) -> Found:
+    """Packed rows without a token file, in a local order."""
+    return _run(folder, seconds, pack=True, row_groups=True)
+
+
+def single_row_groups(folder: Path, seconds: float) -> Found:
+    """A text a row, without a token file."""
+    return _run(folder, seconds, row_groups=True)
+
+
+def by_bucket_row_groups(folder: Path, seconds: float) -> Found:
+    """Batches of one length class, without a token file."""
+    return _run(folder, seconds, by_bucket=True, row_groups=True)
+
+
+def global_row_groups(folder: Path, seconds: float) -> Found:
+    """Packed rows without a token file, in the order over all rows that a run began with."""
+    import duckplets as dp
+
+    state = folder.with_name("global.duckdb")
+    with dp.TokenShards(folder) as shards:
+        shards.sampler(seq_length=LENGTH, batch_size=BATCH, pack=True, state=state).save()
+    return _run(folder, seconds, row_groups=True, resumed=state)
+
+
 def peer_datasets(folder: Path, seconds: float) -> Found:
     """The same files by ``datasets``: streamed, shuffled through a buffer, packed as they come."""
     try:
@@ -183,6 +218,7 @@ MEASUREMENTS: dict[str, Callable[[Path, float], Found]] = {
     measure.__name__: measure
     for measure in (
         token_file, packed, packed_without_ends, packed_of_eight_ranks, single, by_bucket,
+        packed_row_groups, single_row_groups, by_bucket_row_groups, global_row_groups,
         peer_datasets,
     )
 }  # fmt: skip
@@ -226,7 +262,7 @@ def main() -> None:
         make(folder, given.tokens)
         names = dict.fromkeys(["token_file", *given.only])
         found = {name: measured(name, folder, given.seconds) for name in names}
-    print(json.dumps(found, indent=1))
+    print(json.dumps({"tokens": given.tokens, **found}, indent=1))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ WIDTH = 80
 INTERFACE = {
     "Corpus": (
         *("Corpus", "resume", "IngestReport", "SplitReport", "CompactReport", "PrepareReport"),
+        "ReportPage",
         *("NearReport", "DecontaminationReport", "Chunking", "register_chunker", "Chunker"),
     ),
     "Sources": (
@@ -74,7 +75,7 @@ INTERFACE = {
 }
 
 # Nobody calls their constructors.
-MADE_ELSEWHERE = ("Sampler", "Batch", "Forecast", "TokenSampler", "TokenBatch")
+MADE_ELSEWHERE = ("Sampler", "Batch", "Forecast", "ReportPage", "TokenSampler", "TokenBatch")
 TYPES = {
     "recipes.store": ("Recipe",),
     "base.progress": ("Progress",),
@@ -97,7 +98,7 @@ USERS_MEET = (  # above all rooms
 )
 ROOMS = (
     "sources ingest text quality recipes pools order sampling serving search mining vectors "
-    "records export tokens engines "
+    "records export tokens engines report "
     "torch cli db base"
 )
 FOLDERS = {
@@ -106,7 +107,7 @@ FOLDERS = {
     "tests": "In folders of the same names, and `golden/`: what must stay as it is.",
     "examples": "Scripts to start from, run by the tests.",
     "benchmarks": "Speed and memory beside peers'; printed as JSON.",
-    "docs": "Design, interface, command line, trainers, figures, scale.",
+    "docs": "Design, interface, command line, trainers, the report, figures, scale.",
 }
 
 

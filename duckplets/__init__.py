@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.base.documents import DocumentLimits as DocumentLimits
     from duckplets.compact import CompactReport as CompactReport
     from duckplets.corpus import Corpus as Corpus
+    from duckplets.errors import ChangedFileError as ChangedFileError
     from duckplets.errors import ChunkingError as ChunkingError
     from duckplets.errors import CorpusLockedError as CorpusLockedError
     from duckplets.errors import DamagedFileError as DamagedFileError
@@ -75,6 +76,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.records.order import SequentialSampler as SequentialSampler
     from duckplets.records.order import ShardOptions as ShardOptions
     from duckplets.reopen import resume as resume
+    from duckplets.report import ReportPage as ReportPage
     from duckplets.sampling.batch import Batch as Batch
     from duckplets.sampling.forecast import Forecast as Forecast
     from duckplets.sampling.metrics import lexical_similarity as lexical_similarity
@@ -129,7 +131,8 @@ _HOMES = {
     "compact": "CompactReport",
     "corpus": "Corpus",
     "errors": (
-        "ChunkingError CorpusLockedError DamagedFileError DeadlineError DuckpletsError "
+        "ChangedFileError ChunkingError CorpusLockedError DamagedFileError DeadlineError "
+        "DuckpletsError "
         "EmptyPoolError "
         "ExtensionError MigrationError MixtureError QualityError QueryError ReadOnlyError "
         "RecipeError SamplerError ShardError EngineError "
@@ -159,6 +162,7 @@ _HOMES = {
     "records.order": "IndexOrder IndexSampler SequentialSampler ShardOptions",
     "upkeep": "PrepareReport",
     "reopen": "resume",
+    "report": "ReportPage",
     "sampling.batch": "Batch",
     "sampling.forecast": "Forecast",
     "sampling.metrics": "lexical_similarity source_skew",

@@ -76,6 +76,8 @@ class CompactReport(Reported):
 
 def compact(database: Database, beside: Path, others: Sequence[Path]) -> CompactReport:
     """Rewrite a corpus with the state file beside it, and others; see ``Corpus.compact``."""
+    from duckplets.ingest.sections_view import complete
+
     started = time.monotonic()
     for other in others:
         if not other.exists():
@@ -100,8 +102,10 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
                 there = int(reader.run("compact/count", {"table": name})[0][0])
                 if there and name != "schema_migrations":
                     gone = there - _copy(reader, new, name, columns)
-                    freed.update({name: gone} if gone else {})
+                    told = "sections" if name == "stored_sections" else name  # as users know them
+                    freed.update({told: gone} if gone else {})
             _keep_keys(reader, new)
+            complete(new)
             reader.close()
 
         migrate.rewrite(database, "corpus", fill)

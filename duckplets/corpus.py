@@ -13,25 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
 
-from duckplets import status
 from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
-from duckplets.changing import changes
 from duckplets.db import migrate
 from duckplets.db.database import Database
-from duckplets.errors import QueryError, SamplerError
+from duckplets.errors import SamplerError
 from duckplets.hard_negatives import HardNegatives
-from duckplets.ingest import records
 from duckplets.named_pools import Recipe
 from duckplets.text_in import TextIn
 from duckplets.text_numbers import TextNumbers
 from duckplets.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from duckplets.order.mixture import Mixture
     from duckplets.records.elements import Order
     from duckplets.records.read import Records
+    from duckplets.report import ReportPage
     from duckplets.sampling.apart import NoDuplicates
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.choosing import By
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     from duckplets.sampling.sampler import Sampler
     from duckplets.sampling.settings import Empty, Kind, Remainder
     from duckplets.sampling.vector_columns import Missing
-    from duckplets.status import Counts
 
 
 class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
@@ -276,46 +271,40 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
 
     # -- looking --------------------------------------------------------------------------------
 
-    @property
-    def version(self) -> int:
-        """The newest committed version; 0 for an empty corpus."""
-        return records.current_version(self._database)
+    def report(
+        self,
+        path: str | Path | None = None,
+        *,
+        run: str | None = None,
+        mixture: Mixture | Mapping[str, float] | str | Path | None = None,
+        overwrite: bool = False,
+    ) -> ReportPage:
+        """Make a page to look at: an HTML file that needs no network; a notebook shows it.
 
-    def sql(self, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:
-        """Run one reading statement over the corpus's tables and return its rows.
-
-        Raises:
-            QueryError: It is no reading statement, or DuckDB refuses it.
-        """
-        kinds = self._database.statement_type(query)
-        if kinds not in (["SELECT"], ["EXPLAIN"]):
-            raise QueryError(
-                f"sql() runs one SELECT statement, not {' and '.join(kinds) or 'nothing'}; "
-                f"open the file with the duckdb CLI to change it"
-            )
-        return self._database.read(query, params)
-
-    def status(self, *, counts: dict[str, Counts] | None = None) -> dict[str, Any]:
-        """Return versions, counts by source and split, pools with what they leave out, runs.
+        Of sources, splits and lengths; recipes with samples; mined negatives; the mixture over
+        steps, and what was served of it; gates with examples; samples to leaf through. Every
+        table comes with the SQL that made it. Nothing is saved. Of a corpus of more than half a
+        million records pools are left out until ``status`` has counted them, and samples until
+        ``prepare`` has made a snapshot, which the page says.
 
         Args:
-            counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
-                kept at once, where the corpus may be written.
+            path: FILE.html, which appears whole or not at all; by default none is written.
+            run: A saved run, as it stands; by default what a new one of triplets would draw.
+            mixture: As for ``sampler``, or of the run from where it stands on.
+            overwrite: Replace the file.
+
+        Raises:
+            SamplerError: The file exists, or cannot be written.
+            ExtensionError: The package jinja2, of the extra ``report``, is missing.
+            StateMismatchError: No such run is saved, or it is of another corpus.
+            MixtureError: The mixture is wrong.
         """
-        new: dict[str, Counts] = {} if counts is None else counts
-        found = status.status(self._database, self._state_path(None), new)
-        if new and counts is None and not self.read_only:
-            self.keep_counts(new)
-        return found
+        from duckplets import report
 
-    @changes("keep counts in")
-    def keep_counts(self, counts: Mapping[str, Counts]) -> None:
-        """Keep what ``status`` has counted, so that it need not be counted again."""
-        status.keep(self._database, counts)
-
-    def capacity(self) -> pa.Table:
-        """Return estimates, from counts alone, of how many samples each source and split has."""
-        return status.capacity(self._database)
+        target = None if path is None else Path(path)
+        return report.report(
+            self, self._database, target, run=run, mixture=mixture, overwrite=overwrite
+        )
 
     def close(self) -> None:
         """Close the samplers, what reads records, and the file."""

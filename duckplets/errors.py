@@ -15,6 +15,7 @@
     ├── StateMismatchError  a saved run does not fit what it is opened with
     ├── MigrationError      a file of another schema, or not ours at all
     ├── DamagedFileError    something in a corpus or state file is not as it was written
+    ├── ChangedFileError    a Parquet file that texts were left in is not as it was
     ├── CorpusLockedError   another process writes the file
     ├── ReadOnlyError       a corpus that was opened to read is to be changed
     ├── ExtensionError      a DuckDB extension or an optional package is missing
@@ -33,6 +34,7 @@ from collections.abc import Iterable, Sequence
 from duckplets.base.shown import harmless
 
 __all__ = [
+    "ChangedFileError",
     "ChunkingError",
     "CorpusLockedError",
     "DamagedFileError",
@@ -125,6 +127,10 @@ class MigrationError(DuckpletsError):
 
 class DamagedFileError(DuckpletsError):
     """Something in a corpus or state file is not as it was written."""
+
+
+class ChangedFileError(DuckpletsError):
+    """A Parquet file that texts were left in has changed, or is gone."""
 
 
 class CorpusLockedError(DuckpletsError):

@@ -1,7 +1,8 @@
 """Turn a run into Hugging Face datasets, for the trainer of sentence-transformers.
 
 That trainer tokenises every column it is given, in their order, so these datasets have exactly
-the text columns, and the label of pairs; of messages, these and the rejected ones.
+the text columns, and the label of pairs; of messages, these and the rejected ones; of token shards
+the arrays.
 ``Sampler.to_hf``, ``Sampler.to_hf_dataset``, ``Sampler.hf_batch_sampler`` and
 ``Sampler.hf_callback`` are these functions, and so is ``Corpus.evaluator``.
 """
@@ -23,6 +24,7 @@ from duckplets.base.checks import integer
 from duckplets.errors import ExtensionError, SamplerError
 from duckplets.sampling.columns import slot_names
 from duckplets.sampling.messages import MESSAGES
+from duckplets.tokens.batches import ARRAYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +40,7 @@ def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
 
     Its features are the text columns in order, and for pairs the label, an integer or, where a
     source has grades, a float; so a ``SentenceTransformerTrainer`` takes it with ``max_steps``.
+    Of token shards they are the four arrays of a row, as lists of int32, for a ``Trainer``.
     With the sampler's batch size as ``per_device_train_batch_size`` its batches are the sampler's.
 
     It drives the sampler: every iteration moves it back to where the first began. The trainer
@@ -79,9 +82,11 @@ def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
         SamplerError: The run has no batch left, or its ``columns=`` leave out all texts.
     """
     datasets = _imported("datasets")
-    columns = list(_columns(sampler))
+    columns = _columns(sampler)
     batches = sampler.peek(integer("steps", steps, 1))
-    tables = [batch.table.select(columns) for batch in batches]
+    tables = [batch.table.select(list(columns)) for batch in batches]
+    if ARRAYS[0] in columns:  # lists of one length have a type of their own
+        tables = [table.cast(pa.schema(list(columns.items()))) for table in tables]
     if not tables:
         raise SamplerError(
             f"this run is at its end, position {sampler.position}: it has no batch left"
@@ -329,6 +334,8 @@ def _refuse_process() -> NoReturn:
 def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
     """Return the columns a trainer takes, in order, and the type of their values."""
     settings = sampler.settings
+    if ARRAYS[0] in settings.columns:
+        return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))
     slots, kind = slot_names(settings.kind, settings.negatives), pa.string()
     if settings.kind == "messages":
         slots, kind = [*slots, "rejected_messages"], MESSAGES

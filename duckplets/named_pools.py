@@ -1,28 +1,36 @@
-"""Keep recipes and show their pools: the verbs of a corpus from add_recipe to pool."""
+"""Keep recipes, show their pools, and count: the verbs of a corpus from add_recipe to status."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duckplets import status
 from duckplets.changing import changes
+from duckplets.errors import QueryError, SamplerError
 from duckplets.ingest import records
 from duckplets.mining.store import named_pool
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
+from duckplets.sampling import state
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.db.database import Database
+    from duckplets.status import Counts
 
 Recipe = recipe_store.Recipe
 
 
 class NamedPools:
-    """The part of ``Corpus`` that keeps recipes, and shows the pools of those and of defaults."""
+    """The part of ``Corpus`` that keeps recipes, shows pools, and looks at what is there."""
 
     _database: Database
+    path: Path
+    read_only: bool
 
     @changes("add a recipe to")
     def add_recipe(self, recipe: Recipe) -> bool:
@@ -73,3 +81,56 @@ class NamedPools:
 
     def _compiled(self, name: str, source: str | None, split: str) -> CompiledPool:
         return named_pool(self._database, name, source, split)
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The newest committed version; 0 for an empty corpus."""
+        return records.current_version(self._database)
+
+    def sql(self, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run one reading statement over the corpus's tables and return its rows.
+
+        Raises:
+            QueryError: It is no reading statement, or DuckDB refuses it.
+        """
+        kinds = self._database.statement_type(query)
+        if kinds not in (["SELECT"], ["EXPLAIN"]):
+            raise QueryError(
+                f"sql() runs one SELECT statement, not {' and '.join(kinds) or 'nothing'}; "
+                f"open the file with the duckdb CLI to change it"
+            )
+        return self._database.read(query, params)
+
+    def status(self, *, counts: dict[str, Counts] | None = None) -> dict[str, Any]:
+        """Return versions, counts by source and split, pools with what they leave out, runs.
+
+        Args:
+            counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
+                kept at once, where the corpus may be written.
+        """
+        new: dict[str, Counts] = {} if counts is None else counts
+        found = status.status(self._database, self._state_path(None), new)
+        if new and counts is None and not self.read_only:
+            self.keep_counts(new)
+        return found
+
+    @changes("keep counts in")
+    def keep_counts(self, counts: Mapping[str, Counts]) -> None:
+        """Keep what ``status`` has counted, so that it need not be counted again."""
+        status.keep(self._database, counts)
+
+    def capacity(self) -> pa.Table:
+        """Return estimates, from counts alone, of how many samples each source and split has."""
+        return status.capacity(self._database)
+
+    def _state_path(self, given: str | Path | None) -> Path:
+        if given is None:
+            return state.state_path(self.path)
+        if Path(given).resolve() == self.path.resolve():
+            raise SamplerError(
+                f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, "
+                f"in {state.state_path(self.path).name}"
+            )
+        return Path(given)

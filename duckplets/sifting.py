@@ -16,6 +16,7 @@ from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.engines import opened
 from duckplets.errors import DuckpletsError, SourceError, several
+from duckplets.ingest import records, unfinished
 from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from duckplets.ingest.prepare import Prepared
     from duckplets.ingest.records import IngestReport
-    from duckplets.ingest.store import OnConflict
+    from duckplets.ingest.request import OnConflict
     from duckplets.quality.decontaminate import DecontaminationReport
     from duckplets.quality.intake import QualityGates
     from duckplets.quality.near import Action, NearReport
@@ -62,6 +63,7 @@ class Sifting:
         retries: int = 5,
         spool_mb: float = 256,
         keep_going: bool = False,
+        engine: Any = None,
         each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
         progress: Progress | bool | None = None,
     ) -> dict[str, IngestReport]:
@@ -96,6 +98,8 @@ class Sifting:
                 four sources for each reader wait at most.
             keep_going: Store the sources after one that failed, too. Of equal texts in both they
                 then have theirs accepted.
+            engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
+                other. ``readers``, ``retries`` and ``spool_mb`` are about the others, read here.
             each: Called with the name and report of every source when it is stored, and with
                 ``keep_going`` with the error of one that failed.
             progress: As for ``ingest``, of the source that is being stored.
@@ -135,7 +139,7 @@ class Sifting:
 
         ready: list[Prepared] = []
         every: list[QualityGates] = []
-        with nullcontext() if jsonl is None else JsonLines(jsonl) as lines:
+        with opened(engine) as by, nullcontext() if jsonl is None else JsonLines(jsonl) as lines:
             for name, one in wanted.items():
                 try:
                     one.check_cleaning(self._database)
@@ -148,7 +152,7 @@ class Sifting:
                     every += [gates] if gates is not None else []
             with (
                 bar(progress, sys.stderr, told=partial(told_of, every)) as advance,
-                closing(store_beside(self._database, ready, how, advance)) as stored,
+                closing(store_beside(self._database, ready, how, advance, by)) as stored,
             ):
                 for prepared, report in stored:
                     told(prepared.request.name, report)
@@ -156,6 +160,26 @@ class Sifting:
             said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
             raise SourceError("\n".join([said, several(failed)]))
         return reports
+
+    def unfinished(self) -> list[dict[str, Any]]:
+        """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
+        return unfinished.overview(self._database)
+
+    @changes("remove a source from")
+    def remove(self, name: str) -> int:
+        """Remove a source from the newest version; returns how many records it had.
+
+        Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
+        name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
+        are.
+        """
+        self._tell_of_json_lines()
+        found = unfinished.find(self._database, name)
+        if found is None:
+            return records.remove(self._database, name)
+        discarded = unfinished.discard(self._database, found)
+        live = {row[1] for row in self._database.run("ingest/records/live_sources")}
+        return discarded + (records.remove(self._database, name) if name in live else 0)
 
     @changes("judge the texts of")
     def judge(

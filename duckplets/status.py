@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.shown import Facts
+from duckplets.base.shown import Facts, shown
+from duckplets.db import placed
 from duckplets.db.database import Database
 from duckplets.ingest import records, splits, unfinished
 from duckplets.ingest.chunks import cleaned
@@ -41,6 +42,8 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
     ``new`` takes the counts that are worth keeping and are not kept yet.
     """
     current = splits.current_splits(database)
+    in_place = _in_place(database)
+    can_count = current is not None and not in_place["changed"]  # else pools cannot be read
     kept = _kept(database) if current else {}
     sources, by_split = _counted(database, kept, new if current else {})
     found = {
@@ -49,12 +52,14 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
         "splits": current.to_dict() if current else None,
         "chunking": chunking_of(database),
         "cleaned": cleaned(database),
+        "bytes": _bytes(database),
+        "in_place": in_place,
         "sources": sources,
         "unfinished": unfinished.overview(database),
         "records": by_split,
-        "shared_anchors": _shared_anchors(database, kept, new) if current else {},
+        "shared_anchors": _shared_anchors(database, kept, new) if can_count else {},
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
-        "pools": _pools(database, kept, new) if current else [],
+        "pools": _pools(database, kept, new) if can_count else [],
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": overview(database, records.current_version(database)),
         "vectors": vectors.overview(Path(str(database.path))),
@@ -62,6 +67,15 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
         "runs": state.cursors(state_path),
     }
     return Status(found)
+
+
+def in_a_line(database: Database) -> str:
+    """Return the version of a corpus and its first sources."""
+    version = records.current_version(database)
+    rows = database.table("status/records_by_source").to_pylist()
+    told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
+    more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
+    return f"version {version}, records: {told or 'none'}{more}"
 
 
 def capacity(database: Database) -> pa.Table:
@@ -84,6 +98,21 @@ def capacity(database: Database) -> pa.Table:
             "max_tokens": chunking_of(database)["max_tokens"],
         },
     )
+
+
+def _in_place(database: Database) -> dict[str, Any]:
+    """Tell how many files texts were left in, of how many bytes, and what is wrong with any."""
+    sizes = [int(size) for _, size, *_ in database.run("db/placed/files")]
+    changed = list(placed.changed(database).values())
+    return {"files": len(sizes), "bytes": sum(sizes), "changed": changed}
+
+
+def _bytes(database: Database) -> dict[str, int]:
+    """Return the size of the corpus, and about how much of it indexes and negatives take."""
+    of = {what: int(size) for what, size in database.run("status/bytes")}
+    names = ("indexes", "negatives")
+    size = Path(str(database.path)).stat().st_size
+    return {"corpus": size} | {name: of.get(name, 0) for name in names}
 
 
 def _counted(
@@ -121,10 +150,14 @@ def _made(database: Database) -> str:
     return repr((splits.current_splits(database), chunking_of(database)))
 
 
+def _content_of_shared(version: int) -> str:
+    return f"shared anchors of version {version}"
+
+
 def _shared_anchors(
     database: Database, kept: dict[str, Counts], new: dict[str, Counts]
 ) -> dict[str, dict[str, int]]:
-    content = f"shared anchors of version {records.current_version(database)}"
+    content = _content_of_shared(records.current_version(database))
     if content not in kept:
         kept[content] = {None: 0}
         for split, (anchors, shared) in splits.shared_anchors(database).items():
@@ -139,14 +172,8 @@ def _shared_anchors(
     }
 
 
-def _pools(
-    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
-) -> list[dict[str, Any]]:
-    """Count, for every source, split and recipe, the anchors and what is left out, by reason.
-
-    Those that are kept with the corpus are not counted again: they follow from the statement, the
-    version and the mining, until records are split or chunked otherwise.
-    """
+def pools_of(database: Database) -> list[CompiledPool]:
+    """Return the pools that ``status`` tells of: by split, source and recipe."""
     version = records.current_version(database)
     max_tokens = chunking_of(database)["max_tokens"]
     kinds = labels_of(database, version)
@@ -168,7 +195,28 @@ def _pools(
             for recipe in of_source.recipes
         ]
         pools += compiled
-    made = _made(database)
+    return pools
+
+
+def is_kept(database: Database) -> bool:
+    """Whether all that ``status`` counts by reading all records is kept already."""
+    if splits.current_splits(database) is None:
+        return True
+    kept, made = _kept(database), _made(database)
+    version = records.current_version(database)
+    told = {_hash("sources and splits", version, made), _content_of_shared(version)}
+    return kept.keys() >= told | {_content(pool, made) for pool in pools_of(database)}
+
+
+def _pools(
+    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+) -> list[dict[str, Any]]:
+    """Count, for every source, split and recipe, the anchors and what is left out, by reason.
+
+    Those that are kept with the corpus are not counted again: they follow from the statement, the
+    version and the mining, until records are split or chunked otherwise.
+    """
+    pools, made = pools_of(database), _made(database)
     contents = [_content(pool, made) for pool in pools]
     fresh: dict[str, Counts] = {}
     for split in splits.SPLITS:

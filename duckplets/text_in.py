@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.acquiring import gates_of, told_of
 from duckplets.base.progress import Progress, bar
-from duckplets.base.shown import html_table, shown
+from duckplets.base.shown import html_table
 from duckplets.changing import changes
 from duckplets.db.database import Database
+from duckplets.engines import opened
 from duckplets.errors import DuckpletsError
-from duckplets.ingest import chunks, records, splits, unfinished
+from duckplets.ingest import chunks, records, splits
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.records import controls as index_controls
 from duckplets.sifting import Sifting
+from duckplets.status import in_a_line
 from duckplets.text.chunking import Chunking
 from duckplets.text.prefix import prefix_of
 
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.ingest.records import IngestReport
+    from duckplets.ingest.request import OnConflict
     from duckplets.ingest.splits import KeepTogether, SplitReport
-    from duckplets.ingest.store import OnConflict
     from duckplets.order.copies import SizeMode
     from duckplets.quality.settings import Quality
     from duckplets.records.data_index import DataIndex
@@ -65,6 +67,8 @@ class TextIn(Sifting):
         size_mb: float | None = None,
         limit: int | None = None,
         jsonl: str | PathLike[str] | None = None,
+        in_place: bool = False,
+        engine: Any = None,
         progress: Progress | bool | None = None,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
@@ -102,6 +106,10 @@ class TextIn(Sifting):
                 as the gates saw it, and ``meta``, why it was kept. It agrees with the corpus after
                 any interruption, and several ingests may write to it; ``FILE.meta.json`` tells of
                 them. No other file is written to.
+            in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay as they
+                are; the corpus has where each text is, and all else.
+            engine: What reads files, cleans and measures, as for ``mine``: workers see files, and
+                a folder beside the corpus, by the same paths. Other sources are read here.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
 
@@ -113,13 +121,18 @@ class TextIn(Sifting):
                 conflict; it was read with another mapping; another ingest of that name is
                 unfinished; or ``jsonl`` is no file of this corpus, or cannot be written.
             DamagedFileError: ``jsonl`` does not hold what was written to it.
+            ChangedFileError: Records are gone from files that texts were left in.
         """
         from duckplets.ingest import ingest
         from duckplets.sources.user.custom import adapted
 
         gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit, jsonl=jsonl)
         told = None if gates is None else partial(told_of, [gates])
-        with gates or nullcontext(), bar(progress, sys.stderr, told=told) as advance:
+        with (
+            opened(engine) as by,
+            gates or nullcontext(),
+            bar(progress, sys.stderr, told=told) as advance,
+        ):
             return ingest.ingest(
                 self._database,
                 adapted(source),
@@ -132,6 +145,8 @@ class TextIn(Sifting):
                 restart=restart,
                 limits=limits,
                 gates=gates,
+                in_place=in_place,
+                engine=by,
                 progress=advance,
             )
 
@@ -353,40 +368,14 @@ class TextIn(Sifting):
         mode = ", read_only=True" if self.read_only else ""
         name = f"Corpus({str(self.path)!r}{mode})"
         try:
-            version, rows = records.current_version(self._database), self._rows_by_source()
+            return f"<{name}: {in_a_line(self._database)}>"
         except DuckpletsError:  # it was closed, or belongs to another process
             return name
-        told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
-        more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
-        return f"<{name}: version {version}, records: {told or 'none'}{more}>"
 
     def _repr_html_(self) -> str:
         rows = [row.values() for row in self._database.table("status/first_texts").to_pylist()]
         caption = f"{self.path}, version {records.current_version(self._database)}"
         return html_table(caption, ("source", "records", "first text"), rows)
-
-    def _rows_by_source(self) -> list[dict[str, Any]]:
-        return list(self._database.table("status/records_by_source").to_pylist())
-
-    def unfinished(self) -> list[dict[str, Any]]:
-        """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
-        return unfinished.overview(self._database)
-
-    @changes("remove a source from")
-    def remove(self, name: str) -> int:
-        """Remove a source from the newest version; returns how many records it had.
-
-        Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
-        name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
-        are.
-        """
-        self._tell_of_json_lines()
-        found = unfinished.find(self._database, name)
-        if found is None:
-            return records.remove(self._database, name)
-        discarded = unfinished.discard(self._database, found)
-        live = {row[1] for row in self._database.run("ingest/records/live_sources")}
-        return discarded + (records.remove(self._database, name) if name in live else 0)
 
     def count(self, *, split: str | None = None, source: str | None = None) -> int:
         """Return how many records there are to read."""

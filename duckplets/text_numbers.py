@@ -211,7 +211,8 @@ class TextNumbers:
         killed, it goes on where it was when it is called again.
 
         Args:
-            out: A folder; made if it is not there. One of another run is refused.
+            out: A folder, made if it is not there, or ``s3://bucket/prefix``: then each shard is
+                sent when it is whole, the manifest last. One of another run is refused.
             tokenizer: A Hugging Face tokenizers file, or the folder of ``train_tokenizer``.
             split: Name of a split, or several.
             sources: Names; None for all.

@@ -13,9 +13,10 @@ from duckplets.base.progress import Progress
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.engines import opened
-from duckplets.errors import DuckpletsError, ReadOnlyError, SamplerError, StateMismatchError
+from duckplets.errors import DuckpletsError, ReadOnlyError, StateMismatchError
 from duckplets.ingest import splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
+from duckplets.named_pools import NamedPools
 from duckplets.sampling import state as states_of
 from duckplets.serving import snapshot
 from duckplets.vectors import mapped_sets
@@ -53,11 +54,8 @@ class PrepareReport:
     seconds: float
 
 
-class Upkeep:
+class Upkeep(NamedPools):
     """The part of ``Corpus`` that keeps its files in order."""
-
-    _database: Database
-    path: Path
 
     @changes("compact")
     def compact(self, *, state: Sequence[str | Path] = ()) -> CompactReport:
@@ -107,16 +105,6 @@ class Upkeep:
             return _prepare(
                 cast("Corpus", self), self._database, states, progress, clean=clean, engine=by
             )
-
-    def _state_path(self, given: str | Path | None) -> Path:
-        if given is None:
-            return states_of.state_path(self.path)
-        if Path(given).resolve() == self.path.resolve():
-            raise SamplerError(
-                f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, "
-                f"in {states_of.state_path(self.path).name}"
-            )
-        return Path(given)
 
 
 def _prepare(

@@ -39,7 +39,7 @@ def make(folder, name, engine):
     """Make a corpus and its shards; returns its negatives and the checksums of the shards."""
     with dp.Corpus(folder / f"{name}.duckdb") as corpus:
         source = dp.JsonSource(folder / "*.jsonl", id="id", anchor="question", positive="answer")
-        corpus.ingest(source, name="facts")
+        corpus.ingest(source, name="facts", engine=engine)
         corpus.split(train=1, validation=0, test=0)
         report = corpus.mine(RECIPE, top_k=8, engine=engine)
         if engine is not None:

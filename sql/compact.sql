@@ -32,7 +32,7 @@ WHERE
 -- Note the sections to keep.
 CREATE OR REPLACE TEMP TABLE kept_sections AS
 SELECT section_key
-FROM sections
+FROM stored_sections AS sections
 WHERE record_key IN (SELECT record_key FROM kept_records)
 
 -- name: keep_indexes

@@ -9,7 +9,7 @@ WHERE source_id NOT IN (SELECT source_id FROM sources)
 -- Sections whose record is missing.
 -- Rows: one, their number.
 SELECT count(*)
-FROM sections
+FROM stored_sections AS sections
 WHERE record_key NOT IN (SELECT record_key FROM records)
 
 -- name: lost_chunks
@@ -17,25 +17,30 @@ WHERE record_key NOT IN (SELECT record_key FROM records)
 -- Rows: one, their number.
 SELECT count(*)
 FROM chunks
-LEFT JOIN sections USING (section_key)
+LEFT JOIN stored_sections AS sections USING (section_key)
 WHERE sections.record_key IS DISTINCT FROM chunks.record_key
 
 -- name: wrong_spans
--- Chunks whose span does not lie within the text of their section.
+-- Chunks whose span does not lie within the text of their section, but for those of removed records
+-- whose texts are gone with a file.
 -- Rows: one, their number.
 SELECT count(*)
 FROM chunks
 JOIN sections USING (section_key)
+JOIN records ON records.record_key = chunks.record_key
 WHERE
-    chunks.start < 0
-    OR chunks.length < 1
-    OR chunks.start::BIGINT + chunks.length > length(sections.text)
+    (
+        chunks.start < 0
+        OR chunks.length < 1
+        OR chunks.start::BIGINT + chunks.length > length(sections.text)
+    )
+    AND (records.content_hash <> 0 OR records.removed_version IS NULL)
 
 -- name: unchunked_sections
 -- Sections that have text and no window.
 -- Rows: one, their number.
 SELECT count(*)
-FROM sections
+FROM stored_sections AS sections
 WHERE
     token_count > 0
     AND section_key NOT IN (SELECT section_key FROM chunks WHERE kind = 'window')
@@ -44,13 +49,13 @@ WHERE
 -- Sections whose token count cannot be right: below 0, or smaller than that of a chunk.
 -- Rows: one, their number.
 SELECT count(*)
-FROM sections
+FROM stored_sections AS sections
 WHERE
     token_count < 0
     OR section_key IN (
         SELECT chunks.section_key
         FROM chunks
-        JOIN sections USING (section_key)
+        JOIN stored_sections AS sections USING (section_key)
         WHERE chunks.start_token + chunks.token_count > sections.token_count
     )
 

@@ -35,7 +35,7 @@ SELECT
         ELSE records.record_id
     END AS id
 FROM found
-JOIN sections ON sections.section_key = found.section_key
+JOIN stored_sections AS sections ON sections.section_key = found.section_key
 JOIN records ON records.record_key = sections.record_key
 
 -- name: anchors
@@ -75,7 +75,7 @@ ORDER BY requests.place
 -- Rows: by place and section_key.
 SELECT requests.place, exported_positives.section_key
 FROM requests
-JOIN sections ON sections.section_key = requests.section_key
+JOIN stored_sections AS sections ON sections.section_key = requests.section_key
 JOIN exported_positives ON exported_positives.record_key = sections.record_key
 ORDER BY requests.place, exported_positives.section_key
 

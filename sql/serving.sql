@@ -29,7 +29,7 @@ FROM chunks
 -- The last section of a published record: keys above it may be given out again.
 -- Parameters: $unpublished.
 SELECT coalesce(max(section_key), 0)
-FROM sections
+FROM stored_sections AS sections
 WHERE
     record_key <= (
         SELECT max(record_key) FROM records WHERE removed_version IS DISTINCT FROM $unpublished
@@ -58,7 +58,7 @@ ORDER BY section_key
 -- How many sections there are of a range of keys.
 -- Parameters: $low, $high (section keys, both included).
 SELECT count(*)
-FROM sections
+FROM stored_sections AS sections
 WHERE section_key BETWEEN $low AND $high
 
 -- name: chunks
@@ -95,7 +95,7 @@ SELECT
         )
     )::DOUBLE AS weight
 FROM chunks
-JOIN sections ON sections.section_key = chunks.section_key
+JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
 WHERE
     chunks.section_key BETWEEN $low AND $high AND sections.section_key BETWEEN $low AND $high
@@ -118,7 +118,7 @@ ORDER BY part
 -- Rows: by record_key.
 WITH counted AS (
     SELECT record_key, sum(token_count) AS tokens
-    FROM sections
+    FROM stored_sections AS sections
     WHERE record_key BETWEEN $low AND $high
     GROUP BY record_key
 )

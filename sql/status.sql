@@ -79,7 +79,7 @@ FROM (
             sections.record_key,
             bool_or(sections.token_count > $max_tokens) AS is_long,
             count(chunks.chunk_key) AS chunks
-        FROM sections
+        FROM stored_sections AS sections
         JOIN records ON records.record_key = sections.record_key
         JOIN sources ON sources.source_id = records.source_id
         LEFT JOIN chunks ON chunks.section_key = sections.section_key
@@ -174,3 +174,23 @@ FROM (
 ) AS shown
 JOIN sections ON sections.record_key = shown.record_key
 ORDER BY shown.record_key, sections.position
+
+-- name: bytes
+-- About how many bytes of the file indexes and mined negatives take: the blocks that they fill.
+-- Rows: one for each of the two that is there.
+SELECT
+    what,
+    count(DISTINCT block_id) * (
+        SELECT block_size
+        FROM pragma_database_size()
+        WHERE database_name = current_database()
+    ) AS size
+FROM (
+    SELECT 'indexes' AS what, block_id FROM pragma_storage_info('index_documents')
+    UNION ALL SELECT 'indexes' AS what, block_id FROM pragma_storage_info('index_postings')
+    UNION ALL SELECT 'indexes' AS what, block_id FROM pragma_storage_info('index_terms')
+    UNION ALL SELECT 'negatives' AS what, block_id FROM pragma_storage_info('mined_anchors')
+    UNION ALL SELECT 'negatives' AS what, block_id FROM pragma_storage_info('mined_negatives')
+)
+WHERE block_id >= 0
+GROUP BY what

@@ -14,6 +14,7 @@ import duckdb
 import prebuilt
 import pytest
 from effort import THOROUGH
+from object_server import Proxy, proxied, store
 
 from duckplets.db import database, files, migrate, sessions
 from duckplets.db.database import Database
@@ -98,6 +99,13 @@ def _nothing_ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         return Reader(*arguments, prefetch=0 if prefetch == DEFAULT_AHEAD else prefetch, **named)
 
     monkeypatch.setattr(runs, "Reader", reader)
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[Proxy]:
+    """A store of objects on this machine, behind a proxy that fails when a test says so."""
+    with store() as port, proxied(port) as proxy:
+        yield proxy
 
 
 @pytest.fixture

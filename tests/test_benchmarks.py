@@ -91,6 +91,18 @@ def test_every_measurement_of_text_coming_in_runs(
     assert set(load("text_in").SCRIPTS) == found.keys() - {"load_before"}
 
 
+def test_texts_in_place_are_measured_beside_those_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_place = load("in_place")
+    for name, value in {"SECONDS": 0.01, "TURNS": 1}.items():
+        monkeypatch.setattr(in_place, name, value)
+    monkeypatch.setattr(in_place.text, "VOCABULARY", 2000)
+    found = in_place.measure(tmp_path, 400)
+    assert found["in_place"]["bytes"] <= found["inside"]["bytes"]
+    assert "400 records of two texts" in load("text_in_report").in_place_section(found)
+
+
 def test_every_measurement_of_serving_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     serving = load("serving")
     monkeypatch.setattr(serving, "SECONDS", 0.05)

@@ -128,6 +128,22 @@ def test_the_blocks_of_the_readme_run(
     assert found.count("sh") >= 2
 
 
+def test_the_blocks_of_the_report_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, surroundings: dict[str, str]
+) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((ROOT / "docs" / "report.md").read_text(encoding="utf-8"))
+    for _, language, code in blocks:
+        if language == "sh":
+            commands(code, surroundings)
+        else:
+            assert language == "python"
+            exec(compile(code, "report.md", "exec"), {"__name__": "__main__"})
+    assert {"library.html", "python.html"} <= {file.name for file in tmp_path.iterdir()}
+    assert len(blocks) == 2
+
+
 def test_a_command_that_fails_is_noticed(surroundings: dict[str, str]) -> None:
     for code in ("duckplets status nowhere.duckdb\n", "duckplets nonsense | cat\n", "nonsense\n"):
         with pytest.raises(AssertionError):

@@ -370,6 +370,8 @@ def test_a_wheel_holds_everything_and_nothing_else(wheel: Path) -> None:
         f"duckplets/{file.relative_to(ROOT).as_posix()}"
         for file in (ROOT / "migrations").rglob("*.sql")
     }
+    page = ("page.css", "page.html.jinja", "page.js", "plot.css", "plot.svg.jinja")
+    expected |= {f"duckplets/report/{name}" for name in page}
     assert names == expected | {"duckplets/py.typed", "duckplets/quality/medical.toml"}
 
 

@@ -421,7 +421,7 @@ def test_a_save_waits_for_who_looks_at_the_state_file(
         assert child.first() == "ready"
         assert state.load(path, "default")[1].position == 0  # looking goes on meanwhile
         with monkeypatch.context() as patch:
-            patch.setattr("duckplets.db.database._LOCK_PATIENCE", 0.1)
+            patch.setattr("duckplets.db.moments._LOCK_PATIENCE", 0.1)
             with pytest.raises(dp.CorpusLockedError, match=f"process {child.pid}"):
                 sampler.save()
         assert state.load(path, "default")[1].position == 0

@@ -25,10 +25,15 @@ FLOORS = [
     "sampling",
     "records export tokens engines",
     "corpus",
+    "report",
     "torch cli",
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
-LAZY = {("duckplets.sampling.sampler", "duckplets.huggingface")}  # ``Sampler.to_hf`` needs both
+LAZY = {
+    ("duckplets.sampling.sampler", "duckplets.huggingface"),  # ``Sampler.to_hf`` needs both
+    ("duckplets.corpus", "duckplets.report"),  # ``Corpus.report`` looks at all that a corpus has
+    ("duckplets", "duckplets.report"),  # public names are imported when they are first used
+}
 
 FILES = {
     ".".join(["duckplets", *file.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(

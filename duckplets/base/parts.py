@@ -9,12 +9,32 @@ ended, nor how often, can be told from what is stored. Who is given no engine do
 
 from __future__ import annotations
 
+import os
+import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-__all__ = ["Engine", "Part", "mapped"]
+import pyarrow as pa
+
+from duckplets.errors import DuckpletsError, EngineError
+
+__all__ = [
+    "Engine",
+    "Part",
+    "PartError",
+    "given",
+    "mapped",
+    "name_of",
+    "packed",
+    "run_part",
+    "unpacked",
+    "versions",
+]
 
 J = TypeVar("J")
 T = TypeVar("T")
@@ -83,3 +103,94 @@ def mapped(
     with closing(engine.map(function, job, parts())) as results:
         for result in results:
             yield waiting.popleft(), result
+
+
+# -- on a worker ----------------------------------------------------------------------------------
+
+# What decides the bytes of results; others are Dask's own to compare.
+_PACKAGES = ("duckplets", "duckdb", "numpy", "pyarrow")
+
+
+class PartError(Exception):
+    """What a part has raised, in words: its own class need not be known to who asked for it."""
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of what decides results."""
+    return {name: version(name) for name in _PACKAGES}
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return by what name a worker finds a function."""
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def given(job: Any) -> Any:
+    """Return a job: as a task it is made again wherever it was lost."""
+    return job
+
+
+class Packed(NamedTuple):
+    """A table or an array of Arrow, as the bytes of a stream.
+
+    Pickled as it is a slice would bring all that it was cut from, and come where no buffer is
+    aligned as Arrow wants it.
+    """
+
+    is_array: bool
+    data: bytes
+
+
+def packed(value: Any) -> Any:
+    """Return a value as it is sent."""
+    if type(value) is tuple:
+        return tuple(map(packed, value))
+    if isinstance(value, pa.Array):
+        batch = pa.record_batch([value], ["array"])
+        return Packed(True, _stream(pa.Table.from_batches([batch])))
+    return Packed(False, _stream(value)) if isinstance(value, pa.Table) else value
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def unpacked(value: Any) -> Any:
+    """Return a value that was sent."""
+    if type(value) is tuple:
+        return tuple(map(unpacked, value))
+    if not isinstance(value, Packed):
+        return value
+    table = pa.ipc.open_stream(value.data).read_all()
+    return table["array"].combine_chunks() if value.is_array else table
+
+
+def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:
+    """Run a function of this package over a part.
+
+    Raises:
+        EngineError: The versions here are others, or the function has raised what is no error of
+            this package.
+    """
+    has = versions()
+    if others := [n for n in wanted if wanted[n] != has[n]]:
+        told = ", ".join(f"{name} {has[name]} (wanted: {wanted[name]})" for name in others)
+        raise EngineError(
+            f"the worker {_here()} has {told}; results could be others there: install the same "
+            f"versions on all workers"
+        )
+    module, _, function = name.partition(":")
+    try:
+        return packed(getattr(import_module(module), function)(job, unpacked(part)))
+    except DuckpletsError:
+        raise
+    except Exception as error:
+        raise PartError(f"{type(error).__name__}: {error} (on {_here()})") from None
+
+
+def _here() -> str:
+    return f"{socket.gethostname()}, process {os.getpid()}"

@@ -31,7 +31,8 @@ def acquire(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE…", help="As for ingest: files, globs, folders, hf://…, data-set files."
+            metavar="SOURCE…",
+            help="As for ingest: files, globs, folders, s3://…, hf://…, data-set files.",
         ),
     ],
     quality: Annotated[str, typer.Option(metavar="PRESET|FILE.toml", help=_QUALITY)] = "general",
@@ -86,6 +87,7 @@ def acquire(
         Path | None,
         typer.Option(metavar="FILE", help="Log there, up to 5 MB and five files before."),
     ] = None,
+    engine: ENGINE = None,
     json: JSON = False,
 ) -> None:
     """Take text in through gates, and note what became of every row and why.
@@ -121,6 +123,7 @@ def acquire(
     arguments = {**rows.arguments, "quality": wanted, "where": where, "size_mb": size_mb}
     arguments |= {"limit": limit, "on_conflict": on_conflict, "restart": restart, "jsonl": jsonl}
     arguments |= {"readers": readers, "retries": retries, "spool_mb": spool_mb}
+    arguments["engine"] = engine
     is_new = not corpus.exists()
     with logged(log_file, apart_from=[corpus, jsonl, *sources]), Corpus(corpus) as opened:
         before = opened.acquisitions()["acquisition_id"].to_pylist()

@@ -8,7 +8,7 @@ import typer
 
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say
-from duckplets.cli.options import NORMALISE
+from duckplets.cli.options import ENGINE, NORMALISE
 from duckplets.cli.rows import Given, reads_rows
 from duckplets.cli.storing import remove_empty, store
 
@@ -22,8 +22,9 @@ def ingest(
         list[str] | None,
         typer.Argument(
             metavar="SOURCE",
-            help="Files, globs, text files or folders of them, hf://org/name/config/split with its "
-            "keys, data-set files (.yaml, .toml), or - for JSON lines on stdin.",
+            help="Files, globs, text files or folders of them, s3://bucket/key (also a glob, or a "
+            "folder ending with /), hf://org/name/config/split with its keys, data-set files "
+            "(.yaml, .toml), or - for JSON lines on stdin.",
         ),
     ] = None,
     *,
@@ -42,6 +43,13 @@ def ingest(
         bool,
         typer.Option("--remap", help="Replace the records of a source that was read otherwise."),
     ] = False,
+    in_place: Annotated[
+        bool,
+        typer.Option(
+            "--in-place",
+            help="Leave the texts in their Parquet files, which must stay as they are.",
+        ),
+    ] = False,
     preview: Annotated[
         int | None,
         typer.Option(metavar="N", help="Only show the first N rows as records; nothing is stored."),
@@ -53,6 +61,7 @@ def ingest(
             help="After a source that fails, or is not there, go on with the others.",
         ),
     ] = False,
+    engine: ENGINE = None,
     json: JSON = False,
 ) -> None:
     """Store the records of files; the corpus is created if it is new.
@@ -69,9 +78,11 @@ def ingest(
         duckplets ingest faq.duckdb docs --pattern '*.md' --pattern '*.rst' --preview 3
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url
     """
+    from duckplets import engines
     from duckplets.corpus import Corpus
 
     arguments = {**rows.arguments, "on_conflict": on_conflict, "restart": restart, "remap": remap}
+    arguments["in_place"] = in_place
     found, problems = rows.found(sources or [], keep_going=keep_going)
     say(*(f"failed: {problem}" for problem in problems))
     if preview is not None:
@@ -80,7 +91,7 @@ def ingest(
             raise typer.Exit(1)
         return
     is_new = not corpus.exists()
-    with Corpus(corpus) as opened:
+    with Corpus(corpus) as opened, engines.opened(engine) as arguments["engine"]:
         try:
             if denoise:
                 opened.denoise()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from duckplets.base.shown import without_secrets
+from duckplets.base.stores import address_of
 from duckplets.cli.app import as_written, option
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 
@@ -105,14 +107,6 @@ class Options:
         return given if trust is None else {**given, "trust": trust}
 
 
-@dataclass(frozen=True)
-class _Input:
-    """One SOURCE argument and its format."""
-
-    given: str
-    format: str
-
-
 class Inputs:
     """The SOURCE arguments.
 
@@ -151,7 +145,7 @@ class Inputs:
                     found.append((source.default_name(), source, given))
             _refuse_namesakes([(name, given) for name, _, given in found])
             return [(name, source) for name, source, _ in found]
-        inputs = [_Input(given, _format(given, self._form)) for given in self._given]
+        inputs = [(given, _format(given, self._form)) for given in self._given]
         return [
             (self._name, _source(form, members, self._options)) for form, members in _groups(inputs)
         ]
@@ -165,8 +159,8 @@ def _passed_over(problems: list[str] | None, given: str | Path) -> Iterator[None
     except DuckpletsError as error:
         if problems is None:
             raise
-        named = str(given) in str(error)
-        problems.append(str(error) if named else f"{given}: {error}")
+        where = without_secrets(str(given))
+        problems.append(str(error) if where in str(error) else f"{where}: {error}")
 
 
 def _with_keys(given: Sequence[str]) -> list[str]:
@@ -181,19 +175,19 @@ def _with_keys(given: Sequence[str]) -> list[str]:
     return whole
 
 
-def _groups(inputs: Iterable[_Input]) -> list[tuple[str, list[str]]]:
-    """Put files of one format together: they are stored as one, whole or not at all."""
+def _groups(inputs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Put arguments of one format together: they are stored as one, whole or not at all."""
     groups: list[tuple[str, list[str]]] = []
     together: dict[str, list[str]] = {}
-    for each in inputs:
-        is_folder = each.format == _TEXT and Path(each.given).expanduser().is_dir()
-        if each.format == _HUB or is_folder or each.given == STDIN:
-            groups.append((each.format, [each.given]))
-        elif each.format in together:
-            together[each.format].append(each.given)
+    for given, form in inputs:
+        is_folder = form == _TEXT and Path(given).expanduser().is_dir()
+        if form == _HUB or is_folder or given == STDIN:
+            groups.append((form, [given]))
+        elif form in together:
+            together[form].append(given)
         else:
-            together[each.format] = [each.given]
-            groups.append((each.format, together[each.format]))
+            together[form] = [given]
+            groups.append((form, together[form]))
     return groups
 
 
@@ -221,14 +215,13 @@ def _source(form: str, given: list[str], options: Options) -> Source:
         return sources.CsvSource(
             path, delimiter=delimiter, quote=quote, **text, **options.mapping()
         )
-    kinds: dict[str, type[Any]] = {
+    kinds: dict[str, Callable[..., Source]] = {
         "json": sources.JsonSource,
         "jsonl": sources.JsonSource,
         "parquet": sources.ParquetSource,
         "arrow": sources.ArrowSource,
     }
-    source: Source = kinds[form](path, **text, **options.mapping())
-    return source
+    return kinds[form](path, **text, **options.mapping())
 
 
 def _text_source(place: Any, options: Options) -> Source:
@@ -270,25 +263,28 @@ def _format(given: str, wanted: str | None) -> str:
     return formats.pop()
 
 
-def _there(given: str) -> list[Path]:
-    """Return the files or the folder that an argument names."""
+def _there(given: str) -> Sequence[PurePath]:
+    """Return the files, the folder or the objects that an argument names."""
+    if "://" in given and address_of(given, SourceError):
+        from duckplets.sources import paths
+
+        return [PurePosixPath(str(file)) for file in paths.files(given)]
     path = Path(given).expanduser()
     if path.exists():
         return [path]
     if not glob.has_magic(given):
         raise SourceError(f"{given} does not exist")
     found = [Path(name) for name in glob.glob(str(path), recursive=True)]
-    files = [file for file in found if not file.is_dir()]
-    if not files:
-        raise SourceError(f"{given} matches no file")
-    return files
+    if files := [file for file in found if not file.is_dir()]:
+        return files
+    raise SourceError(f"{given} matches no file")
 
 
-def _of_suffix(path: Path) -> str:
+def _of_suffix(path: PurePath) -> str:
     from duckplets.sources.paths import inner_suffix
 
     suffix = inner_suffix(path)
-    if path.is_dir() or suffix in _TEXT_SUFFIXES:
+    if (isinstance(path, Path) and path.is_dir()) or suffix in _TEXT_SUFFIXES:
         return _TEXT
     if suffix not in _SUFFIXES:
         raise SourceError(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from duckplets.tokens.train import TokenizerReport
 
 OUT = Annotated[Path, typer.Argument(metavar="OUT", help="A folder.")]
+PLACE = "A folder, or s3://bucket/prefix in an object store"
 SOURCES = Annotated[
     list[str] | None, typer.Option("--source", metavar="NAME,…", help="By default all sources.")
 ]
@@ -89,9 +90,9 @@ def _tell_tokenizer(report: TokenizerReport) -> None:
 
 
 def shard(
-    corpus: CORPUS,
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="The corpus file.")],
     out: Annotated[
-        Path | None, typer.Argument(metavar="OUT", help="A folder; left out with --status.")
+        str | None, typer.Argument(metavar="OUT", help=f"{PLACE}; left out with --status.")
     ] = None,
     tokenizer: Annotated[
         Path | None,
@@ -141,6 +142,7 @@ def shard(
 
     Example:
         duckplets shard faq.duckdb shards --tokenizer tokenizer --shard-mb 100
+        duckplets shard faq.duckdb s3://bucket/shards --tokenizer tokenizer
         duckplets shard --status shards
     """
     if status:
@@ -151,7 +153,7 @@ def shard(
     from duckplets.corpus import Corpus
     from duckplets.order.mixture import Mixture
 
-    with Corpus(existing(corpus), read_only=True) as opened:
+    with Corpus(existing(Path(corpus)), read_only=True) as opened:
         report = opened.shard(
             out,
             tokenizer=tokenizer,
@@ -193,8 +195,8 @@ def _tell_shards(report: ShardReport) -> None:
     )
 
 
-def _tell_status(folder: Path, *, json: bool) -> None:
-    from duckplets.tokens.shards import status
+def _tell_status(folder: str, *, json: bool) -> None:
+    from duckplets.tokens.places import status
 
     found: dict[str, Any] = status(folder)
     if json:
@@ -208,7 +210,9 @@ def _tell_status(folder: Path, *, json: bool) -> None:
     )
 
 
-def verify(out: OUT, json: JSON = False) -> None:
+def verify(
+    out: Annotated[str, typer.Argument(metavar="OUT", help=f"{PLACE}.")], json: JSON = False
+) -> None:
     """Compare every file of a folder of token shards with its manifest; exit code 1 if it differs.
 
     Finds files that are damaged or missing, shards that no manifest lists, and a manifest of
@@ -216,6 +220,7 @@ def verify(out: OUT, json: JSON = False) -> None:
 
     Example:
         duckplets verify shards
+        duckplets verify s3://bucket/shards
     """
     from duckplets.tokens.verify import verify as verified
 

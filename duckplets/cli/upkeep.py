@@ -265,6 +265,12 @@ def _show_status(found: dict[str, Any]) -> None:
     tell(f"corpus    {found['path']}, version {found['version']}")
     tell(f"splits    {output.settings(splits) if splits else 'none yet; run: duckplets split …'}")
     tell(f"chunks    {output.settings(chunking)}")
+    size = found["bytes"]
+    parts = ", ".join(f"{name} {size[name]:,}" for name in ("indexes", "negatives"))
+    tell(f"bytes     {size['corpus']:,}, about so many of them in {parts}")
+    if (left := found["in_place"])["files"]:
+        tell(f"in place  texts in {counted(left['files'], 'file')} of {left['bytes']:,} bytes")
+        say(*left["changed"])
     if any(found["cleaned"].values()):
         tell(f"cleaned   {output.counts(found['cleaned'])}")
     if kept := found["snapshot"]:

@@ -15,10 +15,9 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -45,7 +44,6 @@ warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning
 DEFAULT_MEMORY_LIMIT = "1GB"
 _READER_MEMORY = "512MB"  # a reader streams: reading a million records was no slower with 400 MB
 _SCRATCH_MEMORY = "1GB"  # for one text of some 200 MB; a larger vocabulary goes to the disk
-_LOCK_PATIENCE = 10.0  # seconds a save waits for someone who looks at the state file
 _OPEN_HERE = "open it in this process: Corpus(path, read_only=True)"
 
 Parameters = Mapping[str, Any]
@@ -159,15 +157,28 @@ class Database:
         Raises:
             CorpusLockedError: Something else of this process has it open.
         """
+        # The old one is closed afterwards: until then no other process can write what is lost.
+        self._open_again(lambda real: os.replace(other, real))
+
+    def allow(self, paths: Collection[str]) -> None:
+        """Let statements read Parquet files in which texts are about to be left.
+
+        Raises:
+            CorpusLockedError: Something else of this process has the corpus open.
+        """
+        self._open_again(allowed=paths)
+
+    def _open_again(
+        self, before: Callable[[Path], None] = lambda real: None, **asked: Collection[str]
+    ) -> None:
         own = (self._first, *self._others)
         sessions.refuse_shared(self._first, own, str(self.path))
         if self._reopen is None or self.path is None:
-            raise QueryError("only a file that was opened can be replaced")
-        # The old one is closed afterwards: until then no other process can write what is lost.
-        os.replace(other, files.real_path(self.path))
+            raise QueryError("only a file that was opened can be opened again")
+        before(files.real_path(self.path))
         for session in own:
             session.close()
-        self._first, self._threads = self._reopen(read_only=False), OfThread()
+        self._first, self._threads = self._reopen(read_only=False, **asked), OfThread()
         self._threads.session, self._others = self._first, weakref.WeakSet()
 
     def interrupt(self) -> None:
@@ -357,29 +368,6 @@ class Database:
                 session.connection.execute("ROLLBACK")
             session.feeds.clear()  # names registered inside were rolled back as well
             raise
-
-
-@contextmanager
-def for_a_moment(path: Path, *, read_only: bool = False) -> Iterator[Database]:
-    """Open a file, waiting for other threads, and a little while for other processes that have it.
-
-    Raises:
-        CorpusLockedError: Another process still has it.
-    """
-    with sessions.changing(files.file_id(files.real_path(path)) or (0, 0)):
-        deadline = time.monotonic() + _LOCK_PATIENCE
-        while True:
-            try:
-                database = Database.open(path, read_only=read_only, threads=1)
-                break
-            except CorpusLockedError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
-        try:
-            yield database
-        finally:
-            database.close()
 
 
 def engine_version() -> str:

@@ -10,12 +10,15 @@ import duckdb
 import pyarrow as pa
 
 from duckplets.base.spared import spare_pandas
-from duckplets.errors import QueryError
+from duckplets.errors import ChangedFileError, QueryError
 
 spare_pandas("duckplets.db")  # binding a parameter must not load it
 
 CLOSED = "the file is closed; open it again"
 MORE_MEMORY = "give it more, as in Corpus(path, memory_limit='4GB')"
+CHANGED: dict[str, str] = {}
+"""What is to be said of files that may not be read, as they are not what they were, by path."""
+_FILE = re.compile(r'(?:Cannot access|No files found|Cannot open)[^"]*"([^"]+)"')
 _CLOSED_FOLDER = re.compile(r'Cannot open file "(.*)\.wal": (.*)')
 
 
@@ -27,6 +30,8 @@ def translated() -> Iterator[None]:
     except (duckdb.Error, pa.ArrowException, MemoryError) as error:
         _raise_what_interrupted(error)
         message = first_line(str(error))
+        if (named := _FILE.search(message)) and named[1] in CHANGED:
+            raise ChangedFileError(CHANGED[named[1]]) from error
         if "Connection already closed" in message or isinstance(error, duckdb.InterruptException):
             message = CLOSED
         if closed := _CLOSED_FOLDER.search(message):

@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _DAMAGED, _UNOPENED = 1, 3  # exit codes
-_Signature = tuple[tuple[int, int, int] | None, ...]
+Signature = tuple[tuple[int, int, int] | None, ...]
 
 # Files that were read or written whole by this process, as they were then.
-_whole: dict[str, _Signature] = {}
+_whole: dict[str, Signature] = {}
 
 
 def damage(path: Path, tables: Collection[str] = (), *, seconds: float | None = None) -> str | None:
@@ -34,8 +34,14 @@ def damage(path: Path, tables: Collection[str] = (), *, seconds: float | None = 
         path: A DuckDB file.
         tables: Those to read, if they are there; by default all.
         seconds: How long that may take.
+
+    Raises:
+        DamagedFileError: A killed process left it in the middle of a write, as ``db.torn`` tells,
+            and it may not be mended here.
     """
     # Not at the top: the program has no package to import from.
+    from duckplets.base.shown import shown
+    from duckplets.db import sessions
     from duckplets.db.queries import query
 
     engine = find_spec("duckdb")
@@ -43,6 +49,7 @@ def damage(path: Path, tables: Collection[str] = (), *, seconds: float | None = 
         return None
     if not sys.executable or getattr(sys, "frozen", False):  # there is no Python to start
         return None
+    sessions.mend(path.resolve(), shown(path))
     texts = [query(f"db/probe/{name}") for name in ("names", "rows")]
     home = str(Path(engine.origin).parent.parent)
     command = [sys.executable, "-I", "-S", __file__, home, str(path), *texts, *tables]
@@ -69,15 +76,16 @@ def damage(path: Path, tables: Collection[str] = (), *, seconds: float | None = 
 
 def is_whole(path: Path) -> bool:
     """Return whether this process has read or written a file whole, and nobody changed it since."""
-    return _whole.get(os.path.realpath(path)) == _signature(path)
+    return _whole.get(os.path.realpath(path)) == signature(path)
 
 
 def trust(path: Path) -> None:
     """Note that a file is whole: it was read to the end, or written here."""
-    _whole[os.path.realpath(path)] = _signature(path)
+    _whole[os.path.realpath(path)] = signature(path)
 
 
-def _signature(path: Path) -> _Signature:
+def signature(path: Path) -> Signature:
+    """Return what is another after a file or its WAL was written: which they are, sizes, times."""
     found: list[tuple[int, int, int] | None] = []
     for file in (path, path.with_name(f"{path.name}.wal")):
         try:

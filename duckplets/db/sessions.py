@@ -24,16 +24,24 @@ import duckdb
 import pyarrow as pa
 
 from duckplets.base.shown import shown
-from duckplets.db import files
+from duckplets.db import files, placed, torn
 from duckplets.db.files import FileId, file_id
 from duckplets.db.foreign import first_line
 from duckplets.db.queries import query
-from duckplets.errors import CorpusLockedError, DuckpletsError, MigrationError
+from duckplets.errors import (
+    CorpusLockedError,
+    DamagedFileError,
+    DuckpletsError,
+    MigrationError,
+)
 
 Settings = Mapping[str, Any]
 
 # The oldest format in which a file and its WAL know each other; DuckDB 1.5 and 2.0 write it.
 _STORAGE = "v1.4.0"
+# Every commit goes into the file at once, and into the WAL before: DuckDB would leave it out where
+# a commit is of 100 kB or more, and then a kill in the middle could not be told from damage.
+_COMMITS = {"wal_autocheckpoint": "0B", "auto_checkpoint_skip_wal_threshold": str(1 << 62)}
 
 
 class Session:
@@ -46,7 +54,10 @@ class Session:
         read_only: Whether it was opened so.
     """
 
-    __slots__ = ("__weakref__", "_is_attached", "connection", "feeds", "file", "read_only")
+    __slots__ = (
+        *("__weakref__", "_folder", "_is_attached"),
+        *("connection", "feeds", "file", "read_only"),
+    )
 
     def __init__(
         self,
@@ -55,12 +66,15 @@ class Session:
         *,
         read_only: bool = False,
         is_attached: bool = False,
+        folder: str | None = None,
     ) -> None:
         connection.execute(query("db/sessions/no_bar"))
         connection.execute(query("db/sessions/utc"))
         if is_attached:
             connection.execute(query("db/sessions/use"))
-        self._is_attached = is_attached
+        if folder is not None:
+            placed.use_folder(connection, folder)
+        self._is_attached, self._folder = is_attached, folder
         self.connection = connection
         self.feeds: dict[str, Any] = {}
         self.file = file
@@ -75,6 +89,7 @@ class Session:
             self.file,
             read_only=self.read_only,
             is_attached=self._is_attached,
+            folder=self._folder,
         )
 
     def close(self) -> None:
@@ -119,7 +134,14 @@ _CHANGERS: dict[FileId, int | None] = {}  # the thread that does
 _CHANGING: dict[FileId, threading.RLock] = {}  # held by the thread that changes a file
 
 
-def open_session(path: Path, name: str, settings: Settings, *, read_only: bool) -> Session:
+def open_session(
+    path: Path,
+    name: str,
+    settings: Settings,
+    *,
+    read_only: bool,
+    allowed: Collection[str] = (),
+) -> Session:
     """Open a file; a missing one is made unless ``read_only``.
 
     Args:
@@ -127,37 +149,78 @@ def open_session(path: Path, name: str, settings: Settings, *, read_only: bool) 
         name: Of the file, for messages.
         settings: Of DuckDB.
         read_only: Whether nothing may be changed.
+        allowed: Parquet files that texts are about to be left in: statements may read them.
 
     Raises:
         MigrationError: The path holds something that is not a DuckDB file.
+        DamagedFileError: DuckDB cannot read what it is told by the file.
         CorpusLockedError: Another process, or this one in another way, has it.
     """
     config = {**settings, "temp_directory": str(files.spill_folder(path))}
     with _GATE:
         try:
             files.check_place(path, name, read_only=read_only, is_open=_is_open_here(path))
+            mend(path, name)
             if read_only and _is_inherited(path):
                 return _attached(path, config)
-            return _connected(path, config, read_only=read_only)
+            return _connected(path, config, allowed, read_only=read_only)
         except OSError as error:
             raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
         except duckdb.Error as error:
             raise _opening_error(error, path, name) from error
 
 
-def _connected(path: Path, config: dict[str, Any], *, read_only: bool) -> Session:
-    sealed = {"enable_external_access": "false", **config}  # the last is set first
+def mend(path: Path, name: str) -> None:
+    """Mend a file that a process left in the middle of a write, as ``db.torn`` tells.
+
+    Raises:
+        DamagedFileError: It may not be written here.
+    """
+    with _GATE:
+        if not _is_open_here(path):
+            torn.mend(path, name)
+
+
+def _connected(
+    path: Path, config: dict[str, Any], allowed: Collection[str], *, read_only: bool
+) -> Session:
+    given = config
     if not read_only:
-        sealed = {"storage_compatibility_version": _STORAGE, "wal_autocheckpoint": "0B", **sealed}
+        given = {"storage_compatibility_version": _STORAGE, **_COMMITS, **config}
     try:
-        connection = duckdb.connect(str(path), read_only=read_only, config=sealed)
+        connection = duckdb.connect(str(path), read_only=read_only, config=given)
     except duckdb.ConnectionException:
         if not read_only:
             raise
         return _attached(path, config)
+    session = _sealed(connection, path, allowed, read_only=read_only)
     if not read_only:
         files.sweep(path)
-    return Session(connection, file_id(path), read_only=read_only)
+    return session
+
+
+def _sealed(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    allowed: Collection[str] = (),
+    *,
+    read_only: bool = True,
+    is_attached: bool = False,
+) -> Session:
+    """Let no statement of an instance reach another file, but those that texts were left in."""
+    try:
+        folder = placed.open_to(connection, path, allowed)
+        connection.execute(query("db/sessions/seal"))
+        return Session(
+            connection,
+            file_id(path),
+            read_only=read_only,
+            is_attached=is_attached,
+            folder=folder,
+        )
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _attached(path: Path, config: dict[str, Any]) -> Session:
@@ -174,11 +237,11 @@ def _attached(path: Path, config: dict[str, Any]) -> Session:
     connection = duckdb.connect(config=config)
     try:
         connection.execute(attach.sql(dialect="duckdb", comments=False))
-        connection.execute(query("db/sessions/seal"))
-        return Session(connection, file_id(path), read_only=True, is_attached=True)
+        connection.execute(query("db/sessions/use"))
     except BaseException:
         connection.close()
         raise
+    return _sealed(connection, path, is_attached=True)
 
 
 def _is_inherited(path: Path) -> bool:
@@ -249,6 +312,11 @@ def _opening_error(error: duckdb.Error, path: Path, name: str) -> DuckpletsError
         return MigrationError(
             f"{name} was written by a DuckDB this one ({duckdb.__version__}) cannot read; "
             f"upgrade with: pip install -U duckdb"
+        )
+    if re.search("[Cc]orrupt|[Mm]etadata|enough bytes|Serialization", text):
+        return DamagedFileError(
+            f"{name} is damaged: {first_line(text)}. Put a copy in its place, or move it away and "
+            f"begin anew"
         )
     return MigrationError(f"{name} cannot be opened: {first_line(text)}")
 

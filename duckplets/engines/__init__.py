@@ -18,7 +18,7 @@ from duckplets.errors import EngineError
 
 __all__ = ["opened"]
 
-_LOCAL = re.compile(r"local:([1-9]\d{0,3})")
+_LOCAL = re.compile(r"local:([1-9]\d{0,2})")
 _FORMS = (
     "give None, 'local:4' for four processes of this machine, 'dask://HOST:PORT' for a cluster "
     "that runs, or a distributed.Client"

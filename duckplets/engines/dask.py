@@ -16,14 +16,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from duckplets.base.parts import Part
-from duckplets.base.shown import counted, shown
-from duckplets.engines.on_worker import (
+from duckplets.base.parts import (
+    Part,
     PartError,
     given,
     name_of,
@@ -32,6 +31,7 @@ from duckplets.engines.on_worker import (
     unpacked,
     versions,
 )
+from duckplets.base.shown import counted, shown
 from duckplets.errors import DuckpletsError, EngineError, ExtensionError
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ _LOOK = 2.0  # seconds between two looks at whether there are workers
 _SETTINGS = {
     "distributed.scheduler.allowed-failures": MOST_LOSSES,
     "distributed.scheduler.worker-ttl": None,  # a long part holds Python's lock
-    "distributed.admin.large-graph-warning-threshold": "1GB",  # parts carry their input
     "distributed.nanny.pre-spawn-environ.RAYON_NUM_THREADS": 1,
 }
+_CARRYING = {"distributed.admin.large-graph-warning-threshold": "1GB"}  # parts have their input
+_SCHEDULER = {"port": 0, "dashboard_address": "127.0.0.1:0"}  # nobody else may look
 _MISSING = "engine= needs the package distributed: pip install 'duckplets[dask]'"
 
 
@@ -74,18 +75,23 @@ def local(workers: int) -> Iterator[DaskEngine]:
         "cls": SubprocessWorker,
         "options": {"worker_kwargs": here | {"nthreads": 1, "silence_logs": 50}},
     }
-    with dask.config.set(_SETTINGS):
-        cluster = SpecCluster(
-            workers=dict.fromkeys(range(workers), each),
-            scheduler={
-                "cls": Scheduler,
-                "options": here | {"port": 0, "dashboard_address": "127.0.0.1:0"},
-            },
-            silence_logs=50,
-        )
-        with cluster, Client(cluster, direct_to_workers=True) as client:
-            client.wait_for_workers(workers)
-            yield of_client(client)
+    with ExitStack() as held:
+        try:
+            held.enter_context(dask.config.set(_SETTINGS))
+            cluster = held.enter_context(
+                SpecCluster(
+                    workers=dict.fromkeys(range(workers), each),
+                    scheduler={"cls": Scheduler, "options": here | _SCHEDULER},
+                    silence_logs=50,
+                )
+            )
+            client = held.enter_context(Client(cluster, direct_to_workers=True))
+            client.wait_for_workers(workers, timeout=_PATIENCE + workers)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            raise EngineError(
+                f"engine='local:{workers}': its processes did not start: {_said(error)}"
+            ) from error
+        yield of_client(client)
 
 
 @contextmanager
@@ -205,17 +211,20 @@ class _Work:
                 future.release()
 
     def _submitted(self, part: Part) -> Future[Any]:
+        import dask
+
         self._number += 1
         try:
-            return self._client.submit(
-                run_part,
-                self._versions,
-                self._function,
-                self._job,
-                packed(part.input),
-                key=f"{self._of}-{self._number}",
-                retries=TRIES - 1,
-            )
+            with dask.config.set(_CARRYING):
+                return self._client.submit(
+                    run_part,
+                    self._versions,
+                    self._function,
+                    self._job,
+                    packed(part.input),
+                    key=f"{self._of}-{self._number}",
+                    retries=TRIES - 1,
+                )
         except Exception as error:
             raise self._gone(error) from error
 

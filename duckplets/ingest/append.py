@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from duckplets.db.database import Database
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest.chunks import SectionWriter, current_chunking, next_keys, sliced
+from duckplets.ingest.in_place import Placing
 from duckplets.sources.rows import DROPPED
 from duckplets.text.chunking import Chunking
 
@@ -30,6 +31,7 @@ class Appending:
         removed_version: The version that marks them unpublished, or None.
         trust: Of the source, for records without their own.
         chunking: How their sections are cut; by default as the corpus has it.
+        placing: The files that texts are left in, if they are.
 
     Attributes:
         record_key: The next record's key.
@@ -43,8 +45,9 @@ class Appending:
         removed_version: int | None,
         trust: float,
         chunking: Chunking | None = None,
+        placing: Placing | None = None,
     ) -> None:
-        self._database = database
+        self._database, self._placing = database, placing
         self._of_source = {
             "source_id": source_id,
             "version": version,
@@ -71,7 +74,8 @@ class Appending:
         table = pa.table(named | {c: batch[c] for c in _COLUMNS})
         with self._database.registered(new_records=sliced(table)):
             self._database.run("ingest/records/append_records", self._of_source)
-        self._sections.append(batch["sections"], keys)
+        places = None if self._placing is None else self._placing.places(batch["row"])
+        self._sections.append(batch["sections"], keys, places)
         if "messages" in batch.schema.names:
             self._append_conversations(batch, keys)
         if "prefix" in batch.schema.names:

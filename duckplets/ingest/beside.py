@@ -27,10 +27,12 @@ import pyarrow as pa
 
 from duckplets.base.aside import aside_of, remove, sweep
 from duckplets.base.lookahead import Lookahead
+from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, SourceError
+from duckplets.ingest.elsewhere import Elsewhere
 from duckplets.ingest.ingest import store
 from duckplets.ingest.prepare import Prepared, prepare, refuse_shuffled
 from duckplets.ingest.records import IngestReport
@@ -86,6 +88,7 @@ def store_beside(
     several: Sequence[Prepared],
     how: Beside,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> Generator[tuple[Prepared, IngestReport | DuckpletsError], None, None]:
     """Store sources that were prepared, in their order, while those that follow are being read.
 
@@ -97,19 +100,26 @@ def store_beside(
         several: What to read; no two have one name.
         how: How many are read at the same time, and what may wait.
         progress: As for ``ingest``.
+        engine: What reads files, in place of threads, and makes the rows of all sources ready.
     """
-    readers = _Readers(database, several, how)
+    elsewhere = Elsewhere(engine, database, several)
+    here = [prepared for prepared in several if not elsewhere.reads(prepared)]
+    readers = _Readers(database, here, how)
     try:  # no with: Ctrl-C while they begin has to end them as well
         readers.begin()
         for prepared in several:
             try:
-                with readers.turn(prepared) as rows:
+                with (
+                    readers.turn(prepared) as read,
+                    elsewhere.turn(prepared, read) as rows,
+                ):
                     report = store(database, prepared, progress, rows=rows)
             except DuckpletsError as error:
                 yield prepared, error
             else:
                 yield prepared, report
     finally:
+        elsewhere.close()
         readers.close()
 
 

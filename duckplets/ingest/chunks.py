@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.plain import Stored
+from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
 from duckplets.ingest import unfinished
@@ -154,6 +155,7 @@ def chunk(database: Database, chunking: Chunking) -> int:
             if isinstance(preprocessor, Preprocessor):
                 registered(preprocessor)  # refuses what is not
         _refuse_unfinished(database)
+        _refuse_placed(database)
     recount = chunking.tokenizer is not None or before["tokenizer"] is not None
     with database.transaction():
         settings = chunking.to_json() | {"fingerprint": after}
@@ -165,13 +167,14 @@ def chunk(database: Database, chunking: Chunking) -> int:
             return _store_anew(database, chunking)
         first_key = next_keys(database)["chunk"]
         database.run("ingest/chunks/clear")
-        done = last = 0
+        done, low = 0, 1
         limit = _SECTIONS if chunking.chunker is None else min(_SECTIONS, _CALLED)
         while True:
-            sections = database.table("ingest/chunks/sections", {"after": last, "limit": limit})
-            if sections.num_rows == 0:
+            last = database.run("ingest/chunks/last", {"low": low, "limit": limit})[0][0]
+            if last is None:
                 return done
-            last = int(sections["section_key"][-1].as_py())
+            sections = database.table("ingest/chunks/sections", {"low": low, "high": last})
+            low = int(last) + 1
             place = _label(database, sections)
             tokens, chunks = _cut(sections, chunking, first_key, place)
             counted = pa.table({"section_key": sections["section_key"], "token_count": tokens})
@@ -192,6 +195,15 @@ def _refuse_unfinished(database: Database) -> None:
         )
 
 
+def _refuse_placed(database: Database) -> None:
+    """Refuse to clean texts that were left in their files, where they stay as they are."""
+    for path, *_ in database.run("db/placed/files"):
+        raise ChunkingError(
+            f"texts were left in {shown(path)}, and preprocessors make others of them: ingest the "
+            f"source without in_place=True (--in-place) to have its texts cleaned"
+        )
+
+
 @dataclass(slots=True)
 class SectionWriter:
     """Stores the sections of new records, and their chunks, with consecutive keys.
@@ -208,13 +220,16 @@ class SectionWriter:
     section_key: int
     chunk_key: int
 
-    def append(self, sections: pa.ListArray, record_keys: Any) -> None:
+    def append(
+        self, sections: pa.ListArray, record_keys: Any, places: Mapping[str, Any] | None = None
+    ) -> None:
         """Store the sections of records.
 
         Args:
             sections: Of every record a list of (role, heading, text), as in ``ROW_SCHEMA``, or
-                of (role, heading, text, original), as from ``preprocess``.
+                as from ``preprocess``.
             record_keys: The records' keys, shape (records,).
+            places: File and row of each record, where texts are left there.
         """
         counts = pc.list_value_length(sections).to_numpy(zero_copy_only=False)
         flat = sections.flatten()
@@ -225,7 +240,9 @@ class SectionWriter:
             "record_key": owners,
             "position": np.arange(len(flat), dtype=np.int64) - firsts,
         }
-        fields = {field.name: flat.field(field.name) for field in flat.type}
+        columns |= {name: np.repeat(of, counts) for name, of in (places or {}).items()}
+        names = [field.name for field in flat.type if field.name != "dropped"]
+        fields = {name: flat.field(name) for name in names}
         # Dropped sections use up keys as well, so that they fit in where they come back.
         self.section_key += len(flat)
         self.chunk_key = append_sections(
@@ -253,7 +270,8 @@ def append_sections(database: Database, chunking: Chunking, rows: pa.Table, firs
     tokens, chunks = _cut(rows, chunking, first_key, _label(database, rows))
     rows = rows.append_column("token_count", pa.array(tokens))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
-        database.run("ingest/records/append_sections")
+        is_placed = "file_key" in rows.column_names
+        database.run("ingest/in_place/append" if is_placed else "ingest/records/append_sections")
         database.run("ingest/chunks/append")
     if originals is not None and originals.num_rows:
         with database.registered(new_originals=sliced(originals)):

@@ -14,6 +14,9 @@ import pyarrow as pa
 from duckplets.db.database import Database
 from duckplets.sources import Source
 
+METRICS = "metrics"
+"""Column of rows: what gates measured of their texts elsewhere."""
+
 
 class NothingNew(Exception):  # noqa: N818 - it is no error
     """Raised where a source that was read before has no row after the last one read."""
@@ -45,6 +48,13 @@ class Intake(NamedTuple):
     is_anew: bool
 
 
+class Measuring(Protocol):
+    """What gates have to know of texts; it can be sent to another process."""
+
+    def measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with what is known of their texts, in columns of their own."""
+
+
 class Gates(Protocol):
     """Decides what becomes of every row, and notes it in the transaction that stores it."""
 
@@ -55,6 +65,14 @@ class Gates(Protocol):
     @property
     def notes(self) -> list[str]:
         """Sentences for the report."""
+
+    @property
+    def last_row(self) -> int:
+        """The number of the last row that was read before."""
+
+    @property
+    def measuring(self) -> Measuring | None:
+        """What can be known of rows before they are judged, and anywhere."""
 
     def settings(self) -> dict[str, Any]:
         """Return what must agree for an unfinished ingest to go on, as plain JSON values."""

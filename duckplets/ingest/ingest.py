@@ -17,14 +17,17 @@ from typing import Any
 import pyarrow as pa
 
 from duckplets.base.lookahead import ahead
+from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
 from duckplets.ingest import unfinished
 from duckplets.ingest.counts import Counts
+from duckplets.ingest.elsewhere import Elsewhere
 from duckplets.ingest.gates import NothingNew
 from duckplets.ingest.prepare import Prepared, kept, prepare
 from duckplets.ingest.records import IngestReport, current_version
-from duckplets.ingest.store import Request, Storing
+from duckplets.ingest.request import Request
+from duckplets.ingest.store import Storing
 from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.limits import Reader
@@ -38,17 +41,30 @@ _MEMORY = "300MB"
 
 
 def ingest(
-    database: Database, source: Source, *, progress: Progress | None = None, **asked: Any
+    database: Database,
+    source: Source,
+    *,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    **asked: Any,
 ) -> IngestReport:
     """Read a source to its end and store its records; see ``Corpus.ingest``.
 
     Args:
         database: The corpus.
         source: What to read.
+        engine: What reads files and makes rows ready; None for this process.
         progress: Called with rows read and their number if known.
         asked: As ``prepare`` takes it.
     """
-    return store(database, prepare(database, source, **asked), progress)
+    prepared = prepare(database, source, **asked)
+    if engine is None:
+        return store(database, prepared, progress)
+    with (
+        closing(Elsewhere(engine, database, [prepared])) as elsewhere,
+        elsewhere.turn(prepared) as rows,
+    ):
+        return store(database, prepared, progress, rows=rows)
 
 
 def store(
@@ -64,7 +80,8 @@ def store(
         database: The corpus.
         prepared: What is read, from where on.
         progress: Called with rows read and their number if known.
-        rows: Where they are read elsewhere; by default the source is opened here.
+        rows: Where they are read elsewhere, ahead of being stored; by default the source is
+            opened here.
     """
     started = time.monotonic()
     if prepared.is_full:
@@ -74,7 +91,11 @@ def store(
             if rows is None:
                 reader = held.enter_context(closing(Reader.within(prepared.limits)))
                 rows = prepared.open(reader, prepared.cursor)
-            return _stored(database, prepared, rows, started, progress)
+                items = ahead(rows.batches)
+            else:
+                items = ahead(rows.batches, most=0)
+            held.enter_context(closing(items))
+            return _stored(database, prepared, rows, items, started, progress)
     except NothingNew:
         return _nothing_new(database, prepared.request, started)
 
@@ -83,13 +104,15 @@ def _stored(
     database: Database,
     prepared: Prepared,
     rows: Rows,
+    items: Iterator[pa.RecordBatch | Mark],
     started: float,
     progress: Progress | None,
 ) -> IngestReport:
     request, settings = prepared.request, prepared.settings
     if settings is not None:
-        return _InPieces(database, request, rows, settings, prepared.found).run(started, progress)
-    with closing(ahead(rows.batches)) as items, database.transaction():
+        in_pieces = _InPieces(database, request, rows, settings, prepared.found)
+        return in_pieces.run(items, started, progress)
+    with database.transaction():
         under_way = Storing(database, request, rows, current_version(database) + 1)
         under_way.store_all(items, progress)
         report = under_way.finish(started)
@@ -115,13 +138,17 @@ class _InPieces:
         self.settings = settings
         self.found = found
 
-    def run(self, started: float, progress: Progress | None) -> IngestReport:
+    def run(
+        self,
+        items: Iterator[pa.RecordBatch | Mark],
+        started: float,
+        progress: Progress | None,
+    ) -> IngestReport:
         """Store everything up to the end of the source; return the report of the whole ingest."""
         try:
-            with closing(ahead(self.rows.batches)) as items:
-                with self.database.transaction():
-                    under_way = self._begin()
-                return self._store(under_way, items, started, progress)
+            with self.database.transaction():
+                under_way = self._begin()
+            return self._store(under_way, items, started, progress)
         except BaseException:  # Ctrl-C too
             found = unfinished.find(self.database, self.request.name)
             if found is not None and not found.counts.get(kept(found)):  # nothing to go on with

@@ -19,7 +19,9 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import unfinished
 from duckplets.ingest.gates import Gates
-from duckplets.ingest.store import OnConflict, Request
+from duckplets.ingest.in_place import Placing
+from duckplets.ingest.placeable import files_to_leave, refuse_inside
+from duckplets.ingest.request import OnConflict, Request
 from duckplets.ingest.unfinished import Unfinished
 from duckplets.sources import ResumableSource, Rows, Source
 from duckplets.sources.base import EARLIER
@@ -74,6 +76,7 @@ def prepare(
     restart: bool = False,
     limits: Limits | None = None,
     gates: Gates | None = None,
+    in_place: bool = False,
 ) -> Prepared:
     """Check what an ingest is asked for, and find where it begins; see ``Corpus.ingest``.
 
@@ -91,9 +94,15 @@ def prepare(
         on_error = "skip"  # every row has an outcome, those after a cut as well
     source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
     on_conflict = "replace" if remap else on_conflict
+    placing = _placing(database, source, gates) if in_place else None
+    if not in_place:
+        refuse_inside(database, name)
     if gates is not None:
         source = _in_rows(source, on_conflict)
-    request = Request(source, name, _checked_trust(trust), on_conflict, prefix, remap, notes, gates)
+    trust = _checked_trust(trust)
+    request = Request(
+        source, name, trust, on_conflict, prefix, remap, notes, gates, placing=placing
+    )
     settings = None
     if isinstance(source, ResumableSource) and not remap:
         settings = _settings_of(source, request)
@@ -110,6 +119,12 @@ def prepare(
         cursor = cursor if found else before
         is_full = gates.is_full and found is None
     return Prepared(request, settings, found, cursor, limits or Limits(), is_full)
+
+
+def _placing(database: Database, source: Source, gates: Gates | None) -> Placing:
+    """Check that texts can stay in their files, also where gates judge them."""
+    asked = {} if gates is None else dict(gates.settings().get("quality") or {})
+    return Placing(database, files_to_leave(database, source, asked.get("pii")))
 
 
 def _is_left_open(source: Source) -> bool:

@@ -9,7 +9,6 @@ be stored: a corpus can be cleaned anew by other settings without reading its so
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -38,12 +37,13 @@ class Cleaned(NamedTuple):
     Attributes:
         text: Strings, shape (n,), null where nothing is left.
         original: Strings, shape (n,): what came, where that is not the text; else null.
-        dropped: How many became null, by a reason that names the preprocessor.
+        dropped: Strings, shape (n,), null where a text is left: a reason that names the
+            preprocessor.
     """
 
     text: pa.Array
     original: pa.Array
-    dropped: dict[str, int]
+    dropped: pa.Array
 
 
 def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatch, dict[str, int]]:
@@ -54,9 +54,10 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
         chunking: Its preprocessors are called in order; without any nothing is done.
 
     Returns:
-        The rows. The structs of ``sections`` have a further field ``original``, the text that came
-        where it was changed or dropped; a dropped section has a null text. A row of which nothing
-        is left has a ``skip``. Then the number of dropped sections, by reason.
+        The rows. The structs of ``sections`` have two further fields: ``original``, the text that
+        came where it was changed or dropped, and ``dropped``, why it was; a dropped section has a
+        null text. A row of which nothing is left has a ``skip``. Then the number of dropped
+        sections, by reason. Rows that have been here before stay as they are.
 
     Raises:
         ChunkingError: A function is not registered, raised an error, or did not return text.
@@ -64,6 +65,8 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
     if not chunking.preprocessors:
         return batch, {}
     sections = batch["sections"]
+    if is_cleaned(batch):
+        return batch, _dropped(sections)
     row = pc.list_parent_indices(sections).to_numpy(zero_copy_only=False)
     flat = sections.flatten()
     usable = pc.is_null(batch["skip"]).to_numpy(zero_copy_only=False)[row]
@@ -83,16 +86,28 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
         found = clean(texts.filter(mask), chunking.preprocessors, label)
         nothing = pa.nulls(len(texts), texts.type)
         original = pc.replace_with_mask(nothing, mask, found.original)
-        found = Cleaned(pc.replace_with_mask(texts, mask, found.text), original, found.dropped)
+        dropped = pc.replace_with_mask(pa.nulls(len(texts), pa.string()), mask, found.dropped)
+        found = Cleaned(pc.replace_with_mask(texts, mask, found.text), original, dropped)
     fields = {name: flat.field(name) for name in ("role", "heading")}
-    fields |= {"text": found.text, "original": found.original}
+    fields |= found._asdict()
     left = np.bincount(row, fields["text"].is_valid(), minlength=batch.num_rows)
     sections = _lists(sections, fields)
     empty = pa.array((left == 0) & (np.bincount(row, usable, minlength=batch.num_rows) > 0))
     skip = pc.if_else(empty, pa.scalar(NOTHING_LEFT), batch["skip"])
     names = batch.schema.names
     batch = batch.set_column(names.index("sections"), "sections", sections)
-    return batch.set_column(names.index("skip"), "skip", skip), found.dropped
+    return batch.set_column(names.index("skip"), "skip", skip), _dropped(sections)
+
+
+def is_cleaned(batch: pa.RecordBatch) -> bool:
+    """Return whether rows come from ``preprocess``, which may be another process's."""
+    return bool(batch.schema.field("sections").type.value_type.get_field_index("original") >= 0)
+
+
+def _dropped(sections: pa.ListArray) -> dict[str, int]:
+    """Return how many sections were dropped, by reason."""
+    reasons = sections.flatten().field("dropped").drop_null()
+    return {pair["values"]: pair["counts"] for pair in pc.value_counts(reasons).to_pylist()}
 
 
 def clean(
@@ -110,18 +125,19 @@ def clean(
     Raises:
         ChunkingError: As for ``preprocess``.
     """
-    dropped: Counter[str] = Counter()
-    cleaned = texts
+    cleaned, dropped = texts, pa.nulls(len(texts), pa.string())
     for preprocessor in preprocessors:
-        before = cleaned.null_count
+        before = cleaned
         if isinstance(preprocessor, Preprocessor):
             cleaned = _called(cleaned, preprocessor, label)
         else:
             cleaned = preprocessor.apply(cleaned)
-        dropped[f"section dropped by {name_of(preprocessor)}"] += cleaned.null_count - before
+        if cleaned.null_count > before.null_count:
+            gone = pc.and_(pc.is_null(cleaned), pc.is_valid(before))
+            dropped = pc.if_else(gone, f"section dropped by {name_of(preprocessor)}", dropped)
     same = pc.fill_null(pc.equal(cleaned, texts), False).to_numpy(zero_copy_only=False)
     original = texts.take(pa.array(np.arange(len(texts)), mask=same))
-    return Cleaned(cleaned, original, {reason: n for reason, n in dropped.items() if n})
+    return Cleaned(cleaned, original, dropped)
 
 
 def _called(texts: pa.Array, preprocessor: Preprocessor, label: Callable[[int], str]) -> pa.Array:

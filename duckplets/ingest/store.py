@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,51 +26,22 @@ from duckplets.ingest import unfinished
 from duckplets.ingest.append import Appending, quarantine
 from duckplets.ingest.chunks import current_chunking
 from duckplets.ingest.counts import Counts
-from duckplets.ingest.gates import Gates, Intake
+from duckplets.ingest.gates import Intake
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.preview import flags_of
 from duckplets.ingest.records import IngestReport, commit_version, current_version, records_told
+from duckplets.ingest.request import Request
 from duckplets.ingest.splits import assign_missing
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
-from duckplets.sources import Mark, Rows, Source
+from duckplets.sources import Mark, Rows
 from duckplets.sources.readings import described, told
-
-if TYPE_CHECKING:
-    from duckplets.text.prefix import Prefix
-
-OnConflict = Literal["error", "skip", "replace"]
 
 SAME = "duplicate id, same content"
 TAKEN = "duplicates: came in meanwhile"
 CONFLICT = "conflicting id, first kept"
 OVERTAKEN = "replaced by a later row"
 _REASONS = {"same": SAME, "conflict": CONFLICT, "overtaken": OVERTAKEN}
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What an ingest was asked for, checked.
-
-    Attributes:
-        source: What is read.
-        name: Of the source in the corpus.
-        trust: Given for the source, or None.
-        on_conflict: What to do about a known id with other content.
-        prefix: Metadata prefix of the source from now on, or None to leave it.
-        remap: Whether what the source has now takes the place of all that it had.
-        notes: What is to be said of the request itself.
-        gates: What decides which rows are records, if anything does.
-    """
-
-    source: Source
-    name: str
-    trust: float | None
-    on_conflict: OnConflict
-    prefix: Prefix | None
-    remap: bool = False
-    notes: tuple[str, ...] = ()
-    gates: Gates | None = None
 
 
 class Storing:
@@ -109,8 +80,13 @@ class Storing:
         self._is_new = False
         self._flags: list[str] | None = None  # what looks odd about the first texts
         self.source_id, trust = source or self._source()
+        if request.placing is not None:
+            request.placing.begin(self.source_id, in_pieces=self.removed_version is not None)
         self.appending = Appending(
-            database, self.source_id, version, self.removed_version, trust, self.chunking
+            database,
+            *(self.source_id, version, self.removed_version, trust),
+            chunking=self.chunking,
+            placing=request.placing,
         )
         self.first_record_key = self.appending.record_key
         if request.gates is not None:
@@ -167,7 +143,7 @@ class Storing:
         found, dropped = preprocess(fresh, self.chunking)
         found = gates.judge(found, self.appending.record_key)
         if found.num_rows < fresh.num_rows:  # nothing of what is not wanted is counted
-            dropped = preprocess(fresh.slice(0, found.num_rows), self.chunking)[1]
+            dropped = preprocess(found, self.chunking)[1]
         return found, dropped
 
     def _intake(self, trust: float, *, is_anew: bool) -> Intake:
@@ -244,6 +220,8 @@ class Storing:
             self.counts.added -= overtaken
             self.counts.reasons[TAKEN] += overtaken
         removed = self._remove_the_rest() if self.request.remap else 0
+        if self.request.placing is not None:
+            self.request.placing.finish()
         _, spanning = assign_missing(self.database, self.first_record_key)
         if self.request.prefix is not None:
             prefix_store.check_columns(self.database, self.source_id, self.request.prefix)
@@ -347,6 +325,9 @@ class Storing:
         if pc.all(new).as_py():
             return new
         others = pc.invert(new)
+        if self.request.placing is not None:
+            same = pc.equal(verdicts, "same").combine_chunks()
+            self.request.placing.move(batch.filter(same), ids.filter(same))
         names = [name for name in ("row", "file", "line") if name in batch.schema.names]
         told_of = batch.select(names).append_column("value", ids).filter(others)
         verdicts = verdicts.combine_chunks().filter(others)

@@ -26,6 +26,7 @@ from duckplets.base.aside import aside_of, remove
 from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress
 from duckplets.base.shown import listed
+from duckplets.db import placed
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
 from duckplets.errors import DamagedFileError, QueryError
@@ -70,6 +71,7 @@ def mine(
     """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
     splits.need_splits(database)
+    placed.check(database)
     asked = bm25_from(settings)
     jobs, left_open, nothing = _jobs(database, recipes, asked if settings else None, source, split)
     if jobs:

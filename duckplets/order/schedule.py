@@ -187,6 +187,12 @@ class Schedule:
             found.append(_added(base, segment.deal.counts(wanted - segment.start)))
         return found
 
+    def samples(self, position: int) -> list[int]:
+        """Return how many of the first so many positions each source gets, by its number."""
+        whole, rest = divmod(position, self._per_draw)
+        before, after = self.totals([whole, whole + (rest > 0)])
+        return [b * self._per_draw + (a - b) * rest for b, a in zip(before, after, strict=True)]
+
     @property
     def changes(self) -> list[tuple[int, int]]:
         """Step and first draw of every change of shares, with that at step 0."""

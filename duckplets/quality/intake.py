@@ -26,19 +26,15 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.gates import Intake, NothingNew
 from duckplets.ingest.unfinished import UNPUBLISHED, differing
+from duckplets.quality.conditions import checked_limit, checked_size, checked_where, chosen
 from duckplets.quality.json_lines import JsonLines, refuse_another_file
 from duckplets.quality.measure import ready
+from duckplets.quality.measured import Measuring
 from duckplets.quality.notes import Noting
-from duckplets.quality.rows import checked_limit, checked_size, checked_where, chosen
 from duckplets.quality.settings import Quality
 from duckplets.quality.settling import GATE, OTHER_TEXT, Candidate, settle
-from duckplets.quality.texts import (
-    digests_of,
-    hash_what_is_there,
-    joined,
-    without_personal_data,
-)
-from duckplets.quality.verdicts import Verdicts, redacting, to_redact, verdicts
+from duckplets.quality.texts import hash_what_is_there, without_personal_data
+from duckplets.quality.verdicts import digested, redacting, texts_in, to_redact, verdicts
 from duckplets.sources import Source
 from duckplets.sources.rereading import digest_of
 from duckplets.sources.rows import DROPPED
@@ -135,6 +131,16 @@ class QualityGates:
         """Whether the source has given as much as it may."""
         by_count = self.limit is not None and self._accepted >= self.limit
         return by_count or (self.size_mb is not None and self._bytes >= self.size_mb * _MB)
+
+    @property
+    def last_row(self) -> int:
+        """The number of the last row that was read before."""
+        return self._last_row
+
+    @property
+    def measuring(self) -> Measuring | None:
+        """What is measured of texts, and can be anywhere."""
+        return None if self.quality is None else Measuring.of(self.quality)
 
     @property
     def notes(self) -> list[str]:
@@ -236,7 +242,7 @@ class QualityGates:
         of, database = self._of, self._of.database
         ids = pc.binary_join_element_wise(of.name, batch["key"], "/")
         usable = pc.is_null(batch["skip"]).to_numpy(zero_copy_only=False)
-        texts = pc.if_else(pa.array(usable), joined(batch["sections"]), None)
+        texts = texts_in(batch)
         found = verdicts(database, batch, texts, self.quality)
         outcome, gate, rule = found.outcome, found.gate, found.rule
         self._unreadable(batch, usable, outcome, gate, rule)
@@ -247,8 +253,8 @@ class QualityGates:
         hidden = to_redact(database, self.quality, found)
         if self.quality is not None and hidden.any():
             batch = without_personal_data(batch, hidden, redacting(database, self.quality))
-            texts = pc.if_else(pa.array(usable), joined(batch["sections"]), None)
-        digests, sizes = _digests(texts, found, hidden)
+            texts = texts_in(batch)
+        digests, sizes = digested(texts, found, hidden)
         self._settle(batch, ids, digests, outcome, gate, rule)
         end = self._cut(outcome, sizes)
         batch, ids, digests = batch.slice(0, end), ids.slice(0, end), digests.slice(0, end)
@@ -371,25 +377,6 @@ class QualityGates:
             "size_mb": self.size_mb,
             "row_limit": self.limit,
         }
-
-
-def _digests(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:
-    """Return the SHA-256 of texts, and their bytes, int64[rows]; null and 0 for no text.
-
-    Args:
-        texts: As they are stored.
-        found: What was measured of them.
-        is_changed: Which are others now than those measured, bool[rows].
-    """
-    if not found.keys:
-        digests, sizes = digests_of(texts)
-    else:
-        digests, sizes = (found.metrics[n].combine_chunks() for n in ("sha256", "bytes"))
-        if is_changed.any():
-            anew = digests_of(texts.filter(pa.array(is_changed)))
-            digests = pc.replace_with_mask(digests, pa.array(is_changed), anew[0])
-            sizes = pc.replace_with_mask(sizes, pa.array(is_changed), anew[1])
-    return digests, pc.fill_null(sizes, 0).to_numpy()
 
 
 def _shared(values: pa.ChunkedArray, known: pa.ChunkedArray) -> Any:

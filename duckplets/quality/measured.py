@@ -46,6 +46,13 @@ class Measuring(NamedTuple):
             registered.append(own.detector(quality.detector))
         return cls(quality, registered)
 
+    def measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as from ``preprocess`` with the metrics of their texts."""
+        from duckplets.quality.verdicts import with_metrics
+
+        own.register_all(self.registered)
+        return with_metrics(_scratch().cursor(), batch, self.quality)
+
 
 def measured_over(
     engine: Engine | None,

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.db.database import Database
+from duckplets.ingest.gates import METRICS
 from duckplets.quality.metrics import measured
 from duckplets.quality.settings import Quality
-from duckplets.quality.texts import Redact
+from duckplets.quality.texts import Redact, digests_of, joined
 from duckplets.sources.rows import NO_RECORD, is_failure
 
 _COLUMNS = ("date", "group_key", "taxonomy", "created_at", "updated_at")
@@ -72,15 +73,41 @@ def verdicts(
     if quality is None or texts.null_count == count:
         return found
     from duckplets.quality.decide import decide
-    from duckplets.quality.measure import measure
 
-    rows = pa.table({"row": numbers, "text": texts} | fields_of(batch))
-    metrics = measure(database, rows.filter(pc.is_valid(rows["text"])), quality)
+    if METRICS in batch.schema.names:
+        known = batch[METRICS].flatten()
+        metrics = pa.table(known, names=[each.name for each in batch[METRICS].type])
+        metrics = metrics.set_column(0, "row", numbers).filter(pc.is_valid(texts))
+    else:
+        metrics = measured_texts(database, batch, texts, quality)
     decided = decide(database, metrics, quality)
     places = decided["row"].to_numpy()
     for name in ("outcome", "gate", "rule"):
         getattr(found, name)[places] = decided[name].to_numpy(zero_copy_only=False)
-    return found._replace(metrics=_in_places(metrics, count), keys=measured(quality))
+    return found._replace(metrics=in_places(metrics, count), keys=measured(quality))
+
+
+def texts_in(batch: pa.RecordBatch) -> pa.Array:
+    """Return the texts of rows, null for those that are no records."""
+    return pc.if_else(pc.is_null(batch["skip"]), joined(batch["sections"]), None)
+
+
+def measured_texts(
+    database: Database, batch: pa.RecordBatch, texts: pa.Array, quality: Quality
+) -> pa.Table:
+    """Return the metrics of the rows that have a text; see ``verdicts``."""
+    from duckplets.quality.measure import measure
+
+    numbers = pa.array(np.arange(len(texts)))
+    rows = pa.table({"row": numbers, "text": texts} | fields_of(batch))
+    return measure(database, rows.filter(pc.is_valid(rows["text"])), quality)
+
+
+def with_metrics(database: Database, batch: pa.RecordBatch, quality: Quality) -> pa.RecordBatch:
+    """Return rows with the metrics of their texts, for ``verdicts`` in another process."""
+    found = measured_texts(database, batch, texts_in(batch), quality)
+    columns = in_places(found, batch.num_rows).combine_chunks().to_struct_array()
+    return batch.append_column(METRICS, columns.combine_chunks())
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -102,7 +129,7 @@ def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     }
 
 
-def _in_places(metrics: pa.Table, count: int) -> pa.Table:
+def in_places(metrics: pa.Table, count: int) -> pa.Table:
     """Return metrics of all rows, null for those that have none."""
     if metrics.num_rows == count:
         return metrics
@@ -170,3 +197,22 @@ def _reason(outcome: str, gate: str | None, rule: str) -> str:
 def breaks_privacy(rule: str | None) -> bool:
     """Whether a rule is about personal data."""
     return rule == "max_pii_density"
+
+
+def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:
+    """Return the SHA-256 of texts, and their bytes, int64[rows]; null and 0 for no text.
+
+    Args:
+        texts: As they are stored.
+        found: What was measured of them.
+        is_changed: Which are others now than those measured, bool[rows].
+    """
+    if not found.keys:
+        digests, sizes = digests_of(texts)
+    else:
+        digests, sizes = (found.metrics[n].combine_chunks() for n in ("sha256", "bytes"))
+        if is_changed.any():
+            anew = digests_of(texts.filter(pa.array(is_changed)))
+            digests = pc.replace_with_mask(digests, pa.array(is_changed), anew[0])
+            sizes = pc.replace_with_mask(sizes, pa.array(is_changed), anew[1])
+    return digests, pc.fill_null(sizes, 0).to_numpy()

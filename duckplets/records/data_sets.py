@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.base.checks import checked_name
 from duckplets.base.documents import DocumentLimits, Form, read_document
 from duckplets.base.shown import shown
+from duckplets.base.stores import address_of
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 from duckplets.records.controls import IndexControls
 from duckplets.records.judged import JUDGED, judged
@@ -83,7 +84,7 @@ class DataSet:
 
     Attributes:
         name: Of the source it becomes.
-        files: The files it is read from, or none for one on the Hub.
+        files: The files, or the address in a store, it is read from; none for one on the Hub.
         hub: ``hf://org/name/config/split``, or None for files.
         format: ``arrow``, ``csv``, ``json``, ``parquet`` or ``text`` (a record a line); None on
             the Hub.
@@ -101,7 +102,7 @@ class DataSet:
     """
 
     name: str
-    files: tuple[Path, ...] = ()
+    files: tuple[Path | str, ...] = ()
     hub: str | None = None
     format: str | None = None
     streaming: bool | None = None
@@ -130,13 +131,13 @@ def load_data_sets(
 ) -> list[DataSet]:
     """Read a file of data sets, in its order: TOML if it ends in ``.toml``, else YAML.
 
-    A data set has either ``file_name``, a file, folder or glob, relative to this file, or
-    ``hf_hub_url``, ``org/name`` or ``org/name/config``; and any of ``format``, ``split`` (of the
-    Hub's), ``streaming``, ``size``, ``size_mode``, ``weight``, ``seed``, ``converter``,
-    ``on_error``, and the columns ``anchor``, ``positive``, ``context``, ``text``, ``id``, ``date``,
-    ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``, ``negative``, ``sections``,
-    ``text_of``, ``created_at``, ``updated_at``, ``date_format``, ``on_bad_date``, ``label`` and
-    ``labels``.
+    A data set has either ``file_name``, a file, folder or glob, relative to this file, or an
+    address of a store, or ``hf_hub_url``, ``org/name`` or ``org/name/config``; and any of
+    ``format``, ``split`` (of the Hub's), ``streaming``, ``size``, ``size_mode``, ``weight``,
+    ``seed``, ``converter``, ``on_error``, and the columns ``anchor``, ``positive``, ``context``,
+    ``text``, ``id``, ``date``, ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``,
+    ``negative``, ``sections``, ``text_of``, ``created_at``, ``updated_at``, ``date_format``,
+    ``on_bad_date``, ``label`` and ``labels``.
     ``quality`` (a preset, a TOML file, a table of settings, or false for no gates), ``domain``
     (``general``, ``medical`` or ``code``: the preset), ``where``, ``size_mb`` and ``limit`` are as
     for ``Corpus.ingest``; ``clean`` is as in ``DataSet``. Where neither a converter nor columns of
@@ -259,7 +260,7 @@ class _Checks:
         except SourceError as error:
             self._note(str(error))
 
-    def _files(self, values: Mapping[str, Any]) -> tuple[tuple[Path, ...], str | None]:
+    def _files(self, values: Mapping[str, Any]) -> tuple[tuple[Path | str, ...], str | None]:
         """Return files and their format, as far as they are right."""
         form = values.get("format")
         if form is not None and form not in _FORMATS:
@@ -305,19 +306,23 @@ class _Checks:
             self._each(lambda **given: _FORMATS[what]("x", **mapping, **given), known, {})
         return known
 
-    def _found(self, given: Any) -> list[Path]:
+    def _found(self, given: Any) -> Sequence[Path | str]:
         name = os.fspath(given) if isinstance(given, PathLike) else given
         if not isinstance(name, str) or not name:
             raise SourceError("give the path of a file, a folder or a glob")
+        if "://" in name and address_of(name, SourceError):
+            return [name]
         place = self._folder / Path(name).expanduser()
         if not place.is_dir():
             # Only what was written here is a pattern: the folder's name is not.
             is_glob = glob.has_magic(name) and not place.exists()
-            return paths.files(Path(glob.escape(str(self._folder)), name) if is_glob else place)
+            return paths.local_files(
+                Path(glob.escape(str(self._folder)), name) if is_glob else place
+            )
         found = [file for file in sorted(place.iterdir()) if _is_data(file)]
         if not found:
             raise SourceError(f"{place} holds no file of a known form ({', '.join(_SUFFIXES)})")
-        return paths.files(found)
+        return paths.local_files(found)
 
     def _hub(self, values: Mapping[str, Any]) -> str | None:
         from duckplets.sources.hub.grammar import parse_uri
@@ -383,13 +388,12 @@ def _is_data(file: Path) -> bool:
     return file.is_file() and not hidden and paths.inner_suffix(file) in _SUFFIXES
 
 
-def _format_of(files: list[Path]) -> str:
+def _format_of(files: Sequence[Path | str]) -> str:
     """Return the one format that files have by their suffixes."""
-    found = {paths.inner_suffix(file) for file in files}
-    for suffix in sorted(found):
-        if suffix not in _SUFFIXES:
-            known = ", ".join(_SUFFIXES)
-            raise SourceError(f"{suffix or 'no suffix'} is no known form ({known}); give format=")
+    found = {paths.inner_suffix(Path(file)) for file in files}
+    for suffix in sorted(found.difference(_SUFFIXES)):
+        known = ", ".join(_SUFFIXES)
+        raise SourceError(f"{suffix or 'no suffix'} is no known form ({known}); give format=")
     forms = sorted({_SUFFIXES[suffix] for suffix in found})
     if len(forms) > 1:
         raise SourceError(f"files of several forms ({', '.join(forms)}); name those of one")

@@ -216,7 +216,7 @@ def resume_run(
             accept_edited(sampler, old, cursor.position, edited["mixture"])
         if joining is not None:
             eras.tell(database, sampler, before)
-        sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=saved.fingerprint)
+        sampler.go_on(cursor, saved.events, drifted_from=saved.fingerprint)
     except BaseException:
         sampler.close()
         raise

@@ -7,7 +7,7 @@ the way; all else follows from its configuration. What was taken is counted as w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,9 +19,10 @@ from duckplets.sampling import state
 from duckplets.sampling.batch import Batch
 from duckplets.sampling.blocks import Reader
 from duckplets.sampling.fingerprint import Fingerprint, digest, plain_state, refuse_mismatch
+from duckplets.sampling.losses import Losses, Reporting
 from duckplets.sampling.metrics import PhaseLog
 from duckplets.sampling.saved import Cursor
-from duckplets.sampling.served import ServedLog, Views
+from duckplets.sampling.served import ServedLog
 from duckplets.sampling.settings import RunSettings, run_of
 from duckplets.sampling.weight_events import EventWriter
 
@@ -37,7 +38,7 @@ _IN_EACH_PROCESS = (
 )
 
 
-class Sampler(Views):
+class Sampler(Reporting):
     """A run over a corpus: iterate it for batches.
 
     Made by ``Corpus.sampler`` and ``duckplets.resume``. Taking a batch is what moves the
@@ -68,6 +69,7 @@ class Sampler(Views):
         self._drifted_from: Fingerprint | None = None
         self.changed_from: int | None = None
         self._taken: int | None = None  # step of the batch taken last
+        self._losses = Losses()
         planner = reader.planner  # its schedule may be replaced; this sampler it must not hold
         self._phases = PhaseLog(
             self.mixture, lambda step: planner.schedule.shares_at(step), quiet=settings.rank > 0
@@ -187,6 +189,7 @@ class Sampler(Views):
             )
         self._position = position
         self._taken = None
+        self._losses.begin(self._steps_taken)
         self._reader.forget()
 
     @alone
@@ -286,22 +289,24 @@ class Sampler(Views):
         position, saved, events, counts = plain_state(state_dict)
         now = self._settings.fingerprint()
         refuse_mismatch(saved, now, allow_drift=allow_drift)
-        self.go_on(position, events, counts, drifted_from=saved)
+        cursor = Cursor(tag=None, position=position, step=0, epoch=0, counts=counts)
+        self.go_on(cursor, events, drifted_from=saved)
 
     @alone
     def go_on(
         self,
-        position: int,
+        cursor: Cursor,
         events: Mapping[int, Mapping[str, float]],
-        counts: Mapping[str, Sequence[int]],
         *,
         drifted_from: Fingerprint,
     ) -> None:
         """Go on where a run of these settings stood, with the weights that were set on the way."""
         schedule = self._planner.schedule.with_events(events)
-        self._reader.load(counts)
+        self._reader.load(cursor.counts)
         self._open_sources(schedule)
-        self.move(position)
+        self.move(cursor.position)
+        if cursor.losses is not None:
+            self._losses = Losses(cursor.losses, self._steps_taken)
         self._planner.schedule = schedule
         self._phases.resume(self.step)
         if drifted_from != self._settings.fingerprint() or self._drifted_from is None:
@@ -347,7 +352,10 @@ class Sampler(Views):
             cursor,
             drifted_from=self._drifted_from,
             changed_from=self.changed_from,
+            losses=self._losses,
         )
+        if path is None:
+            self._losses.written(-(-position // self._batch))
         return target
 
     def _used_up_to(self, step: int | None) -> int:

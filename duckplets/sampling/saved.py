@@ -6,11 +6,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.plain import Stored
 from duckplets.db.database import Database
 from duckplets.sampling.fingerprint import Fingerprint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Events = Mapping[int, Mapping[str, float]]
 
@@ -59,6 +62,7 @@ class Cursor:
         step: First step not yet taken.
         epoch: Nominal epoch of the position.
         counts: [samples, tokens] taken of each source since the start, and fallbacks if any.
+        losses: Those reported for the steps before, as in ``Sampler.losses``; of one that was read.
     """
 
     tag: str | None
@@ -66,6 +70,7 @@ class Cursor:
     step: int
     epoch: int
     counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    losses: pa.Table | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +94,11 @@ class Run:
     settings: dict[str, Any]
     fingerprint: Fingerprint
     events: Events = field(default_factory=dict)
+
+    def steps_to(self, position: int) -> int:
+        """Return how many steps a position lies behind; the last of a run may be a short one."""
+        batch = self.settings.get("batch_size", 1) * self.settings.get("world_size", 1)
+        return -(-position // int(batch))
 
     @property
     def versions(self) -> list[int]:

@@ -8,21 +8,34 @@ cursor to be valid is kept as a fingerprint, field by field, so a mismatch can s
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.db import files, migrate, probe
-from duckplets.db.database import Database, for_a_moment
-from duckplets.errors import StateMismatchError
+from duckplets.db.database import Database
+from duckplets.db.moments import for_a_moment
+from duckplets.errors import (
+    CorpusLockedError,
+    DuckpletsError,
+    MigrationError,
+    StateMismatchError,
+)
 from duckplets.sampling.fingerprint import Fingerprint
 from duckplets.sampling.refusals import no_run, refuse_beyond, refuse_farther, refuse_other
 from duckplets.sampling.saved import Cursor, Events, Run, counts_of, events_of, find_run
 
-_TABLES = ("runs", "cursors", "weight_events", "schema_migrations")
+if TYPE_CHECKING:
+    from duckplets.sampling.losses import Losses
+
+_TABLES = ("runs", "cursors", "weight_events", "losses", "schema_migrations")
 _PATIENCE = 60.0  # seconds for reading them all, which takes a tenth of one
+_STILL = 0.05  # seconds: file systems tell times of writing to 10 ms
 
 
 def state_path(corpus: Path) -> Path:
@@ -37,6 +50,7 @@ def save(
     *,
     drifted_from: Fingerprint | None = None,
     changed_from: int | None = None,
+    losses: Losses | None = None,
 ) -> None:
     """Write a cursor and what its run is opened with, in one transaction.
 
@@ -47,6 +61,7 @@ def save(
         drifted_from: The fingerprint the run was resumed from, where it was allowed to differ.
         changed_from: The first position whose sample another mixture has changed since, if one
             was given.
+        losses: Those of the run; of the steps before the cursor the file is to have them.
 
     Raises:
         StateMismatchError: A run of that name has other settings, the tag exists, or another
@@ -57,9 +72,11 @@ def save(
         migrate.create(path, "state")
         probe.trust(path)
     with _writing(path) as database:
-        _write_run(database, path, run, drifted_from, changed_from)
+        is_new = _write_run(database, path, run, drifted_from, changed_from)
         _write_events(database, run.name, run.events)
         _write_cursor(database, path, run.name, cursor)
+        if losses is not None:
+            _write_losses(database, run, cursor, losses, whole=is_new)
 
 
 def save_events(path: Path, run: str, fingerprint: Fingerprint, events: Events) -> None:
@@ -98,9 +115,11 @@ def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
             raise StateMismatchError(
                 f"run {run!r} has no save tagged {tag!r}; its tags: {tags or 'none'}"
             )
+        before = {"run": run, "stop": found.steps_to(rows[0][0])}
+        losses = database.table("sampling/state/losses", before)
     position, step, epoch, counts = rows[0]
-    of_sources = counts_of(path, run, tag, counts)
-    return found, Cursor(tag=tag, position=position, step=step, epoch=epoch, counts=of_sources)
+    told = {"counts": counts_of(path, run, tag, counts), "losses": losses}
+    return found, Cursor(tag=tag, position=position, step=step, epoch=epoch, **told)
 
 
 def cursors(path: Path) -> list[dict[str, Any]]:
@@ -153,6 +172,7 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
         if all(row["step"] > step for row in found if row["run"] == run):
             database.run("sampling/state/delete_events", {"run": run, "step": 0})
             database.run("sampling/state/delete_run", {"run": run})
+        database.run("sampling/state/delete_losses_beyond", {"run": run})
     return int(removed)
 
 
@@ -161,6 +181,50 @@ def refuse_tags(path: Path, run: str, changed_from: int) -> None:
     if path.exists():
         with _reading(path) as database:
             refuse_beyond(run, _saves(database, run), changed_from)
+
+
+@contextmanager
+def copied(path: Path, *, seconds: float = 0.0, known: bool = False) -> Iterator[Path]:
+    """Copy a state file for a while, so that nobody who saves to it waits for who looks at it.
+
+    To open the file itself, even to read, makes a save wait. A copy of what was written meanwhile
+    is none: the file has to be the same for a moment before it and until it is made.
+
+    Args:
+        path: The state file.
+        seconds: How long to try.
+        known: Whether an earlier copy was read: then this one is not read twice for damage.
+
+    Raises:
+        CorpusLockedError: It was being written all the while.
+        MigrationError: It is not there.
+    """
+    deadline = time.monotonic() + seconds
+    with TemporaryDirectory(prefix="duckplets-") as folder:
+        copy = Path(folder) / path.name
+        while not _copy(path, copy):
+            if time.monotonic() > deadline:
+                raise CorpusLockedError(f"{path} is being written all the time; try again")
+        if known:
+            probe.trust(copy)
+        try:
+            yield copy
+        except DuckpletsError as error:
+            raise type(error)(str(error).replace(str(copy), str(path))) from error
+
+
+def _copy(path: Path, copy: Path) -> bool:
+    """Copy a file with its WAL and return whether nobody wrote it meanwhile."""
+    before = probe.signature(path)
+    time.sleep(_STILL)
+    for file, to in ((path, copy), (files.wal_of(path), files.wal_of(copy))):
+        try:
+            shutil.copyfile(file, to)
+        except FileNotFoundError:
+            to.unlink(missing_ok=True)
+    if not copy.exists():
+        raise MigrationError(f"{path} does not exist")
+    return probe.signature(path) == before
 
 
 @contextmanager
@@ -198,7 +262,8 @@ def _write_run(
     run: Run,
     drifted_from: Fingerprint | None,
     changed_from: int | None,
-) -> None:
+) -> bool:
+    """Write a run and return whether the file had none of its name."""
     settings, fingerprint = json.dumps(run.settings), json.dumps(run.fingerprint)
     definition = {"run": run.name, "settings": settings, "fingerprint": fingerprint}
     known = find_run(database, run.name)
@@ -211,9 +276,10 @@ def _write_run(
             refuse_other(path, known, run)
         # Its bounds, columns and the like may be others than at the last save.
         database.run("sampling/state/update_run", definition)
-        return
+        return False
     versions = {"corpus_version": run.corpus_version, "order_version": run.order_version}
     database.run("sampling/state/add_run", definition | versions | {"kind": run.kind})
+    return True
 
 
 def _write_events(database: Database, run: str, events: Events) -> None:
@@ -249,3 +315,18 @@ def _write_cursor(database: Database, path: Path, run: str, cursor: Cursor) -> N
         )
     which |= {"position": cursor.position, "step": cursor.step, "epoch": cursor.epoch}
     database.run("sampling/state/add_cursor", which | {"counts": json.dumps(dict(cursor.counts))})
+
+
+def _write_losses(
+    database: Database, run: Run, cursor: Cursor, losses: Losses, *, whole: bool
+) -> None:
+    """Put losses in the place of those of the steps that a run went through since its last save."""
+    spans = losses.passed(run.steps_to(cursor.position), whole=whole)
+    for first, stop in spans:
+        of_span = {"run": run.name, "first": first, "stop": stop}
+        database.run("sampling/state/delete_losses", of_span)
+    database.run("sampling/state/delete_losses_beyond", {"run": run.name})
+    told = losses.table(spans)
+    if told.num_rows:
+        with database.registered(told=told):
+            database.run("sampling/state/add_losses", {"run": run.name})

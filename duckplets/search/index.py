@@ -21,6 +21,7 @@ from duckplets.base.parts import Engine
 from duckplets.base.plain import Stored
 from duckplets.base.progress import Progress
 from duckplets.base.shown import Reported, listed
+from duckplets.db import placed
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import SamplerError, nearest
@@ -126,8 +127,10 @@ def refresh(
         SamplerError, SplitError: There is no such source or split, or no splits yet.
         RecipeError: ``ignore`` is no regular expression.
         ExtensionError: DuckDB's fts extension is needed and missing.
+        ChangedFileError: A file that texts were left in is not as it was.
     """
     check_scope(database, source, split)
+    placed.check(database)
     if terms is not None:
         Vocabulary(terms).close()  # refuses what does not work, before it is kept
         set_terms(database, terms, source)

@@ -24,6 +24,7 @@ from duckplets.base.locks import lock
 from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import shown
+from duckplets.db import placed
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError
 from duckplets.ingest import records
@@ -131,7 +132,11 @@ def serve(
         version: That of the run.
         chunking: Fingerprint of the chunks.
         snapshot: Whether a snapshot may be used and made.
+
+    Raises:
+        ChangedFileError: A file that texts were left in is not as it was.
     """
+    placed.check(database)
     state = State.of(database, version)
     is_small = state.chunks <= LARGE and database.run("serving/characters")[0][0] <= _HELD
     if not snapshot or database.path is None:
@@ -229,7 +234,9 @@ def prepare(
     Raises:
         OSError: It cannot be written.
         DamagedFileError: It could not be read afterwards.
+        ChangedFileError: A file that texts were left in is not as it was.
     """
+    placed.check(database)
     folder = folder_of(Path(str(database.path)))
     folder.mkdir(exist_ok=True)
     with _alone(folder):

@@ -14,8 +14,8 @@ from duckplets.sources import paths
 from duckplets.sources.columns import names_of, portions
 from duckplets.sources.decompressed import check_batches
 from duckplets.sources.feed import pick
+from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.mapped_columns import telling
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowSource(paths.Files):
+class ArrowSource(Files):
     """Arrow IPC files or streams, and Feather (version 2) files."""
 
     path: paths.Paths
@@ -33,13 +33,12 @@ class ArrowSource(paths.Files):
 
     def open(self, reader: Database) -> Rows:
         """Check the columns of every file, then read them in turn."""
-        chosen = self.placed(reader, lambda file: names_of(schema_of(file), str(file)))
         limits = limits_of(reader)
-        pieces = (
-            (file, telling(self, names, pieces_of(file, places, limits)))
-            for file, names, places in chosen
+        return self.of_columns(
+            reader,
+            lambda file: names_of(schema_of(file), str(file)),
+            lambda file, _, places: pieces_of(file, places, limits),
         )
-        return self.rows(reader, pieces)
 
 
 def pieces_of(file: Path, places: list[int], limits: Limits) -> Iterator[pa.RecordBatch]:

@@ -24,10 +24,9 @@ import pyarrow as pa
 from duckplets.base.shown import shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import Mapped
 from duckplets.sources.feed import piece
+from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.mapped_columns import telling
 from duckplets.sources.origins import AT, BROKEN, raw
 from duckplets.sources.rows import MAX_BYTES, Rows
 from duckplets.sources.transcoded import codec_of
@@ -45,7 +44,7 @@ _MANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class CsvSource(paths.Files):
+class CsvSource(Files):
     """CSV and TSV files whose first row names the columns."""
 
     path: paths.Paths
@@ -61,7 +60,7 @@ class CsvSource(paths.Files):
     kind: ClassVar[str] = "csv"
 
     def __post_init__(self) -> None:
-        Mapped.__post_init__(self)
+        Files.__post_init__(self)
         codec_of(self.encoding)
         for name in ("delimiter", "quote"):
             value = getattr(self, name)
@@ -72,9 +71,11 @@ class CsvSource(paths.Files):
     def open(self, reader: Database) -> Rows:
         """Check the header of every file, then read them in turn."""
         limits = limits_of(reader)
-        chosen = self.placed(reader, lambda file: self.header(file, limits))
-        pieces = ((each[0], telling(self, each[1], self.pieces(*each, limits))) for each in chosen)
-        return self.rows(reader, pieces)
+        return self.of_columns(
+            reader,
+            lambda file: self.header(file, limits),
+            lambda file, names, places: self.pieces(file, names, places, limits),
+        )
 
     def header(self, file: Path, limits: Limits) -> list[str]:
         """Return the names of a file's columns.

@@ -81,7 +81,7 @@ def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
     """
     folder = Path(place).expanduser() if isinstance(place, str | os.PathLike) else Path()
     if not isinstance(place, str | os.PathLike) or not folder.is_dir():
-        named = [file.absolute() for file in paths.files(place)]
+        named = [file.absolute() for file in paths.local_files(place)]
         folder = Path(os.path.commonpath([file.parent for file in named]))
         return Listed(folder, sorted({_within(file, folder) for file in named}), [], [])
     unread: list[PurePosixPath] = []

@@ -24,7 +24,7 @@ from duckplets.errors import QueryError, SourceError
 from duckplets.sources.base import Mapped
 from duckplets.sources.columns import check_sizes, faults_of, plain, weights
 from duckplets.sources.field_paths import KIND, NAME, Paths
-from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.origins import BROKEN, Judge, Origins, broken_value
 from duckplets.sources.rows import EXTRA_COLUMNS, LEFT_OUT, MAX_BYTES, MAX_ROWS, ROW_SCHEMA
 
@@ -49,8 +49,19 @@ def rows_of(
     origins: Origins | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of pieces of input, as ``run`` does of tables."""
-    tables = gather(pieces, table_bytes(mapping))
+    tables = gather(pieces, table_bytes(mapping), first_row(reader, origins))
     return run(reader, mapping, tables, where, origins=origins)
+
+
+def first_row(reader: Database, origins: Origins | None) -> int:
+    """Return the number of the first row that is read, after noting it in what counts rows."""
+    part = part_of(reader)
+    if part is None:
+        return 1
+    part.origins = origins
+    if origins is not None:
+        origins.row = part.row - 1
+    return part.row
 
 
 def table_bytes(mapping: Mapped) -> int:
@@ -86,12 +97,16 @@ def run(
     from duckplets.sources.statement import rows_statement
 
     conversion = Conversion(mapping) if mapping.converter is not None else None
-    judge = Judge(mapping, source_of(mapping, where), origins or Origins())
+    names, part = mapping.names(), part_of(reader)
+    named: Any = mapping
+    if part is not None:
+        named, where = part.named(mapping), part.where
+        paths = part.paths = part.paths or Paths(names, where)
+    judge = Judge(mapping, source_of(named, where), origins or Origins())
 
     def result(statement: str, table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
         return result_of(reader, statement, table, where, values)
 
-    names = mapping.names()
     followed = paths or Paths(names, where)
     for table in _within(tables if conversion is None else _portions(tables), reader, where):
         table = followed.followed(table)
@@ -189,11 +204,12 @@ def refused(error: QueryError, where: str, limits: Limits) -> SourceError:
     return SourceError(f"{where}: {error}".replace(MORE_MEMORY, f"{more}--reader-memory 2GB"))
 
 
-def gather(pieces: Iterable[pa.RecordBatch], most: int = MAX_BYTES) -> Iterator[pa.Table]:
-    """Yield tables of bounded size, with numbered rows and valid text, in the pieces' order."""
+def gather(
+    pieces: Iterable[pa.RecordBatch], most: int = MAX_BYTES, row: int = 1
+) -> Iterator[pa.Table]:
+    """Yield tables of bounded size, with rows numbered on and valid text, in the pieces' order."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    row = 1
     for piece in pieces:
         for part in _slices(_with_fault(piece), most // 4):
             full = rows + part.num_rows > MAX_ROWS or size + part.nbytes > most

@@ -109,6 +109,11 @@ class Paths:
             table = table.set_column(at, named, values)
         return table
 
+    def add(self, later: Paths) -> None:
+        """Note what was met in the rows that follow those seen here."""
+        self._columns |= later._columns
+        self._met |= later._met
+
     def check(self) -> None:
         """Refuse a path that no row of the whole input had.
 

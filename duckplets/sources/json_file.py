@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
 
 import pyarrow as pa
 
+from duckplets.base.stores import Stored
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import Mapped
 from duckplets.sources.feed import refused
+from duckplets.sources.files import Brought, Files, named
 from duckplets.sources.limits import limits_of
 from duckplets.sources.lines import check_lengths, json_rows, line_batch, line_pieces
 from duckplets.sources.origins import Origins
@@ -38,7 +39,7 @@ _VALUE_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSource(paths.Files):
+class JsonSource(Files):
     """JSON files; whatever is not ``.json`` has one object a line.
 
     Keys may differ from object to object, and are matched over all the files. A bad line is
@@ -53,7 +54,7 @@ class JsonSource(paths.Files):
     kind: ClassVar[str] = "json"
 
     def __post_init__(self) -> None:
-        Mapped.__post_init__(self)
+        Files.__post_init__(self)
         codec_of(self.encoding)
 
     def default_name(self) -> str:
@@ -72,18 +73,22 @@ class JsonSource(paths.Files):
                 stdin = cast("BinaryIO", Transcoded(stdin, self.encoding))
             pieces = origins.reading(where, line_pieces(stdin, where, limits_of(reader)), 1)
         else:
-            files = paths.files(self.path)
-            read = (self._read(reader, file, origins) for file in files)
-            pieces = chain.from_iterable(read)
-            where = self.uri or ""
+            brought = Brought(self.path)
+            pieces = chain.from_iterable(
+                named(file, path, self._read(reader, file, path, origins)) for file, path in brought
+            )
+            rows = json_rows(reader, self, pieces, self.uri or "", origins=origins)
+            return brought.opened(rows)
         return json_rows(reader, self, pieces, where, origins=origins)
 
-    def _read(self, reader: Database, file: Path, origins: Origins) -> Iterator[pa.RecordBatch]:
-        form = _form(file, self.encoding)
+    def _read(
+        self, reader: Database, file: Path | Stored, path: Path, origins: Origins
+    ) -> Iterator[pa.RecordBatch]:
+        form = _form(path, self.encoding)
         # That a file was cut short is an error, unless bad rows are let pass by who asks for it.
         to_the_cut = self.on_error in ("skip", "quarantine")
-        pieces = pieces_of(reader, file, self.encoding, to_the_cut=to_the_cut)
-        yield from origins.reading(file, pieces, 1 if form == "lines" else None)
+        pieces = pieces_of(reader, path, self.encoding, to_the_cut=to_the_cut)
+        yield from origins.reading(str(file), pieces, 1 if form == "lines" else None)
 
     def _is_stdin(self) -> bool:
         return str(self.path) == "-"

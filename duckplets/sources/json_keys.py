@@ -53,6 +53,16 @@ class Keys:
         self.seen: list[str] = []
         self._nested: dict[str, list[str]] = {}  # of paths not met, the fields where they go astray
 
+    def known(self) -> tuple[Mapped, dict[str, str], list[str]] | None:
+        """Return what is known once every name has been met, so that it holds to the end."""
+        if not self.seen or not all(name in self.found for name in self.mapping.names()):
+            return None
+        return self.mapping, self.found, self.seen
+
+    def know(self, known: tuple[Mapped, dict[str, str], list[str]]) -> None:
+        """Go on with what was known elsewhere."""
+        self.mapping, self.found, self.seen = known
+
     def look_for_sections(self, table: pa.Table) -> None:
         """Take a key ``sections`` that holds sections given whole, where the mapping is silent."""
         mapping = self.mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,9 @@ from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources.origins import BROKEN, raw
+
+if TYPE_CHECKING:
+    from duckplets.sources.parts import PartOf
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
@@ -88,9 +91,15 @@ def size_of(name: str, given: object) -> int:
 
 
 class Reader(Database):
-    """An in-memory instance that may read files, with the limits of what it reads."""
+    """An in-memory instance that may read files, with the limits of what it reads.
+
+    Attributes:
+        limits: Of what is read.
+        part: What is read of a larger input; None for the whole of it.
+    """
 
     limits = Limits()
+    part: PartOf | None = None
 
     @classmethod
     def within(cls, limits: Limits) -> Reader:
@@ -103,6 +112,11 @@ class Reader(Database):
 def limits_of(reader: Database) -> Limits:
     """Return the limits that a reader has, else those by default."""
     return reader.limits if isinstance(reader, Reader) else Reader.limits
+
+
+def part_of(reader: Database) -> PartOf | None:
+    """Return what a reader reads of a larger input; None for the whole of it."""
+    return reader.part if isinstance(reader, Reader) else None
 
 
 # -- levels of JSON -------------------------------------------------------------------------------

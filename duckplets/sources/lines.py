@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.sources.base import Mapped
-from duckplets.sources.feed import gather, run, table_bytes
+from duckplets.sources.feed import first_row, gather, run, table_bytes
 from duckplets.sources.json_keys import Keys, judged
-from duckplets.sources.limits import Limits, limits_of, shallow
+from duckplets.sources.limits import Limits, limits_of, part_of, shallow
 from duckplets.sources.mapped_columns import require_texts
 from duckplets.sources.origins import Origins
 from duckplets.sources.rows import Rows
@@ -40,16 +40,24 @@ def json_rows(
     """
     keys = Keys(reader, mapping, where)
     sound = shallow(pieces, limits_of(reader).depth)
-    tables = judged(reader, gather(sound, table_bytes(mapping)), where)
+    row, part = first_row(reader, origins), part_of(reader)
+    tables = judged(reader, gather(sound, table_bytes(mapping), row), where)
+    if part is not None and part.keys is not None:
+        keys.know(part.keys)
+        values = map(keys.values, tables)
+        rows = run(reader, keys.mapping, values, where, origins=origins)
+        return Rows(rows, keys.mapping.defaults())
     first = next(tables, None)
     if first is not None:
         keys.look_for_sections(first)
         keys.learn(first)
     require_texts(keys.mapping, keys.seen, where, type(mapping).__name__)
     keys.check_parts()
+    if part is not None:
+        part.keys = keys.known()
     if first is None:
         return Rows(iter(()), mapping.defaults(), total)
-    values = (keys.values(table) for table in chain([first], tables))
+    values = map(keys.values, chain([first], tables))
     rows = run(reader, keys.mapping, values, where, origins=origins)
     suited = keys.mapping.defaults()
     if keys.mapping.part("sections"):

@@ -38,7 +38,7 @@ class Origins:
     """Where the rows of an opened source stand, from when they are read until they are rows."""
 
     def __init__(self) -> None:
-        self._row = 0  # rows that were read
+        self.row = 0  # rows that were read
         self._first: list[int] = []  # row of each file, from 1
         self._files: list[str] = []
         self._line: list[int | None] = []  # that it begins at, where each row is a line
@@ -52,8 +52,8 @@ class Origins:
             line: That the first row is, where each row is a line.
             row: The number of the first row, where rows are not counted here.
         """
-        self._row = self._row if row is None else row - 1
-        self._first.append(self._row + 1)
+        self.row = self.row if row is None else row - 1
+        self._first.append(self.row + 1)
         self._files.append(str(file).encode("utf-8", "backslashreplace").decode())
         self._line.append(line)
 
@@ -61,9 +61,9 @@ class Origins:
         """Yield the pieces of the file that began last, without their lines, which are kept."""
         for piece in pieces:
             if AT in piece.schema.names:
-                self._at.append((self._row + 1, piece.column(AT).to_numpy()))
+                self._at.append((self.row + 1, piece.column(AT).to_numpy()))
                 piece = piece.drop_columns([AT])
-            self._row += piece.num_rows
+            self.row += piece.num_rows
             yield piece
 
     def reading(

@@ -14,8 +14,8 @@ from duckplets.sources import paths
 from duckplets.sources.columns import names_of, portions
 from duckplets.sources.decompressed import Chunk, check_pages, chunks_of
 from duckplets.sources.feed import pick
-from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.mapped_columns import telling
+from duckplets.sources.files import Files
+from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.rows import MAX_BYTES, Rows
 
 _UNKNOWN = 64  # rows at a time of a file of which only Arrow knows what is in it
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetSource(paths.Files):
+class ParquetSource(Files):
     """Parquet files, a row group's columns decoded a few megabytes at a time."""
 
     path: paths.Paths
@@ -43,13 +43,14 @@ class ParquetSource(paths.Files):
                 total += parquet.metadata.num_rows
                 return names_of(parquet.schema_arrow, str(file))
 
-        limits = limits_of(reader)
-        chosen = self.placed(reader, checked)
-        pieces = (
-            (file, telling(self, names, pieces_of(file, places, limits)))
-            for file, names, places in chosen
+        limits, part = limits_of(reader), part_of(reader)
+        groups = None if part is None else part.groups
+        return self.of_columns(
+            reader,
+            checked,
+            lambda file, _, places: pieces_of(file, places, limits, groups=groups),
+            lambda: total,
         )
-        return self.rows(reader, pieces, total)
 
 
 def opened(file: Path, encoded: Sequence[str] = ()) -> pq.ParquetFile:
@@ -73,9 +74,13 @@ def schema_of(file: Path) -> pa.Schema:
 
 
 def pieces_of(
-    file: Path, places: list[int], limits: Limits, skip: int = 0
+    file: Path,
+    places: list[int],
+    limits: Limits,
+    skip: int = 0,
+    groups: range | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the columns at some places, without the first ``skip`` rows.
+    """Yield the columns at some places, without the first ``skip`` rows, of some row groups or all.
 
     Row groups that are skipped whole are not decoded.
     """
@@ -94,7 +99,7 @@ def pieces_of(
     wanted = list(dict.fromkeys(names))
     row = 0
     with opened(file, sorted(encoded)) as parquet, paths.reading(file):
-        for group in range(parquet.metadata.num_row_groups):
+        for group in groups or range(parquet.metadata.num_row_groups):
             count = int(parquet.metadata.row_group(group).num_rows)
             if skip >= count:
                 skip, row = skip - count, row + count

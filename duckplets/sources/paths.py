@@ -1,30 +1,28 @@
-"""From paths and globs, of compressed files too, to files, streams of bytes and their columns."""
+"""From paths, addresses and globs, of compressed files too, to files and streams of their bytes."""
 
 from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from itertools import groupby
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 
 from duckplets.base.shown import shown
+from duckplets.base.stores import Store, Stored, address_of, is_address
 from duckplets.errors import DuckpletsError, SourceError
-from duckplets.sources.base import Mapped
-from duckplets.sources.feed import rows_of
-from duckplets.sources.limits import limits_of
-from duckplets.sources.mapped_columns import require_texts, resolve
-from duckplets.sources.origins import Origins
-from duckplets.sources.rows import Rows
+from duckplets.sources.rereading import PassingError
+from duckplets.sources.rows import MAX_BYTES
 from duckplets.sources.transcoded import Transcoded, codec_of
 
 if TYPE_CHECKING:
-    from duckplets.db.database import Database
+    pass
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -32,67 +30,18 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
 _CUT = "Truncated compressed stream"
+_MOST_FILES = 1_024  # that are read at once
+AT_ONCE = MAX_BYTES // 4  # bytes of files that are read at once
 _STEP = 1 << 16  # bytes of a file that may be cut short
+
+_WILD = re.compile(r"(\*\*/|\*\*|\*|\?|\[[^\]/\\]+\])")
+_HIDDEN = re.compile(r"/[._]")
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
-@dataclass(frozen=True, slots=True)
-class Files(Mapped):
-    """The arguments common to sources of files with columns, and how they are opened in turn."""
-
-    path: Paths
-    """File (also .gz and .zst), glob, or list of them."""
-
-    @property
-    def uri(self) -> str | None:
-        """Where it reads from."""
-        return uri(self.path)
-
-    def default_name(self) -> str:
-        """Return the file's stem."""
-        return default_name(self.path)
-
-    def placed(
-        self, reader: Database, names_of: Callable[[Path], list[str]]
-    ) -> list[tuple[Path, list[str], list[int]]]:
-        """Return every file with its columns, and the places of those that the mapping names.
-
-        Raises:
-            SourceError: A file cannot be read, or a column is not there.
-        """
-        found, limits = [], limits_of(reader)
-        for file in files(self.path):
-            names = names_of(file)
-            if len(names) > limits.columns:
-                raise limits.exceeded(str(file), f"{len(names):,} columns, more", "columns")
-            require_texts(self, names, str(file), type(self).__name__)
-            found.append((file, names, resolve(self, names, str(file))))
-        return found
-
-    def rows(
-        self,
-        reader: Database,
-        files: Iterable[tuple[Path, Iterable[pa.RecordBatch]]],
-        total: int | None = None,
-        line: int | None = None,
-    ) -> Rows:
-        """Return the rows of the files, each with its pieces of input.
-
-        Args:
-            reader: An instance to run statements in.
-            files: Opened when they are asked for.
-            total: How many rows they have.
-            line: That the first row of a file is, where each row is a line.
-        """
-        origins = Origins()
-        pieces = (p for file, parts in files for p in origins.reading(file, parts, line))
-        rows = rows_of(reader, self, pieces, self.uri or "", origins)
-        return Rows(rows, self.defaults(), total)
-
-
-def files(paths: Paths) -> list[Path]:
-    """Return the files that paths and globs name; a glob's in sorted order.
+def files(paths: Paths) -> list[Path | Stored]:
+    """Return the files or objects that paths, addresses and globs name; a glob's in sorted order.
 
     Raises:
         SourceError: One does not exist, is a folder or is empty, or a glob matches nothing.
@@ -105,12 +54,29 @@ def files(paths: Paths) -> list[Path]:
     return found
 
 
-def check_file(file: Path) -> None:
+def local_files(paths: Paths) -> list[Path]:
+    """Return the files of this machine that paths and globs name, as ``files`` does.
+
+    Raises:
+        SourceError: Likewise; or one is an object in a store.
+    """
+    found = files(paths)
+    for each in found:
+        if isinstance(each, Stored):
+            raise SourceError(f"{each}: such a source reads files of this machine; copy it here")
+    return [each for each in found if isinstance(each, Path)]
+
+
+def check_file(file: Path | Stored) -> None:
     """Refuse what cannot be read as a file: one that waits for a writer would hang an ingest.
 
     Raises:
         SourceError: It is a folder, empty, or no regular file.
     """
+    if isinstance(file, Stored):
+        if file.size == 0:
+            raise SourceError(f"{file} is empty")
+        return
     try:
         state = file.stat()
     except OSError as error:
@@ -134,6 +100,8 @@ def uri(paths: Paths) -> str:
 def default_name(paths: Paths) -> str:
     """Return the stem of the one file, else the name of the folder of the first."""
     listed = _listed(paths)
+    if listed and is_address(listed[0]):
+        return _name_of_address(str(listed[0]), alone=len(listed) == 1)
     path = Path(listed[0]).expanduser() if listed else Path()
     if len(listed) == 1 and (path.exists() or not glob.has_magic(str(path))):
         inner = path.with_suffix("") if path.suffix in COMPRESSED else path
@@ -142,10 +110,44 @@ def default_name(paths: Paths) -> str:
     return folders[-1].strip(os.sep) or "files"
 
 
-def inner_suffix(path: Path) -> str:
+def _name_of_address(address: str, *, alone: bool) -> str:
+    """Return the stem of an object, else the name of its folder or bucket."""
+    path = PurePosixPath(address.removeprefix("s3://"))
+    if alone and not glob.has_magic(address) and not address.endswith("/") and len(path.parts) > 1:
+        return (path.with_suffix("") if path.suffix in COMPRESSED else path).stem
+    folder = path if address.endswith("/") else path.parent
+    return next(part for part in reversed(folder.parts) if not glob.has_magic(part))
+
+
+def inner_suffix(path: PurePath) -> str:
     """Return the suffix before one of compression, in lower case."""
     inner = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return inner.suffix.lower()
+
+
+def together(each: Iterable[Path]) -> Iterator[tuple[list[Path], int]]:
+    """Yield files that are read at once, of bounded number and size or only one, and their bytes.
+
+    What is compressed counts several times.
+    """
+    number = weight = group = 0
+    sizes: dict[Path, int] = {}
+
+    def place(file: Path) -> int:
+        nonlocal number, weight, group
+        try:
+            sizes[file] = file.stat().st_size
+        except OSError:
+            sizes[file] = 0
+        own = sizes[file] * (8 if file.suffix.lower() in COMPRESSED else 1)
+        number, weight = number + 1, weight + own
+        if number > _MOST_FILES or weight > AT_ONCE:
+            number, weight, group = 1, own, group + 1
+        return group
+
+    for _, some in groupby(each, key=place):
+        found = list(some)
+        yield found, sum(map(sizes.__getitem__, found))
 
 
 def open_bytes(path: Path, encoding: str | None = None) -> BinaryIO:
@@ -251,6 +253,11 @@ def unreadable(path: Path | str, error: Exception) -> SourceError:
     return SourceError(f"{path} cannot be read: {reason}")
 
 
+def addresses(paths: Paths) -> bool:
+    """Return whether any of some paths is the address of an object in a store."""
+    return any(map(is_address, _listed(paths)))
+
+
 def _listed(paths: Paths) -> list[str | os.PathLike[str]]:
     if isinstance(paths, (str, os.PathLike)):
         return [paths]
@@ -259,9 +266,11 @@ def _listed(paths: Paths) -> list[str | os.PathLike[str]]:
     return list(paths)
 
 
-def _matching(path: str | os.PathLike[str]) -> list[Path]:
+def _matching(path: str | os.PathLike[str]) -> Sequence[Path | Stored]:
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise SourceError(f"{path!r} is not a path")
+    if is_address(path):
+        return _objects(str(path))
     plain = Path(path).expanduser()
     try:
         if plain.exists():
@@ -278,6 +287,43 @@ def _matching(path: str | os.PathLike[str]) -> list[Path]:
     for file in matched:
         _refuse_other_encodings(file)
     return matched
+
+
+def _objects(address: str) -> list[Stored]:
+    """Return the objects at an address: one, those that a glob matches, or all of a folder.
+
+    Of a folder those are left out that no reader takes for data: whose names, or the names of
+    folders in it, begin with a point or an underscore.
+    """
+    bucket, key = address_of(address, SourceError)
+    first = _WILD.search(key)
+    is_one = not first and key != "" and not key.endswith("/")
+    listed = Store(bucket, SourceError, PassingError).listed(
+        key[: first.start()] if first else key, 1 if is_one else None
+    )
+    if first:
+        fits = re.compile(_expression(key), re.DOTALL)
+        found = [each for each in listed if fits.fullmatch(each.path)]
+        what = "matches no object"
+    elif not is_one:
+        found = [each for each in listed if not _HIDDEN.search(f"/{each.path[len(key) :]}")]
+        what = "is a folder without objects"
+    else:
+        found = [each for each in listed if each.path == key]
+        what = "does not exist; the address of a folder ends with /"
+    if not found:
+        raise SourceError(f"{shown(address)} {what}")
+    return found
+
+
+def _expression(glob: str) -> str:
+    """Return a regular expression for a glob: ``**`` any folders, ``*`` and ``?`` in a name."""
+    wild = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = _WILD.split(glob)  # what is wild is at odd places
+    return "".join(
+        wild.get(part) or f"[{part[1:-1].replace('!', '^', 1)}]" if i % 2 else re.escape(part)
+        for i, part in enumerate(parts)
+    )
 
 
 def _refuse_other_encodings(path: Path) -> None:

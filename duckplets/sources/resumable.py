@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from duckplets.base.stores import Stored
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.base import EARLIER, Mapped
@@ -89,10 +90,12 @@ class Resumable(_Wrapped):
     def settings(self) -> dict[str, Any]:
         """Return how the files are read, with a digest of their paths, sizes and times of change.
 
+        In place of its time of change an object of a store has its ETag.
+
         Raises:
             SourceError: A file is not there.
         """
-        described = sorted((str(file.absolute()), _state(file)) for file in self._files())
+        described = sorted(map(_identity, self._files()))
         digest = hashlib.blake2b(repr(described).encode(), digest_size=16).hexdigest()
         values = {
             field.name: _plain(getattr(self.source, field.name))
@@ -115,12 +118,25 @@ class Resumable(_Wrapped):
             reader: An instance to run statements in.
             cursor: Of a ``Mark``, or None for the beginning.
         """
-        checked_cursor(cursor, {"rows": range(1 << 63)}, f"source {self.default_name()!r}")
-        rows = self.source.open(reader)
-        start = 0 if cursor is None else cursor["rows"]
-        return replace(rows, batches=_marked(rows.batches, start))
+        self.start_of(cursor)
+        return self.going_on(self.source.open(reader), cursor)
 
-    def _files(self) -> list[Path]:
+    def start_of(self, cursor: Any) -> int:
+        """Return how many rows come before a place."""
+        checked_cursor(cursor, {"rows": range(1 << 63)}, f"source {self.default_name()!r}")
+        return 0 if cursor is None else int(cursor["rows"])
+
+    def going_on(self, rows: Rows, cursor: Any, passed: int = 0) -> Rows:
+        """Return opened rows from a place on, with the places at which they could go on.
+
+        Args:
+            rows: Of all files, or without those that come first.
+            cursor: As for ``open_at``.
+            passed: How many rows those files have.
+        """
+        return replace(rows, batches=_marked(rows.batches, self.start_of(cursor), passed))
+
+    def _files(self) -> list[Path | Stored]:
         place = _place(self.source)
         if isinstance(self.source, TextFileSource):
             found = listed(place, self.source.pattern)
@@ -157,10 +173,9 @@ class Whole(_Wrapped):
 
 
 def _marked(
-    batches: Iterator[pa.RecordBatch | Mark], start: int
+    batches: Iterator[pa.RecordBatch | Mark], start: int, row: int
 ) -> Iterator[pa.RecordBatch | Mark]:
     """Yield the rows after the first ``start``, with a mark after every batch."""
-    row = 0
     for batch in batches:
         if isinstance(batch, Mark):
             continue
@@ -175,13 +190,15 @@ def _place(source: Any) -> Any:
     return next((getattr(source, name) for name in _PLACES if hasattr(source, name)), None)
 
 
-def _state(file: Path) -> tuple[int, int]:
-    """Return size and time of change of a file."""
+def _identity(file: Path | Stored) -> tuple[str, tuple[int, int | str]]:
+    """Return where a file lies, with its size and its time of change or ETag."""
+    if isinstance(file, Stored):
+        return str(file), (file.size, file.checksum)
     try:
         found = file.stat()
     except OSError as error:
         raise paths.unreadable(file, error) from error
-    return found.st_size, found.st_mtime_ns
+    return str(file.absolute()), (found.st_size, found.st_mtime_ns)
 
 
 def _plain(value: Any) -> Any:

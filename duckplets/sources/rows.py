@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from duckplets.base.plain import misfit
 from duckplets.errors import SourceError
+
+T = TypeVar("T")
 
 # A batch holds at most this much. 40 MB of text keeps reading a file of any size, hashing
 # included, within a reader of 1 GB.
@@ -139,3 +142,19 @@ class Rows:
     total: int | None = None
     rejected: Callable[[], dict[str, int]] = field(default=_nothing)
     notes: Callable[[], list[str]] = field(default=_no_notes)
+
+
+class Begun(Iterator[T]):
+    """Items after a look at the first of them: what is wrong from the start is said now.
+
+    Args:
+        items: Made one by one.
+        stop: Makes the one that is waited for come to its end, for who needs no more of them.
+    """
+
+    def __init__(self, items: Iterator[T], stop: Callable[[], None]) -> None:
+        self._items = chain(list(islice(items, 1)), items)
+        self.stop = stop
+
+    def __next__(self) -> T:
+        return next(self._items)

@@ -6,10 +6,10 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -28,11 +28,12 @@ from duckplets.sources.documents import (
     patterns,
 )
 from duckplets.sources.feed import piece, rows_of
-from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.files import Brought, Files, named
+from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.lines import line_pieces
 from duckplets.sources.mapping_checks import OnError, check_on_error, check_trust
 from duckplets.sources.origins import BROKEN, Origins
-from duckplets.sources.rows import MAX_BYTES, Rows
+from duckplets.sources.rows import Rows
 from duckplets.sources.transcoded import codec_name, codec_of
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _FIELD = re.compile(r":[\w -]+:(?:\s|$)|\([^)]+\)=\s*$|% ")  # of reStructuredTe
 
 
 @dataclass(frozen=True, slots=True)
-class TextLinesSource(paths.Files):
+class TextLinesSource(Files):
     r"""Text files, each line of which is a record of one text; blank ones are counted.
 
     Lines end with ``\n`` or ``\r\n``. For folders of whole texts there is ``TextFileSource``.
@@ -65,7 +66,7 @@ class TextLinesSource(paths.Files):
     kind: ClassVar[str] = "lines"
 
     def __post_init__(self) -> None:
-        Mapped.__post_init__(self)
+        Files.__post_init__(self)
         codec_of(self.encoding)
         for part in ("context", "id", "date", "group", "taxonomy", "meta", "prefix", "converter"):
             if getattr(self, part) is not None:
@@ -76,9 +77,11 @@ class TextLinesSource(paths.Files):
     def open(self, reader: Database) -> Rows:
         """Read the files in turn."""
         limits = limits_of(reader)
-        files = paths.files(self.path)
-        pieces = ((file, _lines(file, limits, self.encoding)) for file in files)
-        return self.rows(reader, pieces, line=1)
+        brought = Brought(self.path)
+        pieces = (
+            (file, named(file, path, _lines(path, limits, self.encoding))) for file, path in brought
+        )
+        return self.rows(reader, pieces, brought, line=1)
 
 
 def _lines(file: Path, limits: Limits, encoding: str | None) -> Iterator[pa.RecordBatch]:
@@ -90,7 +93,6 @@ def _lines(file: Path, limits: Limits, encoding: str | None) -> Iterator[pa.Reco
 # -- folders --------------------------------------------------------------------------------------
 
 Titles = Literal["heading", "name"]
-_MOST_FILES = 1_024
 _START = 8_192  # bytes by which a file that is no text is known
 _MAPPING = Mapped(
     anchor=("heading", "name"),
@@ -189,13 +191,15 @@ class TextFileSource:
 
     def open(self, reader: Database) -> Rows:
         """List the files, then read them in turn."""
-        folder = self.uri
-        found = listed(self.folder, self.pattern)
+        folder, part = self.uri, part_of(reader)
+        given = None if part is None else part.listed
+        found = listed(self.folder, self.pattern) if given is None else given
         if not found.files and not found.unread:
             asked = " or ".join(map(repr, patterns(self.pattern)))
             more = f"; it has {found.told()}: say pattern=" if found.others else ""
             raise SourceError(f"{folder} has no file that matches {asked}{more}")
-        reading = _Reading(self, found.folder, limits_of(reader))
+        counts = Counter[str]() if part is None else part.counts
+        reading = _Reading(self, found.folder, limits_of(reader), counts)
         files = sorted([*found.files, *found.unread])
         mapping = replace(_MAPPING, on_error=self.on_error)
         rows = rows_of(reader, mapping, reading.pieces(files), str(folder), reading.origins)
@@ -206,20 +210,22 @@ class TextFileSource:
 class _Reading:
     """How the files of a folder are read, and what was found in them."""
 
-    def __init__(self, source: TextFileSource, folder: Path, limits: Limits) -> None:
+    def __init__(
+        self, source: TextFileSource, folder: Path, limits: Limits, counts: Counter[str]
+    ) -> None:
         self.origins = Origins()
         self._source = source
         self._folder = folder
         self._most = min(limits.size("row"), limits.size("field"))
         self._trust = {name.casefold(): value for name, value in source.trust_by_folder.items()}
-        self._headings = self._names = 0
-        self._tagged: Counter[str] = Counter()  # files by suffix
+        self._counts = counts  # of files: ``heading`` and ``name``, their anchors, and suffixes
 
     def pieces(self, files: list[PurePosixPath]) -> Iterator[pa.RecordBatch]:
         """Yield the files, some at a time."""
-        for group in _groups(self._folder, files):
+        left = iter(files)
+        for group, _ in paths.together(self._folder / file for file in files):
             rows = []
-            for row in map(self._row, group):
+            for row in map(self._row, islice(left, len(group))):
                 self.origins.begin(self._folder / row[3])
                 list(self.origins.counted([_ONE]))
                 rows.append(row)
@@ -237,10 +243,12 @@ class _Reading:
 
     def notes(self, found: Listed) -> list[str]:
         """Return what was taken for anchors, and what was not read."""
-        many, few = f"{self._headings:,}", f"{self._names:,}"
+        many, few = (f"{self._counts[what]:,}" for what in ("heading", "name"))
         said = f"anchor: the first heading of {many} files, the name of {few}; context: their text"
         others = f"not read: {found.told()}; pattern= says what is" if found.others else ""
-        tagged = ", ".join(f"{n:,} {suffix}" for suffix, n in sorted(self._tagged.items()))
+        tagged = ", ".join(
+            f"{n:,} {what}" for what, n in sorted(self._counts.items()) if what in _TAGGED
+        )
         tags = f"read as plain text, with their tags: {tagged}" if tagged else ""
         return [note for note in (said, tags, others) if note]
 
@@ -254,36 +262,15 @@ class _Reading:
         day = path_date(bare) if self._source.date else None
         name = bare.stem.replace("_", " ")
         heading = None if self._source.titles == "name" or fault else heading_of(body or "")
-        self._headings += heading is not None
-        self._names += heading is None and fault is None
-        if fault is None and bare.suffix.lower() in _TAGGED:
-            self._tagged[bare.suffix.lower()] += 1
+        if fault is None:
+            self._counts["name" if heading is None else "heading"] += 1
+            self._counts[bare.suffix.lower()] += 1
         trust = trusted[0] if trusted else None
         return heading, name, body, str(path), day, folders, trust, modified, fault
 
 
 _TAGGED = {".htm", ".html", ".xhtml", ".xml"}
 _ONE = pa.record_batch([pa.nulls(1)], ["row"])  # pa.array of a list imports pandas
-
-
-def _groups(folder: Path, files: Iterable[PurePosixPath]) -> Iterator[list[PurePosixPath]]:
-    """Yield the files in groups that are read at once, of bounded number and size."""
-    number = size = group = 0
-
-    def place(file: PurePosixPath) -> int:
-        nonlocal number, size, group
-        try:
-            of_file = (folder / file).stat().st_size
-        except OSError:
-            of_file = 0
-        of_file *= 8 if file.suffix.lower() in paths.COMPRESSED else 1
-        number, size = number + 1, size + of_file
-        if number > _MOST_FILES or size > MAX_BYTES // 4:
-            number, size, group = 1, of_file, group + 1
-        return group
-
-    for _, members in groupby(files, key=place):
-        yield list(members)
 
 
 def _read(

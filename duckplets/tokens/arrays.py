@@ -35,7 +35,15 @@ from duckplets.tokens.manifest import (
     fingerprint_of,
 )
 
-__all__ = ["array_manifest", "check_rows", "is_array", "laid_out", "text_names"]
+__all__ = [
+    "array_manifest",
+    "check_rows",
+    "is_array",
+    "laid_out",
+    "part",
+    "parts_of",
+    "text_names",
+]
 
 _NPY, _BIN = ".npy", ".bin"
 _IDS = 1 << 31  # all that a token may be
@@ -169,22 +177,32 @@ def laid_out(folder: Path, shard: ShardEntry) -> Iterator[tuple[Integers32, Inte
         ShardError: A number is no token id.
         DamagedFileError: It is not as it was when the folder was opened.
     """
+    for number in range(len(parts_of(shard)) - 1):
+        yield part(folder, shard, number)
+
+
+def parts_of(shard: ShardEntry) -> list[int]:
+    """Return where the parts of an array that are read at once begin, and the end of the last."""
+    return [*range(0, shard.tokens, _AT_ONCE), shard.tokens]
+
+
+def part(folder: Path, shard: ShardEntry, number: int) -> tuple[Integers32, Integers]:
+    """Return what ``laid_out`` yields of one part."""
     path = folder / shard.path
     texts = _texts(path)
     if (len(texts), texts.size) != (shard.records, shard.tokens):
         raise DamagedFileError(f"{path} has changed since the folder was opened; open it again")
-    flat, width = texts.reshape(-1), texts.shape[1]
-    for low in range(0, len(flat), _AT_ONCE):
-        part = flat[low : low + _AT_ONCE]
-        wrong = np.flatnonzero((part < 0) | (part >= _IDS))
-        if len(wrong):
-            first = int(wrong[0])
-            raise ShardError(
-                f"{path} has {int(part[first])} at place {low + first:,}, which is no token id; "
-                f"give integers from 0 to {_IDS - 1:,}"
-            )
-        stops = np.arange(low // width + 1, (low + len(part)) // width + 1) * width - low
-        yield np.insert(part.astype(np.int32), stops, 0), stops + np.arange(1, len(stops) + 1)
+    width, (low, high) = texts.shape[1], parts_of(shard)[number : number + 2]
+    found = texts.reshape(-1)[low:high]
+    wrong = np.flatnonzero((found < 0) | (found >= _IDS))
+    if len(wrong):
+        first = int(wrong[0])
+        raise ShardError(
+            f"{path} has {int(found[first])} at place {low + first:,}, which is no token id; "
+            f"give integers from 0 to {_IDS - 1:,}"
+        )
+    stops = np.arange(low // width + 1, high // width + 1) * width - low
+    return np.insert(found.astype(np.int32), stops, 0), stops + np.arange(1, len(stops) + 1)
 
 
 def _texts(path: Path) -> npt.NDArray[Any]:

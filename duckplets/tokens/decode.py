@@ -29,33 +29,86 @@ def decoded(
     Raises:
         DamagedFileError: It has other bytes, rows or tokens than the manifest says.
     """
+    rows = total = 0
+    check(folder, shard)
+    for ids, stops in row_group(folder, shard, manifest, None):
+        rows, total = rows + len(stops), total + len(ids) - len(stops)
+        yield ids, stops
+    _check_counts(folder / shard.path, shard, rows, total)
+
+
+def check(folder: Path, shard: ShardEntry) -> None:
+    """Compare a shard with its checksum.
+
+    Raises:
+        DamagedFileError: It has other bytes than the manifest says.
+    """
+    path = folder / shard.path
+    with reading(path), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == shard.bytes and digest_of(file, size, "sha256") == shard.sha256:
+            return
+    raise DamagedFileError(
+        f"{path} is not as the manifest says: its bytes are others. Find out more with: "
+        f"duckplets verify {folder}"
+    )
+
+
+def row_group(
+    folder: Path, shard: ShardEntry, manifest: Manifest, number: int | None
+) -> Iterator[tuple[Integers32, Integers]]:
+    """Yield tokens and where texts stop, as ``decoded`` does, of one row group or of all.
+
+    Raises:
+        DamagedFileError: It cannot be read, or has other tokens than the tokenizer.
+    """
     import pyarrow.parquet as pq
 
     path = folder / shard.path
-    rows = total = 0
-    with reading(path):
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            whole = size == shard.bytes and digest_of(file, size, "sha256") == shard.sha256
-        if not whole:
-            raise DamagedFileError(
-                f"{path} is not as the manifest says: its bytes are others. Find out more with: "
-                f"duckplets verify {folder}"
-            )
-        with pq.ParquetFile(path) as parquet:
-            for batch in parquet.iter_batches(_ROWS, columns=["tokens"]):
-                column = batch.column("tokens")
-                if not pa.types.is_list(column.type):
-                    raise DamagedFileError(f"{path}: its tokens are no lists of integers")
-                ids = column.flatten().to_numpy(zero_copy_only=False)
-                lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
-                least, most = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
-                if column.null_count or least < 0 or most >= manifest.tokenizer.vocab_size:
-                    raise DamagedFileError(f"{path} has tokens that the tokenizer has not")
-                rows, total = rows + len(lengths), total + len(ids)
-                yield _ended(ids, lengths, manifest.tokenizer.eos_id or 0)
-    if (rows, total) != (shard.records, shard.tokens):
-        raise DamagedFileError(f"{path} has {rows:,} rows instead of {shard.records:,}")
+    with reading(path), pq.ParquetFile(path) as parquet:
+        groups = None if number is None else [number]
+        for batch in parquet.iter_batches(_ROWS, row_groups=groups, columns=["tokens"]):
+            column = batch.column("tokens")
+            if not pa.types.is_list(column.type):
+                raise DamagedFileError(f"{path}: its tokens are no lists of integers")
+            ids = column.flatten().to_numpy(zero_copy_only=False)
+            lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
+            least, most = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
+            if column.null_count or least < 0 or most >= manifest.tokenizer.vocab_size:
+                raise DamagedFileError(f"{path} has tokens that the tokenizer has not")
+            yield _ended(ids, lengths, manifest.tokenizer.eos_id or 0)
+
+
+def lengths_of(folder: Path, shard: ShardEntry) -> tuple[Integers, Integers]:
+    """Return the tokens of each text of a shard, and where its row groups begin, in texts.
+
+    Its bytes are not compared with its checksum, for all of them would be read; where its tokens
+    are, they tell whether this was right.
+
+    Raises:
+        DamagedFileError: It has other rows or tokens than the manifest says.
+    """
+    import pyarrow.parquet as pq
+
+    path = folder / shard.path
+    with reading(path), pq.ParquetFile(path) as parquet:
+        about = parquet.metadata
+        rows = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
+        table = parquet.read(columns=["meta.token_count"])
+        counts = table.column("meta").combine_chunks().field("token_count")
+        lengths = counts.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    if counts.null_count or (lengths < 0).any():
+        raise DamagedFileError(f"{path} does not say how many tokens its texts have")
+    _check_counts(path, shard, len(lengths), int(lengths.sum()))
+    return lengths, np.cumsum([0, *rows])[:-1]
+
+
+def _check_counts(path: Path, shard: ShardEntry, rows: int, tokens: int) -> None:
+    if (rows, tokens) != (shard.records, shard.tokens):
+        raise DamagedFileError(
+            f"{path} has {rows:,} rows of {tokens:,} tokens instead of {shard.records:,} of "
+            f"{shard.tokens:,}"
+        )
 
 
 def _ended(ids: Integers32, lengths: Integers, end: int) -> tuple[Integers32, Integers]:

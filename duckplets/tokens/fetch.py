@@ -19,11 +19,11 @@ from duckplets.errors import DuckpletsError
 from duckplets.sampling.batch import Tally
 from duckplets.sampling.planned import Plan
 from duckplets.tokens.batches import TokenBatch
+from duckplets.tokens.gather import Tokens
 from duckplets.tokens.manifest import Manifest
 from duckplets.tokens.planner import TokenStream
 from duckplets.tokens.rows import Gathered
 from duckplets.tokens.spans import RecordIds
-from duckplets.tokens.token_file import TokenFile, damaged
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -88,7 +88,7 @@ class TokenFetcher:
 
     Args:
         streams: Of the run; some may be added while it goes on.
-        file: The token file.
+        file: The token file, or what stands for it.
         folder: Of the shards, which record ids are read from.
         manifest: Of the folder.
         padded_from: The position from which rows only fill up the last batch, or None.
@@ -100,7 +100,7 @@ class TokenFetcher:
     def __init__(
         self,
         streams: Sequence[TokenStream],
-        file: TokenFile,
+        file: Tokens,
         folder: Path,
         manifest: Manifest,
         *,
@@ -125,7 +125,7 @@ class TokenFetcher:
         except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
             if isinstance(error, DuckpletsError):
                 raise
-            raise damaged(self._file.path, "its numbers lead nowhere") from error
+            raise self._file.damage("its numbers lead nowhere") from error
 
     def tally(self, plan: Plan, sources: Integers) -> Tally:
         """Return what is counted of every row: its source and tokens."""

@@ -23,9 +23,9 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.plain import misfit
+from duckplets.base.plain import from_json, misfit
 from duckplets.base.shown import shown
-from duckplets.errors import ShardError
+from duckplets.errors import DamagedFileError, SamplerError, ShardError
 from duckplets.tokens.documents import (
     FORMAT,
     canonical,
@@ -67,6 +67,7 @@ MANIFEST, MIXTURES, STATE, TOKENIZER = (
 
 Longer = Literal["own", "cut", "drop"]
 
+_VOCABULARY = {"model?": {"vocab?": object}, "added_tokens?": [{"id": int, "content": str}]}
 _LONGEST = 200  # bytes of a folder's name: file systems take 255
 _COUNT = range(1 << 63)
 _SHAPE = {
@@ -179,6 +180,32 @@ class TokenizerEntry:
     eos_id: int | None
     pad: str | None
     pad_id: int | None
+
+    def id_of(self, name: str, folder: Path) -> int:
+        """Return the id of a token, by the tokenizer's file in a folder.
+
+        Raises:
+            SamplerError: The tokenizer has none of that name.
+            DamagedFileError: Its file cannot be read.
+        """
+        if name == self.eos and self.eos_id is not None:
+            return self.eos_id
+        path = folder / self.path
+        try:
+            told = from_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DamagedFileError(f"{path} cannot be read: {error}") from error
+        if wrong := misfit(told, _VOCABULARY):
+            raise DamagedFileError(f"{path} is damaged: {wrong}")
+        added = {token["content"]: token["id"] for token in told.get("added_tokens", ())}
+        vocabulary = told.get("model", {}).get("vocab", {})
+        found = added.get(name)
+        if found is None and isinstance(vocabulary, dict):
+            found = vocabulary.get(name)
+        if not isinstance(found, int) or not 0 <= found < self.vocab_size:
+            likely = f"its end of text is {self.eos!r}" if self.eos else "give eos=None"
+            raise SamplerError(f"eos={name!r}: the tokenizer of {folder} has none; {likely}")
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

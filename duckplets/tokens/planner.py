@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, cast
@@ -11,12 +11,13 @@ import numpy as np
 
 from duckplets.base.arrays import Floats, Integers
 from duckplets.order.buckets import BucketSchedule
-from duckplets.order.permute import key, ranks_at
+from duckplets.order.permute import key, ranks_at, ranks_in_regions
 from duckplets.order.schedule import Schedule
 from duckplets.sampling.apart import Asked
 from duckplets.sampling.outlook import Outlook
 from duckplets.sampling.plan import Planner
 from duckplets.sampling.planned import Plan
+from duckplets.tokens.local import words
 from duckplets.tokens.rows import Rows
 
 
@@ -43,6 +44,7 @@ class TokenStream:
         rows: Its rows.
         recipe: What a forecast calls it.
         seed: Of the run.
+        region: In a local order, rows of a block and blocks of a region; else None.
     """
 
     source: str
@@ -50,6 +52,7 @@ class TokenStream:
     rows: Rows
     recipe: RowRecipe
     seed: int
+    region: tuple[int, int] | None = None
 
     negatives = anchors_a_draw = 1
     fallback_anchors = 0
@@ -67,7 +70,10 @@ class TokenStream:
     def draw(self, index: Integers) -> tuple[Integers, Integers]:
         """Return row and epoch of some of its samples; their numbers ascend, gaps or not."""
         parts = () if self.bucket is None else (self.bucket,)
-        return ranks_at(key(self.seed, self.source, "rows", *parts), len(self), index)
+        stream = key(self.seed, self.source, "rows", *parts)
+        if self.region is not None:
+            return ranks_in_regions(stream, len(self), index, *self.region)
+        return ranks_at(stream, len(self), index)
 
 
 class TokenPlanner(Planner):
@@ -124,6 +130,12 @@ class TokenPlanner(Planner):
 
 class TokenOutlook(Outlook):
     """Work out what a run of token rows draws."""
+
+    def described(self, step: int) -> Iterator[str]:
+        """Yield lines that say what is drawn from a step on, and in what order."""
+        yield from super().described(step)
+        if local := cast(Any, self._settings).rows.get("local"):
+            yield words(local)
 
     def _tokens(self) -> Floats:
         """Return the tokens of all rows of every stream."""

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Integers32
+from duckplets.tokens.gather import spread
 from duckplets.tokens.spans import TextSpan
 
 _AT_ONCE = 1 << 20  # texts whose lengths are looked at together
@@ -40,6 +41,11 @@ class Gathered:
 
 class Rows(Protocol):
     """The rows of one stream."""
+
+    @property
+    def of(self) -> TextSpan:
+        """The texts that they are cut from."""
+        ...
 
     @property
     def width(self) -> int:
@@ -102,11 +108,11 @@ class PackedRows:
         begins, lengths = rows * self.width, self.lengths(rows)
         before = self._before(begins, inclusive=True) - 1  # the text that each row begins in
         after = self._before(begins + lengths, inclusive=False)
-        owners, texts = _ranges(before + 1, after)
+        owners, texts = spread(before + 1, after)
         columns = self._start(texts) - begins[owners]
         if ((columns < 0) | (columns >= self.width)).any():
             raise self.of.damage()
-        ids = self._ids(rows, lengths, before, owners, columns)
+        ids = self._ids(begins, lengths, before, (owners, columns))
         if self.end is not None and self.end != self.stored:
             _put_ends(ids, self.end, *self._ends(begins, begins + lengths))
         fresh = np.ones(len(owners), bool)  # a text without a token begins where the next one does
@@ -121,35 +127,24 @@ class PackedRows:
         return first + self.of.first, last + self.of.first
 
     def _ids(
-        self,
-        rows: Integers,
-        lengths: Integers,
-        before: Integers,
-        owners: Integers,
-        columns: Integers,
+        self, begins: Integers, lengths: Integers, before: Integers, starts: tuple[Integers, ...]
     ) -> Integers32:
-        low, high = self.of.span
-        file = self.of.file.tokens[low:high]
+        low, tokens = self.of.span[0], self.of.file
         if self.end is not None:
-            whole = len(file) // self.width
-            table = file[: whole * self.width].reshape(-1, self.width)
-            ids = table.take(np.minimum(rows, whole - 1), axis=0) if whole else None
-            if ids is None:
-                ids = np.zeros((len(rows), self.width), np.int32)
-            for short in np.flatnonzero(rows >= whole).tolist():
-                left = file[whole * self.width :]
-                ids[short, : len(left)] = left
-        else:
-            # Every text before a token stands for an end that is skipped.
-            at = np.zeros((len(rows), self.width), np.int64)
-            np.add.at(at, (owners, columns), 1)
-            np.cumsum(at, axis=1, out=at)
-            at += (rows * self.width + before)[:, None] + np.arange(self.width)
-            if at.size and int(at.min()) < 0:
-                raise self.of.damage()
-            ids = file.take(at, mode="clip")
-        for row in np.flatnonzero(lengths < self.width).tolist():  # one, a source's last
-            ids[row, lengths[row] :] = self.pad
+            return tokens.take(low + begins, lengths, self.width, self.pad)
+        # Every text before a token stands for an end that is skipped, and so does one that begins
+        # within the row: the n-th of them lies n places further on in the file.
+        owners, columns = starts
+        skipped = np.bincount(owners, minlength=len(begins))
+        widest = self.width + int(skipped.max(initial=0))
+        found = tokens.take(low + begins + before, lengths + skipped, widest, self.pad)
+        kept = np.arange(widest) < (lengths + skipped)[:, None]
+        nth = np.arange(len(owners)) - np.searchsorted(owners, owners)
+        kept[owners, columns + nth] = False
+        if (kept.sum(axis=1) != lengths).any():
+            raise self.of.damage()
+        ids = np.full((len(begins), self.width), self.pad, np.int32)
+        ids[np.arange(self.width) < lengths[:, None]] = found[kept]
         return ids
 
     def _start(self, texts: Integers) -> Integers:
@@ -176,7 +171,7 @@ class PackedRows:
     def _ends(self, begins: Integers, stops: Integers) -> tuple[Integers, Integers]:
         """Return row and column of every end within rows."""
         first = self._before(begins, inclusive=True)
-        owners, texts = _ranges(first, self._before(stops, inclusive=True) + 1)
+        owners, texts = spread(first, self._before(stops, inclusive=True) + 1)
         columns = self.of.offsets[np.minimum(texts, len(self.of))] - self.of.span[0] - 1
         columns = columns - begins[owners]
         within: Flags = (columns >= 0) & (columns < (stops - begins)[owners])
@@ -229,26 +224,13 @@ class SingleRows:
     def take(self, rows: Integers) -> Gathered:
         """Return the tokens of some rows."""
         lengths, starts = self.lengths(rows), self.of.offsets[rows]
-        tokens = self.of.file.tokens
-        if ((lengths < 0) | (starts < 0) | (starts + lengths > len(tokens))).any():
-            raise self.of.damage()
-        ids = np.full((len(rows), self.width), self.pad, np.int32)
-        _, at = _ranges(starts, starts + lengths)
-        ids[np.arange(self.width) < lengths[:, None]] = tokens[at]
+        ids = self.of.file.take(starts, lengths, self.width, self.pad)
         none = np.zeros(0, np.int64)
         return Gathered(ids, lengths, none, none)
 
     def texts(self, rows: Integers) -> tuple[Integers, Integers]:
         """Return of each row its text in the token file, and the one after it."""
         return rows + self.of.first, rows + self.of.first + 1
-
-
-def _ranges(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
-    """Return the integers of several ranges, laid end to end, and of which range each is."""
-    counts = np.maximum(stops - starts, 0)
-    owners = np.repeat(np.arange(len(counts)), counts)
-    shift = starts - (np.cumsum(counts) - counts)
-    return owners, np.arange(len(owners)) + shift[owners]
 
 
 def _put_ends(ids: Integers32, end: int, rows: Integers, columns: Integers) -> None:

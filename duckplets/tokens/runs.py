@@ -9,14 +9,15 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from duckplets.base.plain import from_json, misfit
+from duckplets.base.checks import integer
 from duckplets.base.shown import counted, listed
+from duckplets.base.stores import is_address
 from duckplets.errors import (
-    DamagedFileError,
     EmptyPoolError,
     SamplerError,
+    ShardError,
     StateMismatchError,
     nearest,
 )
@@ -33,16 +34,18 @@ from duckplets.sampling.settings import saved_settings
 from duckplets.sampling.weight_events import written
 from duckplets.tokens.arrays import array_manifest, check_rows
 from duckplets.tokens.fetch import TokenFetcher
+from duckplets.tokens.local import local_order, note, region_of
 from duckplets.tokens.manifest import Manifest
 from duckplets.tokens.mixtures import load_mixture
+from duckplets.tokens.places import mirror
 from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
+from duckplets.tokens.row_groups import RowGroups
 from duckplets.tokens.rows import PackedRows, Rows, SingleRows
 from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
 from duckplets.tokens.spans import TextSpan
-from duckplets.tokens.token_file import TokenFile
+from duckplets.tokens.token_file import NoRoomError, TokenFile
 
 _BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background
-_VOCABULARY = {"model?": {"vocab?": object}, "added_tokens?": [{"id": int, "content": str}]}
 
 
 class TokenShards:
@@ -52,33 +55,69 @@ class TokenShards:
     the folder, which every process maps from then on. Runs are saved in ``NAME.state.duckdb``
     beside it.
 
+    Where there is no room for that file, or with ``cache=False``, tokens are read from the row
+    groups of the shards. New runs have a local order then: an epoch shuffles blocks of 4 million
+    tokens, and rows within regions of up to 11 blocks, so that few row groups are read for many
+    rows. That is said, is part of the run, and stays when it is resumed where there is room. A run
+    that was begun with a token file keeps its order as well, at a small part of the rate.
+
     A folder of token arrays, ``.npy`` files of integers, is read as well, as one split ``train``;
     sources are the folders in it, or itself. Of one dimension an array is one text, of two each row
     is; ``sampler`` takes ``pack=True, eos=None`` then, and fills up the last row of a source by 0.
 
     Args:
-        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it, or of token arrays.
-        cache: A folder for the decoded tokens, where they cannot lie beside it.
+        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it, or of token arrays. Of
+            shards in a store, ``s3://bucket/prefix``, what is missing in ``cache`` is brought there
+            first.
+        cache: A folder for the decoded tokens, where they cannot lie beside it, or False: none.
+            Where there is no room several ranks or workers have to be given False, all of them.
+        memory_mb: Of row groups that a process keeps where there is no token file, in 10^6 bytes.
 
     Attributes:
-        path: The folder.
+        path: The folder; of shards in a store the one in ``cache``.
         manifest: What is in it.
 
     Raises:
         ShardError: It is no such folder.
         DamagedFileError: Its manifest is not as it was written.
+        SamplerError: ``memory_mb`` is no positive integer.
     """
 
-    def __init__(self, folder: str | Path, *, cache: str | Path | None = None) -> None:
-        self.path = Path(folder)
-        self._cache = None if cache is None else Path(cache)
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        cache: str | Path | Literal[False] | None = None,
+        memory_mb: int = 384,
+    ) -> None:
+        self.path = mirror(str(folder), cache or None) if is_address(folder) else Path(folder)
+        self._cache = cache if cache is None or cache is False else Path(cache)
+        self._memory = 10**6 * integer("memory_mb", memory_mb, 1)
+        self._no_room = ""  # why there is none
         self.manifest = array_manifest(self.path) or Manifest.read(self.path)
         self._samplers: weakref.WeakSet[TokenSampler] = weakref.WeakSet()
 
     @cached_property
-    def file(self) -> TokenFile:
-        """The decoded tokens; made now if they are not there."""
-        return TokenFile.of(self.path, self.manifest, self._cache)
+    def file(self) -> TokenFile | RowGroups:
+        """The decoded tokens, made now if they are not there; else what reads row groups."""
+        if self._cache is not False:
+            try:
+                return TokenFile.of(self.path, self.manifest, self._cache)
+            except NoRoomError as error:
+                self._no_room = str(error)
+        return RowGroups(self.path, self.manifest, self._memory)
+
+    def agree(self, readers: int) -> None:
+        """Refuse to let the room that there is decide on the order, where several read one run.
+
+        Raises:
+            ShardError: There is no room for the token file.
+        """
+        if readers > 1 and isinstance(self.file, RowGroups) and self._no_room:
+            raise ShardError(
+                f"{self._no_room}. Without it a run has a local order, which all of its "
+                f"{readers} readers have to have: give cache=False to all of them"
+            )
 
     def sources(self, split: str = "train") -> list[str]:
         """Return the names of the sources that have texts in a split."""
@@ -133,7 +172,8 @@ class TokenShards:
 
         Raises:
             EmptyPoolError: There is no text to draw from.
-            SamplerError, MixtureError, ShardError: An argument is wrong.
+            SamplerError, MixtureError: An argument is wrong.
+            ShardError: It is one of several ranks, and there is no room for the token file.
         """
         path = self._state_path(state)
         notes = unsavable(path, asked=state is not None)
@@ -153,6 +193,8 @@ class TokenShards:
             folder={"name": self.path.name, "fingerprint": self.manifest.fingerprint},
             version=int(self.manifest.corpus.get("version", 0)),
         )
+        check_rows(self.manifest, settings.rows)
+        settings = settings.ordered(self._local(settings))
         return self._opened(settings, path, [*notes, *omitted(given, sources)], None)
 
     def resume(
@@ -180,10 +222,11 @@ class TokenShards:
         folder = {"name": self.path.name, "fingerprint": self.manifest.fingerprint}
         now = replace(overridden(before, overrides), folder=folder)
         self._checked_split(now.split)
+        check_rows(self.manifest, now.rows)
         was, edited = None, {}
         if now.mixture != before.mixture and "mixture" not in allow_drift:
             Mixture.from_dict(now.mixture).check(now.sources)
-            was = self._schedule(replace(now, mixture=before.mixture), saved.events)
+            was = self.schedule(replace(now, mixture=before.mixture), saved.events)
             edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
         found = now.fingerprint()
         told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
@@ -194,20 +237,29 @@ class TokenShards:
         try:
             if was is not None:
                 accept_edited(sampler, was, cursor.position, edited["mixture"])
-            fingerprint = saved.fingerprint
-            sampler.go_on(cursor.position, saved.events, cursor.counts, drifted_from=fingerprint)
+            sampler.go_on(cursor, saved.events, drifted_from=saved.fingerprint)
         except BaseException:
             sampler.close()
             raise
         return sampler
+
+    def schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
+        """Return how a run deals rows to sources, by its settings and weights that were set."""
+        mixture = Mixture.from_dict(settings.mixture)
+        dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
+        if not settings.rows["by_bucket"]:
+            return Schedule(mixture, settings.sources, events=events, **dealt)
+        buckets = range(len(self.manifest.buckets) + 1)
+        rows = {source: self._rows(settings, source) for source in settings.sources}
+        items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
+        return BucketSchedule(mixture, items, events=events, **dealt)
 
     # -- opening ------------------------------------------------------------------------------
 
     def _opened(
         self, settings: TokenSettings, path: Path, notes: Sequence[str], events: Events | None
     ) -> TokenSampler:
-        check_rows(self.manifest, settings.rows)
-        schedule = self._schedule(settings, events)
+        schedule = self.schedule(settings, events)
 
         def open_source(name: str) -> list[Any]:
             return self._streams(settings, [name])
@@ -233,18 +285,19 @@ class TokenShards:
         sampler = TokenSampler(settings, reader, path, open_source)
         if not settings.rank:
             sampler.notes += [*notes, *_cut(streams)]
+            if isinstance(self.file, RowGroups):
+                rows, local = (stream.rows for stream in streams), settings.rows.get("local")
+                sampler.notes.append(note(self.file, rows, local, self._no_room))
         self._samplers.add(sampler)
         return sampler
 
-    def _schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
-        mixture = Mixture.from_dict(settings.mixture)
-        dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
-        if not settings.rows["by_bucket"]:
-            return Schedule(mixture, settings.sources, events=events, **dealt)
-        buckets = range(len(self.manifest.buckets) + 1)
-        rows = {source: self._rows(settings, source) for source in settings.sources}
-        items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
-        return BucketSchedule(mixture, items, events=events, **dealt)
+    def _local(self, settings: TokenSettings) -> dict[str, int] | None:
+        """Return the local order of a new run, if it has one: it follows from the manifest."""
+        if isinstance(self.file, TokenFile):
+            return None
+        self.agree(settings.world_size)
+        by_bucket = settings.rows["by_bucket"]
+        return local_order(self.manifest, settings.split, by_bucket=by_bucket)
 
     def _streams(self, settings: TokenSettings, sources: Sequence[str]) -> list[TokenStream]:
         """Return the streams of some sources.
@@ -263,7 +316,8 @@ class TokenShards:
             name = settings.recipes[source][0]["name"]
             for bucket, of in rows.items():
                 recipe = RowRecipe(name if bucket is None else f"{name}, bucket {bucket}")
-                found.append(TokenStream(source, bucket, of, recipe, settings.seed))
+                region = region_of(of, settings.rows.get("local"))
+                found.append(TokenStream(source, bucket, of, recipe, settings.seed, region))
         return found
 
     def _rows(self, settings: TokenSettings, source: str) -> dict[int | None, Rows]:
@@ -273,7 +327,7 @@ class TokenShards:
             width, tokenizer = how["seq_length"], self.manifest.tokenizer
             pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id or 0
             if how["pack"]:
-                end = None if how["eos"] is None else self._token(how["eos"])
+                end = None if how["eos"] is None else tokenizer.id_of(how["eos"], self.path)
                 found[bucket] = PackedRows(texts, width, end, tokenizer.eos_id, pad)
             else:
                 if bucket is not None and bucket < len(self.manifest.buckets):
@@ -313,36 +367,8 @@ class TokenShards:
             return load_mixture(given)
         return mixture_of(given)
 
-    def _token(self, name: str) -> int:
-        """Return the id of a token.
-
-        Raises:
-            SamplerError: The tokenizer has none of that name.
-        """
-        tokenizer = self.manifest.tokenizer
-        if name == tokenizer.eos and tokenizer.eos_id is not None:
-            return tokenizer.eos_id
-        path = self.path / tokenizer.path
-        try:
-            told = from_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DamagedFileError(f"{path} cannot be read: {error}") from error
-        if wrong := misfit(told, _VOCABULARY):
-            raise DamagedFileError(f"{path} is damaged: {wrong}")
-        added = {token["content"]: token["id"] for token in told.get("added_tokens", ())}
-        vocabulary = told.get("model", {}).get("vocab", {})
-        found = added.get(name)
-        if found is None and isinstance(vocabulary, dict):
-            found = vocabulary.get(name)
-        if not isinstance(found, int) or not 0 <= found < tokenizer.vocab_size:
-            likely = f"its end of text is {tokenizer.eos!r}" if tokenizer.eos else "give eos=None"
-            raise SamplerError(f"eos={name!r}: the tokenizer of {self.path} has none; {likely}")
-        return found
-
     def _state_path(self, given: str | Path | None) -> Path:
         return states.state_path(self.path) if given is None else Path(given)
-
-    # -- the end ------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the samplers of this folder."""

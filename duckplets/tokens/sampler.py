@@ -51,8 +51,18 @@ class TokenSettings(RunSettings):
 
     @property
     def rows(self) -> dict[str, Any]:
-        """How sources become rows: ``seq_length``, ``pack``, ``eos``, ``by_bucket``."""
+        """How sources become rows: ``seq_length``, ``pack``, ``eos``, ``by_bucket``.
+
+        In a local order ``local``, too: tokens of a ``block`` and ``blocks`` of a region.
+        """
         return next(iter(self.recipes.values()))[0]
+
+    def ordered(self, local: Mapping[str, int] | None) -> TokenSettings:
+        """Return the settings of the same run in a local order, or as they are."""
+        if local is None:
+            return self
+        rows = {**self.rows, "local": dict(local)}
+        return replace(self, recipes={source: [rows] for source in self.recipes})
 
 
 def new_settings(
@@ -171,24 +181,12 @@ class TokenSampler(Sampler):
         """Refused: rows of tokens are no pairs of texts."""
         return self._refuse("diagnostics")
 
-    def to_hf(self, start_step: int | None = None) -> Any:
-        """Refused: see ``duckplets.torch.TokenDataset``."""
-        return self._refuse("to_hf")
-
-    def to_hf_dataset(self, steps: int) -> Any:
-        """Refused: see ``duckplets.torch.TokenDataset``."""
-        return self._refuse("to_hf_dataset")
-
     def hf_batch_sampler(self) -> Any:
-        """Refused: see ``duckplets.torch.TokenDataset``."""
+        """Refused: sentence-transformers learn from texts."""
         return self._refuse("hf_batch_sampler")
-
-    def hf_callback(self) -> Any:
-        """Refused: see ``duckplets.torch.TokenDataset``."""
-        return self._refuse("hf_callback")
 
     def _refuse(self, what: str) -> NoReturn:
         raise SamplerError(
-            f"{what} is of texts, and this run serves tokens: iterate it, or give PyTorch's "
-            f"DataLoader a duckplets.torch.TokenDataset"
+            f"{what} is of texts, and this run serves tokens: iterate it, give a Trainer its "
+            f"to_hf(), or PyTorch's DataLoader a duckplets.torch.TokenDataset"
         )

@@ -41,20 +41,21 @@ from duckplets.tokens.manifest import (
     counted,
 )
 from duckplets.tokens.mixtures import write_mixtures
+from duckplets.tokens.outbox import SPOOL, Outbox, outbox_of
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
-from duckplets.tokens.write import Form, Shard, plan, writable, write_all
+from duckplets.tokens.write import Form, Shard, plan, writable
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
     from duckplets.order.mixture import Mixture
 
-__all__ = ["STAGES", "ShardReport", "shard", "status"]
+__all__ = ["STAGES", "ShardReport", "shard"]
 
 STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
 
-_SPOOL, _LOCK = ".spool", ".lock"
+_LOCK = ".lock"
 # What was on its way when an export was killed. Whoever holds the lock removes it, though a process
 # of that number lives: in a container the next one often has the same.
 _LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
@@ -68,7 +69,7 @@ class ShardReport:
     """What an export of shards has in it.
 
     Attributes:
-        path: The folder.
+        path: The folder, or its address in a store.
         shards: How many there are.
         records: Rows in all.
         tokens: In all.
@@ -80,7 +81,7 @@ class ShardReport:
         seconds: That it took.
     """
 
-    path: Path
+    path: Path | str
     shards: int
     records: int
     tokens: int
@@ -90,22 +91,6 @@ class ShardReport:
     made: int = 0
     fingerprint: str = ""
     seconds: float = 0.0
-
-
-def status(folder: str | Path) -> dict[str, Any]:
-    """Return how far an export has come: stage, counters, completed shards.
-
-    Raises:
-        ShardError: There is no export.
-        DamagedFileError: What is noted of it is not as it was written.
-    """
-    told = read_document(Path(folder) / STATE, KIND)
-    if told is None:
-        raise ShardError(f"{folder} has no {STATE}: no export of shards was begun there")
-    shards = [each["shard_id"] for each in told["completed_shards"]]
-    found = {key: told[key] for key in ("stage", "counters", "last_updated", "fingerprint")}
-    buckets = sorted({each.rpartition("/")[0] for each in shards})
-    return found | {"completed_buckets": buckets, "completed_shards": shards}
 
 
 def shard(
@@ -121,19 +106,21 @@ def shard(
     engine: Engine | None = None,
 ) -> ShardReport:
     """Write the texts of a corpus as token shards; see ``Corpus.shard``."""
-    begun, out = time.monotonic(), Path(out)
+    begun, outbox = time.monotonic(), outbox_of(out, database.path)
+    folder = outbox.folder
     encoder = Encoder(tokenizer)
     texts = Texts(database, settings.split, settings.sources, settings.code)
     if mixture is not None:
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
-    with writable(out), _alone(out):
-        export = _Export(out, texts, encoder, settings, inputs, name, engine)
+    with writable(folder), _alone(folder):
+        export = _Export(outbox, texts, encoder, settings, inputs, name, engine)
         export.prepare(overwrite=overwrite)
         made = export.run(mixture, progress)
-        manifest = Manifest.read(out)
+        manifest = Manifest.read(folder)
+        outbox.finish()
     return ShardReport(
-        path=out,
+        path=outbox.out,
         shards=len(manifest.shards),
         records=manifest.counts["records"],
         tokens=manifest.counts["tokens"],
@@ -159,7 +146,7 @@ class _Export:
 
     def __init__(
         self,
-        out: Path,
+        outbox: Outbox,
         texts: Texts,
         encoder: Encoder,
         settings: ShardSettings,
@@ -167,8 +154,8 @@ class _Export:
         name: str,
         engine: Engine | None,
     ) -> None:
-        self.out, self.texts, self.encoder, self.settings = out, texts, encoder, settings
-        self.engine = engine
+        self.outbox, self.out, self.engine = outbox, outbox.folder, engine
+        self.texts, self.encoder, self.settings = texts, encoder, settings
         self.inputs, self.name, self.fingerprint = inputs, name, fingerprint_of(inputs)
         self.stage = STAGES[0]
         self.done: dict[str, ShardEntry] = {}
@@ -183,6 +170,7 @@ class _Export:
         Raises:
             ShardError: Another run is there, or anything else.
         """
+        self.outbox.begin()
         told = read_document(self.out / STATE, KIND)
         if told is None:
             names = (each.name for each in self.out.iterdir())
@@ -195,7 +183,7 @@ class _Export:
         elif overwrite or told.get("fingerprint") != self.fingerprint:
             if not overwrite:
                 raise ShardError(
-                    f"{self.out} has shards of another run: "
+                    f"{self.outbox.out} has shards of another run: "
                     f"{differing(told['inputs'], self.inputs)}; "
                     f"give another folder, or overwrite=True"
                 )
@@ -211,15 +199,13 @@ class _Export:
         self.stage, self.counters = told["stage"], dict(told["counters"])
         for each in told["completed_shards"]:
             entry = ShardEntry(**{**each, "tsv": TsvEntry(**each["tsv"])})
-            file = self.out / entry.path
-            has_both = file.is_file() and (self.out / entry.tsv.path).is_file()
-            if has_both and file.stat().st_size == entry.bytes:
+            size = self.outbox.size(entry.path)
+            if size == entry.bytes and self.outbox.size(entry.tsv.path) is not None:
                 self.done[entry.shard_id] = entry
 
     def _clear(self) -> None:
         """Remove what an export has written: the manifest first, its state last."""
-        for each in (MANIFEST, MIXTURES, TOKENIZER, _SPOOL, *SPLITS, STATE):
-            remove(self.out / each)
+        self.outbox.clear((MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE))
 
     def _save(self, stage: str | None = None, *, at_once: bool = False) -> None:
         """Note what is done, if that was not done just now."""
@@ -236,6 +222,7 @@ class _Export:
             "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         write_document(self.out / STATE, KIND, values)
+        self.outbox.send(STATE)
         self.saved = now
 
     # -- stages -----------------------------------------------------------------------------------
@@ -243,12 +230,13 @@ class _Export:
     def run(self, mixture: Mixture | None, progress: Progress | None) -> int:
         """Do what is left to do, and return how many shards were written."""
         if self.stage == STAGES[-1] and self._is_whole():
-            remove(self.out / _SPOOL)
+            remove(self.out / SPOOL)
             manifest = Manifest.read(self.out)
             if mixture is not None:
                 write_mixtures(self.out, manifest, mixture)
+                self.outbox.send(MIXTURES)
             return 0
-        spool = Spool(self.out / _SPOOL, self.texts.parts(*_PART))
+        spool = Spool(self.out / SPOOL, self.texts.parts(*_PART))
         self._check_sizes()
         self._tokenize(spool, progress)
         self._save("bucketing")
@@ -272,8 +260,9 @@ class _Export:
         manifest = self._manifest(shards, left_out, cut)
         write_mixtures(self.out, manifest, mixture)
         manifest.write(self.out)
+        self.outbox.send(TOKENIZER, MIXTURES, MANIFEST)
         self._save("completed")
-        remove(self.out / _SPOOL)
+        remove(self.out / SPOOL)
         return made
 
     def _is_whole(self) -> bool:
@@ -367,7 +356,8 @@ class _Export:
         )
         total = self.counters["records"]
         written = total + sum(each.records for each in self.done.values())
-        with closing(write_all(self.out, spool, missing, form, self.engine)) as writing:
+        writing = self.outbox.written(spool, missing, form, self.engine)
+        with closing(writing):
             for entry in writing:
                 self.done[entry.shard_id] = entry
                 self.counters["shards"] = len(self.done)

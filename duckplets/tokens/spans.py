@@ -1,4 +1,4 @@
-"""Name the texts of a source, or of a bucket of it, that adjoin in a token file; their records."""
+"""Name the texts of a source, or of a bucket of it, that adjoin; and their records."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from duckplets.base.arrays import Integers
 from duckplets.errors import DamagedFileError
 from duckplets.tokens.arrays import is_array, text_names
 from duckplets.tokens.decode import reading
+from duckplets.tokens.gather import Tokens
 from duckplets.tokens.manifest import Manifest
-from duckplets.tokens.token_file import TokenFile, damaged
 
 _SHARDS = 16  # whose record ids are kept
 
 
 @dataclass(frozen=True)
 class TextSpan:
-    """Texts that adjoin in a token file.
+    """Texts that adjoin in a folder.
 
     Attributes:
-        file: The token file.
+        file: The token file, or what stands for it.
         first: Number of the first.
         stop: After the last.
     """
 
-    file: TokenFile
+    file: Tokens
     first: int
     stop: int
 
@@ -49,13 +49,13 @@ class TextSpan:
             DamagedFileError: Not within it.
         """
         low, high = int(self.offsets[0]), int(self.offsets[-1])
-        if not 0 <= low <= high <= len(self.file.tokens):
+        if not 0 <= low <= high <= len(self.file):
             raise self.damage()
         return low, high
 
     def damage(self) -> DamagedFileError:
         """Return the error for offsets that lead nowhere."""
-        return damaged(self.file.path, "offsets of texts lead nowhere")
+        return self.file.damage("offsets of texts lead nowhere")
 
 
 class RecordIds:

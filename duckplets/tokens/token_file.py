@@ -34,6 +34,7 @@ from duckplets.base.shown import shown
 from duckplets.errors import DamagedFileError, ShardError
 from duckplets.tokens.arrays import is_array, laid_out
 from duckplets.tokens.decode import decoded, digest_of
+from duckplets.tokens.gather import copy, empty_rows
 from duckplets.tokens.manifest import Manifest
 
 log = logging.getLogger("duckplets")
@@ -48,6 +49,10 @@ _TAIL = {
     **dict.fromkeys(("fingerprint", "offsets_digest", "digest"), str),
     "format": int,
 }
+
+
+class NoRoomError(ShardError):
+    """A token file cannot be written where it was to lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class TokenFile:
             cache: A folder to keep it in; by default it lies beside the folder of shards.
 
         Raises:
-            ShardError: It cannot be written, or there is no room for it.
+            NoRoomError: It cannot be written, or there is no room for it.
             DamagedFileError: A shard is not as it was written.
         """
         path = _place(folder, manifest, cache)
@@ -119,6 +124,21 @@ class TokenFile:
             ids = np.memmap(path, np.int32, "r", 8 * (texts + 1), (tokens,))
         # Without their class: a slice of a memmap costs ten times one of an array.
         return cls(path, words.view(np.ndarray), ids.view(np.ndarray))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def take(self, starts: Integers, lengths: Integers, width: int, fill: int) -> Integers32:
+        """Return so many tokens from each place on as rows, filled up; see ``Tokens``."""
+        ids = empty_rows(self, starts, lengths, width, fill)
+        if len(ids) and (lengths == width).all():  # in one copy: packed rows nearly always
+            return np.lib.stride_tricks.sliding_window_view(self.tokens, width)[starts]
+        copy(self.tokens, starts, lengths, ids, np.arange(len(ids)), np.zeros(len(ids), np.int64))
+        return ids
+
+    def damage(self, why: str) -> DamagedFileError:
+        """Return the error for a file that is not as it was written."""
+        return damaged(self.path, why)
 
     def check(self) -> None:
         """Compare every byte with what was written.
@@ -182,7 +202,7 @@ def _writable(path: Path, manifest: Manifest) -> Iterator[None]:
         if isinstance(error, DamagedFileError):
             raise
         why = error.strerror or str(error)
-        raise ShardError(
+        raise NoRoomError(
             f"the token file {shown(path)} cannot be written: {why}. It takes "
             f"{(8 * texts + 4 * tokens) / 1e6:,.1f} MB; give cache= with a folder that has the room"
         ) from error

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from duckplets.base.lookahead import Lookahead
 from duckplets.base.progress import bar
+from duckplets.base.stores import is_address
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.tokens.documents import read_document
 from duckplets.tokens.manifest import KIND, MANIFEST, MIXTURES, STATE, Manifest
 from duckplets.tokens.mixtures import load_mixture
-from duckplets.tokens.write import digest_of
+from duckplets.tokens.places import Folder, Objects, opened
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
@@ -34,7 +35,7 @@ class VerifyReport:
     """What was found in a folder of token shards.
 
     Attributes:
-        path: The folder.
+        path: The folder, or its address in a store.
         shards: That the manifest lists.
         bytes: That were read.
         seconds: That it took.
@@ -42,7 +43,7 @@ class VerifyReport:
             or of ``another run``.
     """
 
-    path: Path
+    path: Path | str
     shards: int
     bytes: int
     seconds: float
@@ -58,7 +59,7 @@ def verify(out: str | Path, *, progress: Progress | bool | None = None) -> Verif
     """Compare every file of a folder of token shards with its manifest, and look for others.
 
     Args:
-        out: The folder.
+        out: The folder, or its address, ``s3://bucket/prefix``.
         progress: Called with bytes read and their number; True for a bar, None for one on a
             terminal.
 
@@ -70,10 +71,16 @@ def verify(out: str | Path, *, progress: Progress | bool | None = None) -> Verif
         ShardError: There is no manifest.
         DamagedFileError: The manifest itself is not as it was written.
     """
-    begun, folder = time.monotonic(), Path(out)
-    manifest = Manifest.read(folder)
-    expected = dict(_expected(manifest))
-    sizes = {path: _size(folder / path) for path in expected}
+    with opened(out) as place:
+        return _compared(out, place, progress)
+
+
+def _compared(
+    out: str | Path, place: Folder | Objects, progress: Progress | bool | None
+) -> VerifyReport:
+    begun, manifest = time.monotonic(), Manifest.read(place.documents)
+    expected, there = dict(_expected(manifest)), place.sizes()
+    sizes = {path: there.get(path) for path in expected}
     problems = [(path, "missing") for path, size in sizes.items() if size is None]
     found = [path for path, size in sizes.items() if size is not None]
     total, done = sum(size or 0 for size in sizes.values()), 0
@@ -81,7 +88,7 @@ def verify(out: str | Path, *, progress: Progress | bool | None = None) -> Verif
 
         def digest(path: str) -> tuple[str, str | None]:
             try:
-                return path, digest_of(folder / path)
+                return path, place.digest(path)
             except OSError as error:
                 return path, os.strerror(error.errno or 0)
 
@@ -98,9 +105,11 @@ def verify(out: str | Path, *, progress: Progress | bool | None = None) -> Verif
                     advance(done, total)
                 if digest_now != expected[path]:
                     problems.append((path, "damaged"))
-    problems += _others(folder, manifest, set(expected))
+    unlisted = (path for path in there if path.endswith(_ENDINGS) and path not in expected)
+    problems += [(path, "unlisted") for path in unlisted]
+    problems += _others(place.documents, manifest)
     return VerifyReport(
-        path=folder,
+        path=out if is_address(out) else Path(out),
         shards=len(manifest.shards),
         bytes=total,
         seconds=time.monotonic() - begun,
@@ -115,18 +124,8 @@ def _expected(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield each.tsv.path, each.tsv.sha256
 
 
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
-
-
-def _others(folder: Path, manifest: Manifest, listed: set[str]) -> Iterator[tuple[str, str]]:
+def _others(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with files that have no digest in the manifest."""
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
-        for name in files:
-            path = (Path(parent) / name).relative_to(folder).as_posix()
-            if name.endswith(_ENDINGS) and not name.startswith(".") and path not in listed:
-                yield path, "unlisted"
     try:
         state = read_document(folder / STATE, KIND)
     except (ShardError, DamagedFileError):

@@ -14,21 +14,18 @@ import hashlib
 import io
 import itertools
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.base.aside import aside_of, remove
-from duckplets.base.lookahead import Lookahead
-from duckplets.base.parts import Engine, Part
-from duckplets.errors import EngineError, ShardError
+from duckplets.errors import ShardError
 from duckplets.order.permute import key, shuffled
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
 from duckplets.tokens.spool import METRIC, OFFSETS, Spool
@@ -37,8 +34,6 @@ __all__ = ["Form", "Shard", "digest_of", "plan", "writable", "write_shard"]
 
 BYTES = 4  # of a token, by which the size of a shard is counted
 _STEP = 1 << 22
-_WORKERS = 2  # shards that are written at once; each holds itself in memory about thrice
-_LARGE = 32 << 20  # tokens; larger shards are written one at a time
 # Tokens of a row group and of what is read at once for several, with their texts: about.
 _GROUP, _SLAB = 4 << 20, 8 << 20
 
@@ -190,43 +185,6 @@ def writable(out: Path) -> Iterator[None]:
 
 
 # -- files ----------------------------------------------------------------------------------------
-
-
-class Writing(NamedTuple):
-    """What all shards of an export have in common, for the workers of an engine."""
-
-    folder: Path
-    spool: Spool
-    form: Form
-
-
-def write_all(
-    folder: Path, spool: Spool, shards: list[Shard], form: Form, engine: Engine | None
-) -> Generator[ShardEntry, None, None] | Lookahead[ShardEntry]:
-    """Return how the manifest names shards, each as it is written, in their order."""
-    if engine is None:
-        calls = (partial(write_shard, folder, spool, each, form) for each in shards)
-        largest = max((each.tokens for each in shards), default=0)
-        workers = _WORKERS if largest <= _LARGE else 1
-        return Lookahead(calls, "duckplets-shards", most=workers - 1, threads=workers)
-    out = folder.absolute()
-    job = Writing(out, Spool(out / spool.folder.name, spool.parts), form)
-    parts = (Part(f"writing shard {each.shard_id}", each) for each in shards)
-    return engine.map(write_part, job, parts)
-
-
-def write_part(job: Writing, shard: Shard) -> ShardEntry:
-    """Write a shard on a worker of an engine; see ``write_shard``.
-
-    Raises:
-        EngineError: The folder is not one that this worker sees.
-    """
-    if not job.spool.folder.is_dir():
-        raise EngineError(
-            f"a worker does not see {job.spool.folder}, where encoded texts wait: shards must be "
-            f"written to a folder that all workers share"
-        )
-    return write_shard(job.folder, job.spool, shard, job.form)
 
 
 def write_shard(folder: Path, spool: Spool, shard: Shard, form: Form) -> ShardEntry:

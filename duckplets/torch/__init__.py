@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import ReferenceType, ref
 
 from duckplets.corpus import Corpus
 from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
 from duckplets.order.mixture import Mixture
+from duckplets.sampling.losses import Losses, checked_losses
 from duckplets.sampling.metrics import mean_by_source
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import check_overrides
@@ -91,6 +92,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         self._stands: State | None = None  # where this process's own iteration is
         self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
         self._counting: Sampler | None = None  # what metrics of steps are counted by
+        self._losses = Losses()  # that were reported in this process
 
     @classmethod
     def resume(
@@ -235,6 +237,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
                 sampler.move(state["position"])
             else:
                 sampler.load_state_dict(state, allow_drift=self._start.allow_drift)
+            sampler.take_losses(self._losses)
             return sampler.save(tag, path)
 
     # -- metrics ------------------------------------------------------------------------------
@@ -294,6 +297,14 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             )
         return mean_by_source(batch["source"], losses)
 
+    def report_loss(self, losses: Mapping[str, float], *, step: int) -> None:
+        """Report the losses of sources at a step, ``batch["step"]``; see ``Sampler.report_loss``.
+
+        For the process that saves: workers, who have the samplers, know nothing of losses.
+        """
+        self._known_run().at(step, self._start.loaded)  # refuses what is no step
+        self._losses.report(step, checked_losses(losses, self._known_run().sources))
+
     def _known_run(self) -> Run:
         if self._run is None:
             with self._opening.open() as sampler:
@@ -321,7 +332,8 @@ class TokenDataset(SamplerDataset):
         split: As for ``TokenShards.sampler``.
         rank: Which of the ranks this is; by default that of ``torch.distributed``, else 0.
         world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
-        cache: As for ``TokenShards``.
+        cache: As for ``TokenShards``; with several workers give False where there is no room.
+        memory_mb: As for ``TokenShards``, of each worker.
         arguments: All others are those of ``TokenShards.sampler``, except ``log``.
 
     Raises:
@@ -335,14 +347,15 @@ class TokenDataset(SamplerDataset):
         *,
         rank: int | None = None,
         world_size: int | None = None,
-        cache: str | Path | None = None,
+        cache: str | Path | Literal[False] | None = None,
+        memory_mb: int = 384,
         **arguments: Any,
     ) -> None:
         IterableDataset.__init__(self)
         check_taken(type(self).__name__, TokenShards.sampler, arguments)
-        where = None if cache is None else Path(cache)
+        where = cache if cache is None or cache is False else Path(cache)
         opening = Opening(Path(folder), {"split": split, **arguments}, rank, world_size, None, None)
-        self._open_with(replace(opening, of_tokens=True, cache=where))
+        self._open_with(replace(opening, of_tokens=True, cache=where, memory_mb=memory_mb))
 
     @classmethod
     def resume(  # type: ignore[override]
@@ -355,7 +368,8 @@ class TokenDataset(SamplerDataset):
         allow_drift: Collection[str] = (),
         rank: int | None = None,
         world_size: int | None = None,
-        cache: str | Path | None = None,
+        cache: str | Path | Literal[False] | None = None,
+        memory_mb: int = 384,
         **overrides: Any,
     ) -> TokenDataset:
         """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
@@ -371,9 +385,10 @@ class TokenDataset(SamplerDataset):
             rank: As for the class.
             world_size: As for the class.
             cache: As for the class.
+            memory_mb: As for the class.
             overrides: Arguments of ``TokenShards.sampler`` to change.
         """
-        dataset = cls(folder, rank=rank, world_size=world_size, cache=cache)
+        dataset = cls(folder, rank=rank, world_size=world_size, cache=cache, memory_mb=memory_mb)
         saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
         arguments = {**overrides, **saved, "log": None}
         dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import distributed
@@ -40,7 +40,8 @@ class Opening:
         threads: As given, or None.
         resumed: Whether it is a saved run.
         of_tokens: Whether it is one over token shards.
-        cache: Where their tokens are decoded to, if not beside the folder.
+        cache: Where their tokens are decoded to, if not beside the folder; False for nowhere.
+        memory_mb: Of their row groups that are kept in memory then.
     """
 
     path: Path
@@ -51,7 +52,8 @@ class Opening:
     threads: int | None
     resumed: bool = False
     of_tokens: bool = False
-    cache: Path | None = None
+    cache: Path | Literal[False] | None = None
+    memory_mb: int = 384
 
     def open(self, workers: int | None = None) -> Sampler:
         """Open the run at its start, in one of so many workers or in the process they serve.
@@ -76,7 +78,10 @@ class Opening:
     def _opened(self, workers: int | None) -> Corpus | TokenShards:
         """Open what the run is of: a corpus file, or a folder of token shards."""
         if self.of_tokens:
-            return TokenShards(self.path, cache=self.cache)
+            shards = TokenShards(self.path, cache=self.cache, memory_mb=self.memory_mb)
+            if not self.resumed:
+                shards.agree(workers or 1)
+            return shards
         memory, threads = _shares(workers)
         memory, threads = self.memory_limit or memory, self.threads or threads
         return Corpus(self.path, read_only=True, memory_limit=memory, threads=threads)
@@ -110,19 +115,23 @@ class Run:
         batch: Samples of a batch of all ranks.
         end: The position a bounded run ends at, or None.
         mixture: Of the run, as plain values.
+        sources: Names of its sources.
     """
 
     start: State
     batch: int
     end: int | None
     mixture: dict[str, Any]
+    sources: list[str]
 
     @classmethod
     def of(cls, sampler: Sampler) -> Run:
         """Return that of a sampler at its start."""
         end = sampler.settings.end(sampler.epoch_length)
         settings = sampler.settings
-        return cls(standing(sampler, 0, 1), settings.global_batch, end, settings.mixture)
+        sources = settings.versions[-1].sources
+        start = standing(sampler, 0, 1)
+        return cls(start, settings.global_batch, end, settings.mixture, sources)
 
     @property
     def steps(self) -> int:

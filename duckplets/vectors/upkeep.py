@@ -15,7 +15,8 @@ from duckplets.base.arrays import Flags, Words
 from duckplets.base.columns import column, text_column
 from duckplets.base.shown import counted, shown
 from duckplets.db import migrate
-from duckplets.db.database import Database, for_a_moment
+from duckplets.db.database import Database
+from duckplets.db.moments import for_a_moment
 from duckplets.errors import DuckpletsError
 from duckplets.vectors import mapped_sets
 from duckplets.vectors.commits import chained

@@ -9,7 +9,7 @@ WHERE name = 'chunking'
 -- dropped are kept free, those after the last stored section too.
 WITH latest AS (
     SELECT section_key, record_key, position
-    FROM sections
+    FROM stored_sections AS sections
     ORDER BY section_key DESC
     LIMIT 1
 )
@@ -45,13 +45,24 @@ DELETE FROM chunks
 
 -- name: sections
 -- The next sections to chunk.
--- Parameters: $after (section_key), $limit.
+-- Parameters: $low, $high (section keys, both included).
 -- Rows: by section_key.
 SELECT section_key, record_key, position, text
 FROM sections
-WHERE section_key > $after
+WHERE section_key BETWEEN $low AND $high
 ORDER BY section_key
-LIMIT $limit
+
+-- name: last
+-- The key of the last of the next sections to chunk; NULL where none is left.
+-- Parameters: $low (section_key), $limit.
+SELECT max(section_key)
+FROM (
+    SELECT section_key
+    FROM stored_sections
+    WHERE section_key >= $low
+    ORDER BY section_key
+    LIMIT $limit
+)
 
 -- name: append
 -- Append new_chunks (Arrow), each with the hash of its text.
@@ -63,7 +74,7 @@ FROM new_chunks
 
 -- name: set_token_counts
 -- Set the token counts of sections (Arrow counted: section_key, token_count).
-UPDATE sections
+UPDATE stored_sections
 SET token_count = counted.token_count
 FROM counted
 WHERE sections.section_key = counted.section_key

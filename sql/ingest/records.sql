@@ -18,7 +18,7 @@ GROUP BY sources.name, splits.split
 
 -- name: append_sections
 -- Append new_sections (Arrow).
-INSERT INTO sections
+INSERT INTO stored_sections BY NAME
 SELECT section_key, record_key, position, role, heading, text, token_count
 FROM new_sections
 

@@ -5,11 +5,11 @@ SELECT
     count(*) FILTER (WHERE sections.section_key IS NOT NULL) AS changed,
     count(*) FILTER (WHERE sections.section_key IS NULL) AS dropped,
     count(DISTINCT section_originals.record_key) FILTER (
-        WHERE section_originals.record_key NOT IN (SELECT record_key FROM sections)
+        WHERE section_originals.record_key NOT IN (SELECT record_key FROM stored_sections)
     ) AS emptied
 FROM section_originals
 JOIN records ON records.record_key = section_originals.record_key
-LEFT JOIN sections
+LEFT JOIN stored_sections AS sections
     ON sections.record_key = section_originals.record_key
     AND sections.position = section_originals.position
 WHERE records.removed_version IS NULL
@@ -22,7 +22,7 @@ FROM new_originals
 
 -- name: clear
 -- Forget all sections and originals, and the hashes of their texts, to store them anew.
-DELETE FROM sections;
+DELETE FROM stored_sections;
 
 DELETE FROM text_hashes;
 

@@ -19,7 +19,7 @@ WHERE record_key IN (
 DELETE FROM text_hashes
 WHERE section_key IN (
     SELECT sections.section_key
-    FROM sections
+    FROM stored_sections AS sections
     JOIN records ON records.record_key = sections.record_key
     WHERE records.source_id = $source_id AND records.removed_version = $unpublished
 )
@@ -27,7 +27,7 @@ WHERE section_key IN (
 -- name: discard_sections
 -- Delete what belongs to a source's unpublished records from sections.
 -- Parameters: $source_id, $unpublished.
-DELETE FROM sections
+DELETE FROM stored_sections
 WHERE record_key IN (
     SELECT record_key
     FROM records

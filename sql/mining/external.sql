@@ -34,7 +34,7 @@ WITH live AS (
 
 live_sections AS (
     SELECT sections.section_key, sections.record_key
-    FROM sections
+    FROM stored_sections AS sections
     JOIN live ON live.record_key = sections.record_key
 )
 

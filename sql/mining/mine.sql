@@ -14,7 +14,7 @@ SELECT
     sections.section_key, sections.record_key, record_families.family,
     section_hashes.normalised_hash
 FROM wanted
-JOIN sections ON sections.section_key = wanted.section_key
+JOIN stored_sections AS sections ON sections.section_key = wanted.section_key
 JOIN records ON records.record_key = sections.record_key
 JOIN record_families ON record_families.record_key = sections.record_key
 JOIN section_hashes ON section_hashes.section_key = wanted.section_key

@@ -49,7 +49,7 @@ ORDER BY name
 -- Whether any section is longer than a window: asked first, for it reads next to nothing.
 -- Parameters: $max_tokens.
 -- Rows: one, with found.
-SELECT EXISTS (SELECT 1 FROM sections WHERE token_count > $max_tokens) AS found
+SELECT EXISTS (SELECT 1 FROM stored_sections WHERE token_count > $max_tokens) AS found
 
 -- name: long_roles
 -- The sources of which a split has sections longer than a window, each with the role of these:
@@ -57,7 +57,7 @@ SELECT EXISTS (SELECT 1 FROM sections WHERE token_count > $max_tokens) AS found
 -- Parameters: $split, $version, $max_tokens.
 -- Rows: by source.
 SELECT sources.name AS source, max(sections.role) AS role
-FROM sections
+FROM stored_sections AS sections
 JOIN records ON records.record_key = sections.record_key
 JOIN sources ON sources.source_id = records.source_id
 JOIN splits ON splits.record_key = sections.record_key

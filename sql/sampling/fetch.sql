@@ -2,7 +2,7 @@
 -- The record that a section belongs to.
 -- Parameters: $section_key.
 SELECT records.record_id
-FROM sections
+FROM stored_sections AS sections
 JOIN records ON records.record_key = sections.record_key
 WHERE sections.section_key = $section_key
 
@@ -56,6 +56,6 @@ SELECT
     chunks.start_token / sections.token_count AS start_ratio
 FROM asked
 JOIN chunks ON chunks.chunk_key = asked.chunk_key
-JOIN sections ON sections.section_key = chunks.section_key
+JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
 ORDER BY asked.request

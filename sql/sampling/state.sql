@@ -101,3 +101,33 @@ WHERE run = $run AND tag IS NULL
 -- Parameters: $run, $tag, $position, $step, $epoch, $counts (JSON).
 INSERT INTO cursors (run, tag, position, step, epoch, saved_at, counts)
 VALUES ($run, $tag, $position, $step, $epoch, now()::TIMESTAMP, $counts)
+
+-- name: losses
+-- The losses that were reported for the first steps of a run.
+-- Parameters: $run, $stop.
+-- Rows: by step and source.
+SELECT step, source, loss
+FROM losses
+WHERE run = $run AND step < $stop
+ORDER BY step, source
+
+-- name: delete_losses
+-- Forget the losses of some steps of a run, which it has gone through anew.
+-- Parameters: $run, $first, $stop.
+DELETE FROM losses
+WHERE run = $run AND step >= $first AND step < $stop
+
+-- name: delete_losses_beyond
+-- Forget the losses of a run beyond all its cursors; the last one's step may have a short batch.
+-- Parameters: $run.
+DELETE FROM losses
+WHERE run = $run AND step > (SELECT coalesce(max(step), -1) FROM cursors WHERE run = $run)
+
+-- name: add_losses
+-- Note the losses of some steps of a run (Arrow told: step, source, loss).
+-- Parameters: $run.
+-- Rows: by step and source.
+INSERT INTO losses
+SELECT $run, step, source, loss
+FROM told
+ORDER BY step, source

@@ -10,7 +10,7 @@ SELECT nextval('text_index_keys')
 -- Rows: in the order of documents: by hash of the record id, then position.
 WITH covered AS (
     SELECT sections.section_key, md5(records.record_id) AS place, sections.position
-    FROM sections
+    FROM stored_sections AS sections
     JOIN records ON records.record_key = sections.record_key
     JOIN sources ON sources.source_id = records.source_id
     JOIN splits ON splits.record_key = records.record_key
@@ -173,7 +173,7 @@ WHERE index_key = $index
 -- How many live sections every source and split has.
 -- Rows: by source, then split.
 SELECT sources.name AS source, splits.split, count(*) AS sections
-FROM sections
+FROM stored_sections AS sections
 JOIN records ON records.record_key = sections.record_key
 JOIN sources ON sources.source_id = records.source_id
 JOIN splits ON splits.record_key = records.record_key

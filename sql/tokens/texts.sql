@@ -34,7 +34,7 @@ WHERE
     is_live(records.added_version, records.removed_version, $version)
     AND list_contains($splits::VARCHAR[], splits.split)
     AND ($sources IS NULL OR list_contains($sources::VARCHAR[], sources.name))
-    AND records.record_key NOT IN (SELECT record_key FROM sections WHERE role <> 'rejected')
+    AND records.record_key NOT IN (SELECT record_key FROM stored_sections WHERE role <> 'rejected')
 
 -- name: sources
 -- The sources of a version.

@@ -24,7 +24,7 @@ FROM incoming
 LEFT JOIN records
     ON records.record_id = incoming.record_id
     AND is_live(records.added_version, records.removed_version, $version)
-LEFT JOIN sections
+LEFT JOIN stored_sections AS sections
     ON sections.record_key = records.record_key
     AND sections.role = incoming.role
     AND sections.position = coalesce(incoming.position, sections.position)
@@ -38,7 +38,7 @@ ORDER BY incoming.number
 -- Rows: by chunk_key.
 SELECT chunks.chunk_key, records.record_id, sections.role, chunks.text_hash
 FROM chunks
-JOIN sections ON sections.section_key = chunks.section_key
+JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = sections.record_key
 WHERE is_live(records.added_version, records.removed_version, $version)
 ORDER BY chunks.chunk_key

@@ -12,7 +12,7 @@ WITH of_chunks AS (
             AS role
     FROM chunks
     JOIN live_records AS records ON records.record_key = chunks.record_key
-    JOIN sections ON sections.section_key = chunks.section_key
+    JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
     WHERE $split IS NULL OR records.split = $split
 )
 

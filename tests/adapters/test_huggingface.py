@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from adapters.loaders import Batches, assert_refused, torch
+from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
+from duckplets.tokens.batches import ARRAYS
 
 datasets = pytest.importorskip("datasets")
 
@@ -141,3 +143,32 @@ def test_a_stored_stretch_begins_anywhere_but_at_the_end(corpus: dp.Corpus) -> N
     sampler.move(640)
     with pytest.raises(dp.SamplerError, match="no batch left"):
         sampler.to_hf_dataset(5)
+
+
+# ---- rows of tokens
+
+
+@pytest.mark.parametrize("how", [{"pack": True}, {"by_bucket": True}], ids=str)
+def test_rows_of_tokens_are_lists_of_integers_from_any_step(
+    how: dict[str, Any], tmp_path: Path
+) -> None:
+    texts = {name: numbered(lengths_of(90, seed)) for seed, name in enumerate(["one", "two"])}
+    folder = write_shards(tmp_path / "shards", {"train": texts})
+    options = {"seq_length": 24, "batch_size": 6, "steps": 20, "seed": 7, **how}
+    with dp.TokenShards(folder) as shards:
+        rows = [
+            {name: batch[name][row].tolist() for name in ARRAYS}
+            for batch in shards.sampler(**options)
+            for row in range(6)
+        ]
+        sampler = shards.sampler(**options)
+        stream = sampler.to_hf()
+        assert {name: feature.feature.dtype for name, feature in stream.features.items()} == (
+            dict.fromkeys(ARRAYS, "int32")
+        )
+        assert list(stream) == list(stream) == rows
+        stored = shards.sampler(**options).to_hf_dataset(8)
+        assert stored.features == stream.features
+        assert list(stored) == rows[:48]
+        sampler.save(step=11)
+        assert list(shards.resume().to_hf()) == list(sampler.to_hf(start_step=11)) == rows[66:]

@@ -117,6 +117,7 @@ def test_what_pools_have_is_counted_once_a_version(
         corpus.remove("other")
     content = Path(toy).read_bytes()
     first = json.loads(ok("status", toy, "--json"))
+    del first["bytes"]
     assert Path(toy).read_bytes() == content  # a small corpus is left as it is
     monkeypatch.setattr(corpus_status, "_WORTH_KEEPING", 1)
     counted: list[str] = []
@@ -131,6 +132,7 @@ def test_what_pools_have_is_counted_once_a_version(
     def told(pools: int) -> dict[str, object]:
         counted.clear()
         found = dict(json.loads(ok("status", toy, "--json")))
+        del found["bytes"]  # what is kept of counts takes room
         assert len(counted) == pools
         return found
 

@@ -23,7 +23,7 @@ from programs import python, ran
 from duckplets.db import migrate, queries
 from duckplets.db.database import Database
 from duckplets.db.migrate import Kind
-from duckplets.errors import CorpusLockedError, MigrationError, QueryError
+from duckplets.errors import CorpusLockedError, DamagedFileError, MigrationError, QueryError
 
 KINDS: tuple[Kind, ...] = ("corpus", "state", "vectors")
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
@@ -295,7 +295,7 @@ def test_a_file_cut_short_is_refused(path: Path, there: Made) -> None:
     there("corpus")
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises((MigrationError, QueryError)) as refusal:
+    with pytest.raises((DamagedFileError, QueryError)) as refusal:
         checked(path, "corpus")
     assert str(path) in str(refusal.value)
 
@@ -505,6 +505,7 @@ PUBLISHED: dict[Kind, dict[str, str]] = {
         "runs": "run",
         "cursors": "run tag position step saved_at",
         "weight_events": "run step weights",
+        "losses": "run step source loss",
     },
     "vectors": {
         "vector_sets": "set_id name dimension dtype made_by",

@@ -16,8 +16,8 @@ import parts_of_tests
 import pytest
 
 import duckplets as dp
-from duckplets.base.parts import Engine, Part, mapped
-from duckplets.engines import dask, on_worker, opened
+from duckplets.base.parts import Engine, Part, mapped, versions
+from duckplets.engines import dask, opened
 from duckplets.engines.dask import DaskEngine
 
 HERE = Path(__file__).parent
@@ -145,7 +145,7 @@ def _allowing(dask_scheduler: Any, allowed: int) -> None:
 def test_a_worker_of_another_version_is_refused(
     engine: DaskEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = on_worker.versions()
+    ours = versions()
     monkeypatch.setattr(dask, "versions", lambda: ours | {"duckplets": "9.9.9"})
     with pytest.raises(dp.EngineError, match=r"has duckplets .* \(wanted: 9\.9\.9\); .* install"):
         list(engine.map(parts_of_tests.waited, {}, parts(3)))

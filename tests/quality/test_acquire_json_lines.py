@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import test_kills
-from effort import often, some
+from effort import THOROUGH, often, some
 from gated_rows import GOOD, QUALITY, agrees, contents, take, written
 from gated_sources import Pages, assert_nothing_is_left, some_rows, sources_of
 from prebuilt import empty_corpus
@@ -34,6 +34,7 @@ def of_file(corpus: dp.Corpus) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.timeout(3600 if THOROUGH else 300)  # a machine under load took five minutes
 def test_side_by_side_with_one_file_leaves_what_one_after_the_other_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def shared_lines(path: Path) -> None:
 test_kills.JOBS["shared_lines"] = shared_lines
 
 
+@pytest.mark.timeout(3600 if THOROUGH else 300)
 def test_killed_and_run_again_the_bytes_are_those_of_the_unbroken_run(tmp_path: Path) -> None:
     draw = random.Random(5)
     path, out = tmp_path / "c.duckdb", tmp_path / "out.jsonl"

@@ -344,6 +344,13 @@ def add_up(corpus: dp.Corpus, report: dp.IngestReport, name: str, ends: list[End
     assert found == Counter(ends)
 
 
+def capped(rows: list[Planted], accepted: int) -> tuple[float, list[Planted]]:
+    """Return a cap in MB that is reached within an accepted row, and the rows up to that one."""
+    ends = [at for at, row in enumerate(rows) if row.end == ACCEPTED][:accepted]
+    *before, last = (len(dict(rows[at].row)["text"].encode()) for at in ends)
+    return (sum(before) + last / 2) / 1e6, rows[: ends[-1] + 1]
+
+
 def test_every_row_of_dirtied_text_ends_where_it_should(
     tmp_path: Path, quality: dp.Quality, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,7 +358,7 @@ def test_every_row_of_dirtied_text_ends_where_it_should(
     assert len(kinds) >= 40
     assert list(LANGUAGES) == ["de", "fr", "es", "ru", "zh", "ja", "ar"]
     columns: dict[str, Any] = {"id": "id", "text": "text", "meta": ["title", "license", "drop"]}
-    docs = documentation()[:500]
+    docs = documentation()[:600]
     rows = shuffled(kinds, docs[:300], held)
     cut = Planted(b'{"text": "The last line is cut o', unreadable("invalid JSON"))
     lines = b"\n".join(map(encoded, [*rows, cut]))
@@ -371,7 +378,12 @@ def test_every_row_of_dirtied_text_ends_where_it_should(
             pa.Table.from_pylist([row.row for row in rows]), tmp_path / "wordnet.parquet"
         )
         sources["wordnet"] = (dp.ParquetSource(tmp_path / "wordnet.parquet", **columns), rows, {})
-    rows = shuffled(across(kept + " "), docs[300:], held)
+    rows = shuffled(across(kept + "  "), docs[500:], set(held))
+    path, (size, read) = tmp_path / "capped.jsonl", capped(rows, 40)
+    path.write_bytes(b"\n".join(map(encoded, rows)))
+    sources["capped"] = (dp.JsonSource(path, **columns), read, {"size_mb": size})
+    held |= {row.row["text"] for row in read if isinstance(row.row, dict) and row.end == ACCEPTED}
+    rows = shuffled(across(kept + " "), docs[300:500], held)
     wanted = 5
     last = [at for at, row in enumerate(rows) if row.end == ACCEPTED][wanted - 1]
     with Hub() as hub, empty_corpus(tmp_path / "c.duckdb") as corpus:
@@ -381,16 +393,18 @@ def test_every_row_of_dirtied_text_ends_where_it_should(
         sources["served"] = (served, rows[: last + 1], {"limit": wanted})
         corpus.normalise()
         for name, (source, planted_rows, more) in sources.items():
-            report = corpus.ingest(
-                source,
-                name=name,
-                quality=quality,
-                where="meta['drop'] IS DISTINCT FROM 'yes'",
-                on_conflict="skip",
-                on_error="skip",
-                progress=False,
+            given: dict[str, Any] = {
+                "name": name,
+                "quality": quality,
+                "where": "meta['drop'] IS DISTINCT FROM 'yes'",
+                "on_conflict": "skip",
+                "on_error": "skip",
+                "progress": False,
                 **more,
-            )
+            }
+            report = corpus.ingest(source, **given)
+            if more:  # what is full takes no more
+                assert corpus.ingest(source, **given).read == 0
             ends = ended(corpus, name)
             assert len(ends) == len(planted_rows)
             pairs = zip(planted_rows, ends, strict=True)

@@ -113,7 +113,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> dp.Corpus:
     source = dp.MemorySource(rows, id="id", anchor="title", positive="body", context="notes")
     corpus.ingest(source, name="odd", progress=False)
     # As a source might have left them, had it stored sections without text.
-    of(corpus).rows("UPDATE sections SET text = '' WHERE section_key % 17 = 0")
+    of(corpus).rows("UPDATE stored_sections SET text = '' WHERE section_key % 17 = 0")
     corpus.split(1, 0, 0)
     return corpus
 

@@ -15,8 +15,8 @@ from hub_server import Hub
 
 from duckplets.errors import SourceError
 from duckplets.sources import feed
+from duckplets.sources.cache import MARKER, Held, ShardCache, default_folder
 from duckplets.sources.hub import HubSource
-from duckplets.sources.hub.cache import MARKER, Held, ShardCache, default_folder
 
 
 @pytest.fixture
@@ -134,7 +134,8 @@ def test_a_shard_larger_than_the_limit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as error:
         hold(ShardCache(tmp_path, 100), "a", 101)
     assert str(error.value) == (
-        "cache_limit=100 is less than a shard of 101 bytes needs; give at least cache_limit=101"
+        "cache_limit=100 is less than a shard of 101 bytes needs; give at least cache_limit=101, "
+        "or DUCKPLETS_CACHE_LIMIT=101 for an object store"
     )
 
 

@@ -16,6 +16,7 @@ from token_shards import EOS, OTHER, PAD, laid_out, lengths_of, numbered, write_
 
 import duckplets as dp
 from duckplets.sampling import state
+from duckplets.tokens import local
 from duckplets.tokens.mixtures import write_mixtures
 
 TEXTS = {
@@ -46,9 +47,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_shards(path, {"train": TEXTS, "test": {"alpha": TEXTS["charlie"]}})
 
 
-@pytest.fixture
-def shards(folder: Path) -> Iterator[dp.TokenShards]:
-    with dp.TokenShards(folder) as shards:
+@pytest.fixture(params=["token file", "row groups"])
+def shards(
+    folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dp.TokenShards]:
+    """The folder, read from the token file, or from row groups in a local order."""
+    cache: Any = None
+    if request.param == "row groups":
+        monkeypatch.setattr(local, "_BLOCK", 200)
+        monkeypatch.setattr(local, "_REGIONS", 6)
+        cache = False
+    with dp.TokenShards(folder, cache=cache) as shards:
         yield shards
 
 
@@ -150,9 +159,11 @@ def test_texts_that_are_cut_are_counted(
 # ---- order
 
 
-def test_sources_are_dealt_within_the_bound_at_every_prefix(shards: dp.TokenShards) -> None:
+def test_sources_are_dealt_within_the_bound_at_every_prefix(folder: Path) -> None:
     weights = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}
-    run = shards.sampler(mixture=weights, pack=True, seq_length=24, batch_size=100, seed=3)
+    run = dp.TokenShards(folder).sampler(
+        mixture=weights, pack=True, seq_length=24, batch_size=100, seed=3
+    )
     sources = np.array(run.served(0, 100_000)["source"].to_pylist())
     draws = np.arange(1, 100_001)
     for name, weight in weights.items():
@@ -231,6 +242,7 @@ def test_a_run_goes_on_with_other_ranks(shards: dp.TokenShards, how: Plain, tmp_
 
 
 def test_a_run_is_saved_beside_the_folder_and_found_by_its_path(shards: dp.TokenShards) -> None:
+    shards.path.with_name("shards.state.duckdb").unlink(missing_ok=True)
     run = shards.sampler(**COMMON, batch_size=8, run="beside")
     alone = all_of(islice(run, 6))
     run.move(24)
@@ -331,7 +343,7 @@ def test_loss_by_source_and_phases(shards: dp.TokenShards) -> None:
     run.set_epoch(2)
     assert run.position == 2 * run.epoch_length
     with pytest.raises(dp.SamplerError, match="serves tokens"):
-        run.to_hf()
+        run.hf_batch_sampler()
 
 
 def test_the_mixture_of_the_folder_is_taken(shards: dp.TokenShards, folder: Path) -> None:

@@ -29,7 +29,7 @@ from effort import THOROUGH
 import duckplets as dp
 from duckplets.tokens.documents import read_document, write_document
 from duckplets.tokens.manifest import MANIFEST, Manifest, buckets_of, shard_path
-from duckplets.tokens.shards import status
+from duckplets.tokens.places import status
 from duckplets.tokens.texts import plain
 from duckplets.tokens.write import _cuts
 

@@ -5,7 +5,6 @@ source      a line as a source of rows
 download    requests to a hub, files written aside, and what to say when they fail
 card        what the README says about files and columns
 layout      which files make up a configuration and a split
-cache       shards on disk under a limit, one ahead of reading
 reading     rows and marks, shard by shard
 """
 

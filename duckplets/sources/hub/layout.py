@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.shown import listed
 from duckplets.errors import SourceError, nearest
+from duckplets.sources.cache import suffix_of
 from duckplets.sources.hub.card import Card, CardConfig
 from duckplets.sources.hub.download import HubFile
 from duckplets.sources.hub.grammar import HubUri
@@ -35,7 +36,6 @@ FORMS = {
     "json": (".json",),
     "csv": (".csv", ".tsv"),
 }
-_COMPRESSED = (".gz", ".zst")
 _NO_DATA = {
     *("dataset_info.json", "dataset_infos.json"),
     *("config.json", "dataset_dict.json", "state.json"),
@@ -69,13 +69,6 @@ def form_of(path: str) -> str | None:
     inner = suffix.removesuffix(".gz").removesuffix(".zst")
     form = next((form for form, ends in FORMS.items() if inner in ends), None)
     return None if inner != suffix and form in ("parquet", "arrow") else form
-
-
-def suffix_of(path: str) -> str:
-    """Return the end of a file's name that says what it is, such as ``.jsonl.gz``."""
-    parts = path.rsplit("/", 1)[-1].lower().split(".")
-    count = 2 if len(parts) > 2 and f".{parts[-1]}" in _COMPRESSED else 1
-    return "." + ".".join(parts[-count:]) if len(parts) > count else ""
 
 
 def stem_of(path: str) -> str:

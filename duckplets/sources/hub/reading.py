@@ -10,18 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources import arrow_file, csv_file, json_file, parquet_file
 from duckplets.sources.base import Mapped
+from duckplets.sources.cache import Held, ShardCache, arrivals
 from duckplets.sources.columns import names_of, portions
 from duckplets.sources.feed import gather, pick, run, table_bytes
-from duckplets.sources.hub.cache import Held, ShardCache, arrivals
 from duckplets.sources.hub.download import Hub, HubFile, imported
 from duckplets.sources.hub.layout import form_of
 from duckplets.sources.json_keys import Keys, judged
@@ -33,8 +32,6 @@ from duckplets.sources.rows import Mark, checked_cursor
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
-
-T = TypeVar("T")
 
 _Read = Callable[[list[int], int], Iterator[pa.RecordBatch]]
 """Yields the columns at some places, without so many rows at the beginning."""
@@ -102,7 +99,14 @@ class Reading:
         keys = Keys(reader, self._mapping, self._uri)
         keys.found.update(self._start.keys)
         keys.seen = list(self._start.keys.values())
-        with closing(arrivals(hub, cache, revision, self._left(files))) as shards:
+        arriving = arrivals(
+            cache,
+            hub.repo,
+            self._left(files),
+            lambda file, part: hub.fetch(file, revision, part),
+            hub.stop,
+        )
+        with closing(arriving) as shards:
             tables = gather(self._pieces(reader, shards), table_bytes(self._mapping))
             values = (self._values(reader, table, keys) for table in tables)
             for batch in run(reader, self._mapping, values, self._uri, origins=self._origins):
@@ -277,19 +281,3 @@ def _after(pieces: Iterator[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBat
         if skip < piece.num_rows:
             yield piece.slice(skip)
         skip = max(skip - piece.num_rows, 0)
-
-
-class Begun(Iterator[T]):
-    """Items after a look at the first of them: what is wrong from the start is said now.
-
-    Args:
-        items: Made one by one.
-        stop: Makes the one that is waited for come to its end, for who needs no more of them.
-    """
-
-    def __init__(self, items: Iterator[T], stop: Callable[[], None]) -> None:
-        self._items = chain(list(islice(items, 1)), items)
-        self.stop = stop
-
-    def __next__(self) -> T:
-        return next(self._items)

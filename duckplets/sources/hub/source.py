@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from duckplets.base.documents import DEFAULT, DocumentLimits
 from duckplets.errors import SourceError, several
 from duckplets.sources.base import Mapped
+from duckplets.sources.cache import LIMIT, ShardCache, default_folder, size_of
 from duckplets.sources.hub import grammar
-from duckplets.sources.hub.cache import LIMIT, ShardCache, default_folder, size_of
 from duckplets.sources.hub.card import parse_card
 from duckplets.sources.hub.download import Hub, Sleep
 from duckplets.sources.hub.layout import choose
-from duckplets.sources.hub.reading import Begun, Reading, Start
-from duckplets.sources.rows import Rows
+from duckplets.sources.hub.reading import Reading, Start
+from duckplets.sources.rows import Begun, Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -1,4 +1,4 @@
-"""Keep shards on disk in one folder, under a limit in bytes: the longest unused go first.
+"""Keep files from elsewhere in one folder, under a limit in bytes: the longest unused go first.
 
     FOLDER/.duckplets-hub-cache   says that the folder is ours
     FOLDER/<40 hex digits>.parquet        a whole shard, by repository and content
@@ -13,22 +13,22 @@ import hashlib
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, TypeVar
 
 from duckplets.base.locks import lock
 from duckplets.errors import SourceError
-from duckplets.sources.hub.download import Hub, HubFile
-from duckplets.sources.hub.layout import suffix_of
 
 MARKER = ".duckplets-hub-cache"
 LIMIT = 32 * 10**9  # bytes
 
 _SAYS = "Shards of data sets that duckplets has downloaded. It may be deleted at any time.\n"
+_COMPRESSED = (".gz", ".zst")
 _OURS = re.compile(r"[0-9a-f]{40}(\.[A-Za-z0-9]{1,10}){0,3}")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I)?B|B)?\s*", re.IGNORECASE)
 
@@ -44,6 +44,11 @@ def default_folder() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "duckplets" / "hub"
+
+
+def default_cache() -> ShardCache:
+    """Return the cache of what object stores have, as the environment says."""
+    return ShardCache(default_folder(), size_of(os.environ.get("DUCKPLETS_CACHE_LIMIT", LIMIT)))
 
 
 def size_of(limit: int | str) -> int:
@@ -64,6 +69,32 @@ def size_of(limit: int | str) -> int:
             f"cache_limit={given!r}: give a number of bytes above 0, or a text such as '10GB'"
         )
     return limit
+
+
+class Remote(Protocol):
+    """A file that lies elsewhere."""
+
+    @property
+    def path(self) -> str:
+        """Within what it is of; its suffix says what it holds."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+
+    @property
+    def checksum(self) -> str:
+        """What another content does not have."""
+
+
+F = TypeVar("F", bound=Remote)
+
+
+def suffix_of(path: str) -> str:
+    """Return the end of a file's name that says what it is, such as ``.jsonl.gz``."""
+    parts = path.rsplit("/", 1)[-1].lower().split(".")
+    count = 2 if len(parts) > 2 and f".{parts[-1]}" in _COMPRESSED else 1
+    return "." + ".".join(parts[-count:]) if len(parts) > count else ""
 
 
 @dataclass(slots=True)
@@ -140,7 +171,7 @@ class ShardCache:
         if size > self.limit:
             raise SourceError(
                 f"cache_limit={self.limit} is less than a shard of {size} bytes needs; give at "
-                f"least cache_limit={size}"
+                f"least cache_limit={size}, or DUCKPLETS_CACHE_LIMIT={size} for an object store"
             )
         files = sorted(self._files(but), key=lambda file: (file[1].st_mtime_ns, file[0]))
         total = sum(facts.st_size for _, facts in files)
@@ -176,37 +207,47 @@ class ShardCache:
 
 
 def arrivals(
-    hub: Hub, cache: ShardCache, revision: str, files: Sequence[HubFile]
-) -> Generator[tuple[HubFile, Held], None, None]:
-    """Yield the files of a revision, each held in the cache until the next is asked for.
+    cache: ShardCache,
+    origin: str,
+    files: Sequence[F],
+    fetch: Callable[[F, Path], None],
+    stop: threading.Event,
+) -> Generator[tuple[F, Held], None, None]:
+    """Yield files from elsewhere, each held in the cache until the next is asked for.
 
     The next is brought while one is read, or after that if they cannot be in the cache together.
     Closing breaks off a download; what has arrived stays, and the next time it goes on there.
 
+    Args:
+        cache: Where they are brought to.
+        origin: What they are of: their paths are unique in it.
+        files: Of it, in order.
+        fetch: Brings a file whole to a path, going on with what is there of it already.
+        stop: Set at the end: then ``fetch`` is to return or to raise.
+
     Raises:
         SourceError: A file cannot be had.
     """
+
+    def bring(file: F) -> Held:
+        identity = "\n".join([origin, file.path, file.checksum])
+        suffix, size = suffix_of(file.path), file.size
+        return cache.hold(identity, suffix, size, lambda part: fetch(file, part))
+
     coming: Future[Held] | None = None
-    with ThreadPoolExecutor(1, thread_name_prefix="duckplets-hub") as thread:
+    with ThreadPoolExecutor(1, thread_name_prefix="duckplets-arrivals") as thread:
         try:
             for file, following in zip(files, [*files[1:], None], strict=True):
-                coming = coming or thread.submit(_bring, hub, cache, revision, file)
+                coming = coming or thread.submit(bring, file)
                 held, coming = coming.result(), None
                 if following and cache.fits(file.size, following.size):
-                    coming = thread.submit(_bring, hub, cache, revision, following)
+                    coming = thread.submit(bring, following)
                 with closing(held):
                     yield file, held
         finally:
-            hub.stop.set()
+            stop.set()
             if coming is not None:
                 coming.add_done_callback(_close)  # nobody will read it
-
-
-def _bring(hub: Hub, cache: ShardCache, revision: str, file: HubFile) -> Held:
-    identity = "\n".join([hub.repo, file.path, file.checksum])
-    return cache.hold(
-        identity, suffix_of(file.path), file.size, lambda part: hub.fetch(file, revision, part)
-    )
 
 
 def _close(done: Future[Held]) -> None:
@@ -242,4 +283,6 @@ def _is_same(file: BinaryIO, path: Path) -> bool:
 
 def _unusable(folder: Path, error: OSError) -> SourceError:
     reason = error.strerror or str(error)
-    return SourceError(f"the cache {folder} cannot be used: {reason}; give another as cache=")
+    return SourceError(
+        f"the cache {folder} cannot be used: {reason}; give another as cache= or DUCKPLETS_CACHE"
+    )

@@ -1,0 +1,106 @@
+"""The part of docs/benchmarks.md about token shards and batches of them, from their two files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TEXT = """
+## Token shards
+
+One run of `benchmarks/tokens.py`, {texts:,} pages of Python's documentation, the best of some turns
+each. Shards are written with two threads from texts that are encoded already; these had
+{processors:.2f} processors, so where that is little others used the machine, and only the rate by
+processor time means anything.
+
+| measurement | result |
+|---|---|
+| `encode_batch` of tokenizers alone, both cores to itself | {encode_batch_mb_s:,.1f} MB/s of text |
+| encoding on the way to shards | {encode_mb_s:,.1f} MB/s, {encode_percent:.0f} % of it |
+| writing {write_mb:,.0f} MB of tokens as shards | {write_mb_s:,.0f} MB/s |
+| the same, per second of processor time | {write_mb_per_cpu_s:,.0f} MB |
+| `verify` of {verify_mb:,.0f} MB | {verify_mb_s:,.0f} MB/s |
+| reading these files and nothing else | {read_mb_s:,.0f} MB/s |
+"""
+
+BATCHES = """
+## Token batches
+
+One run of `benchmarks/token_batches.py`: {tokens:,} random tokens in texts of 20 to 2,000, two
+sources, batches of 8 rows of 2,048, all four arrays. Of tokens a second, those by processor time
+are of one core; the process of packed rows had {processors:.2f} of one, so where that is little the
+rates by the clock and first batches mean nothing. *Resident* counts what is mapped of the token
+file, too.
+
+| measurement | tokens/s | tokens per second of processor time | first batch | resident |
+|---|---|---|---|---|
+{rows}
+
+{without}{peer}
+"""
+
+# Where the tokens are more than twice what is kept of them, and where they are not.
+WITHOUT = """Without a token file a run in a local order serves **{local:.0f} %** of the packed
+tokens of a second of processor time that it serves with one; where it goes on in an order over all rows, each block of it
+reads nearly every row group, and that is {over_all:.1f} %. {kept_mb:,.0f} MB of row groups were kept
+at most."""
+ALL_KEPT = """All row groups of this folder fit into memory, so these figures say nothing of
+reading without a token file but that it works; from 400 million tokens on they do."""
+
+TITLES = {
+    "token_file": "the token file, made once",
+    "packed": "packed rows",
+    "packed_without_ends": "packed without a token between texts",
+    "packed_of_eight_ranks": "packed, what one of eight ranks takes",
+    "single": "a text a row",
+    "by_bucket": "a text a row, batches of one length class",
+    "packed_row_groups": "packed, without a token file",
+    "single_row_groups": "a text a row, without a token file",
+    "by_bucket_row_groups": "batches of one length class, without a token file",
+    "global_row_groups": "packed, without a token file, in an order over all rows",
+    "peer_datasets": "`datasets`, streamed through a buffer of 10,000 texts, packed",
+}
+
+
+def shards_section(results: dict[str, float]) -> str:
+    """Return the section for the output of ``tokens.py``."""
+    return TEXT.format(
+        **results,
+        encode_percent=100 * results["encode_ratio"],
+        processors=results["write_mb_s"] / results["write_mb_per_cpu_s"],
+    )
+
+
+def batches_section(results: dict[str, Any]) -> str:
+    """Return the section for the output of ``token_batches.py``."""
+    rate = {name: found["tokens_per_cpu_s"] for name, found in _measured(results).items()}
+    kept_mb = max(found.get("kept_mb", 0) for found in _measured(results).values())
+    without = WITHOUT if 4e-6 * results["tokens"] > 2 * kept_mb else ALL_KEPT
+    peer = ""
+    if "peer_datasets" in rate:
+        times = rate["packed"] / rate["peer_datasets"]
+        peer = (
+            f" By processor time packed rows come **{times:.1f} times** as fast as by `datasets`."
+        )
+    return BATCHES.format(
+        tokens=results["tokens"],
+        rows="\n".join(_row(name, found) for name, found in _measured(results).items()),
+        processors=results["packed"]["tokens_per_s"] / rate["packed"],
+        without=without.format(
+            local=100 * rate["packed_row_groups"] / rate["packed"],
+            over_all=100 * rate["global_row_groups"] / rate["packed"],
+            kept_mb=kept_mb,
+        ),
+        peer=peer,
+    )
+
+
+def _measured(results: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Return what was measured: not a peer that is not installed."""
+    return {name: results[name] for name in TITLES if "tokens_per_s" in results.get(name, {})}
+
+
+def _row(name: str, found: dict[str, float]) -> str:
+    first = f"{found['first_batch_s']:.2f} s" if "first_batch_s" in found else ""
+    rates = (found["tokens_per_s"] / 1e6, found["tokens_per_cpu_s"] / 1e6)
+    figures = " | ".join(f"{rate:,.2f} million" for rate in rates)
+    return f"| {TITLES[name]} | {figures} | {first} | {found['peak_mb']:,.0f} MB |"

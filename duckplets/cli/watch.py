@@ -1,0 +1,304 @@
+"""The command `watch`: a page in the terminal of where a run stands, for which no save waits.
+
+A run tells where it stands when it saves, and its state file is copied to be looked at: so nobody
+waits, and what is shown is as of the last save.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from duckplets.base.shown import counted, shown
+from duckplets.cli.app import CORPUS, existing, tell
+from duckplets.cli.options import RUN, STATE
+from duckplets.errors import CorpusLockedError, StateMismatchError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+    from duckplets.db.probe import Signature
+    from duckplets.order.schedule import Schedule
+    from duckplets.sampling.saved import Run
+    from duckplets.sampling.settings import RunSettings
+    from duckplets.sampling.standing import OfSource, Save, Standing
+
+_SECOND = 1.0  # between two looks
+_PATIENCE = 10.0  # seconds that --once tries to find the file at rest
+_SOURCES = 60  # that a log shows
+_UNCOMPARED = "the corpus is open to write in another process, so the run was not compared with it"
+_HEAD = 11  # lines that a page has above its sources
+_NAME = 40  # characters of a name
+_CENTURY = 100 * 365 * 86_400  # seconds
+_WIDE = 120  # columns from which on numbers are written out
+
+
+def watch(
+    corpus: CORPUS,
+    run: RUN = "default",
+    state: STATE = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one page, in plain text, and end.")
+    ] = False,
+) -> None:
+    """Show where a run stands and what it has drawn, once a second until Ctrl-C.
+
+    CORPUS may be a folder of token shards. A run tells its state file where it stands when it
+    saves, so the page is as of the last save; how fast it goes is known from two of them. The file
+    is copied to be read: the run waits for nobody. Where nothing is saved yet, it is waited for.
+
+    Example:
+        duckplets watch faq.duckdb
+        duckplets watch faq.duckdb --run hard --once >> training.log
+    """
+    from rich.console import Console
+
+    watched = _Watched(existing(corpus), run, state)
+    if once:
+        plain = Console(color_system=None, force_terminal=False, highlight=False)
+        with plain.capture() as printed:
+            plain.print(watched.page(watched.look(_PATIENCE), plain, _SOURCES))
+        tell(*(line.rstrip() for line in printed.get().splitlines()))
+        return
+    console = Console(highlight=False)
+    if not console.is_terminal or console.is_dumb_terminal:
+        raise typer.BadParameter("stdout is no terminal that can show a page: give --once")
+    with console.screen():
+        while True:
+            console.update_screen(watched.shown(console))
+            time.sleep(_SECOND)
+
+
+class _Watched:
+    """A run, looked at again where its state file has changed.
+
+    Args:
+        corpus: The corpus file, or a folder of token shards.
+        run: Name of the run.
+        state: The state file; by default beside the corpus.
+    """
+
+    def __init__(self, corpus: Path, run: str, state: Path | None) -> None:
+        from duckplets.sampling.state import state_path
+
+        self._corpus, self._run, self._path = corpus, run, state or state_path(corpus)
+        self._seen: Signature | None = None  # the file, when it was read
+        self._standing: Standing | None = None
+        self._saves: set[Save] = set()  # also such as others have replaced since
+        self._is_saved = False
+        self._is_compared = False  # the run with the corpus
+
+    def shown(self, console: Console) -> RenderableType:
+        """Return what is to be seen now: figures and how old they are, or what is waited for."""
+        from rich.text import Text
+
+        from duckplets.db.probe import signature
+
+        waiting = ""
+        try:
+            if self._standing is None or self._seen != signature(self._path):
+                self._standing = self.look()
+        except CorpusLockedError:  # what was seen last stays, and grows older
+            waiting = "a save is under way; looking again"
+        except StateMismatchError as error:
+            if self._is_saved:
+                raise
+            self._standing, waiting = None, str(error)
+            self._saves.clear()
+        if self._standing is None:
+            return Text(f"waiting for run {shown(repr(self._run))} to be saved: {waiting}")
+        return self.page(self._standing, console, console.height - _HEAD, waiting)
+
+    def page(self, found: Standing, console: Console, most: int, note: str = "") -> RenderableType:
+        """Return the page of what was seen, with so many lines for sources."""
+        notes = [note, "" if self._is_compared else _UNCOMPARED]
+        return page(found, console.width, most, [*filter(None, notes)])
+
+    def look(self, seconds: float = 0.0) -> Standing:
+        """Read the state file.
+
+        Args:
+            seconds: How long to try while it is being written.
+
+        Raises:
+            StateMismatchError: The run is not saved there, or is none over what is watched.
+            CorpusLockedError: The file was being written all the time.
+        """
+        from duckplets.db.probe import signature
+        from duckplets.sampling import state
+        from duckplets.sampling.standing import standing
+
+        self._is_saved = False
+        if not self._path.exists():
+            raise StateMismatchError(f"{self._path} does not exist yet")
+        seen = signature(self._path)
+        known = self._standing is not None
+        with state.copied(self._path, seconds=seconds, known=known) as copy:
+            saves = [save for save in state.cursors(copy) if save["run"] == self._run]
+            last = max(saves, key=lambda save: (save["saved_at"], save["step"]), default={})
+            run, cursor = state.load(copy, self._run, last.get("tag"))
+        self._is_saved = True
+        schedule = self._schedule(run)
+        self._saves |= {(save["saved_at"], save["step"]) for save in saves}
+        self._seen = seen
+        return standing(run, cursor, schedule, last["saved_at"], self._saves)
+
+    def _schedule(self, run: Run) -> Schedule:
+        """Return the schedule of a run over what is watched.
+
+        Raises:
+            StateMismatchError: It is one over something else.
+        """
+        from duckplets.sampling.eras import schedule_of
+        from duckplets.sampling.settings import saved_settings
+        from duckplets.tokens.runs import TokenShards
+        from duckplets.tokens.sampler import TokenSettings
+
+        of_tokens, is_folder = run.kind == "tokens", self._corpus.is_dir()
+        if of_tokens is not is_folder:
+            what = "a folder of token shards" if of_tokens else "a corpus file"
+            raise StateMismatchError(f"run {run.name!r} of {self._path} is over {what}: give that")
+        if of_tokens:
+            shards = TokenShards(self._corpus)
+            settings = cast(TokenSettings, saved_settings(run, TokenSettings))
+            same = settings.folder.get("fingerprint") == shards.manifest.fingerprint
+            self._compared(run, same=same)
+            return shards.schedule(settings, run.events)
+        of_corpus = saved_settings(run)
+        if not self._is_compared:
+            self._compare(run, of_corpus)
+        return schedule_of(of_corpus, run.events)
+
+    def _compare(self, run: Run, settings: RunSettings) -> None:
+        """Compare the records of a run with those of the corpus, if that can be read now."""
+        from duckplets.db.database import Database
+        from duckplets.ingest.records import current_version
+        from duckplets.serving.snapshot import fingerprint
+
+        version = settings.corpus_version
+        with suppress(CorpusLockedError):  # the run itself may have it open to write
+            with closing(Database.open(self._corpus, read_only=True, threads=1)) as database:
+                same = version <= current_version(database)
+                same = same and fingerprint(database, version) == settings.records
+            self._compared(run, same=same)
+
+    def _compared(self, run: Run, *, same: bool) -> None:
+        self._is_compared = True
+        if not same:
+            raise StateMismatchError(
+                f"run {run.name!r} of {self._path} is of other text than {self._corpus} has: the "
+                f"state file is of another corpus, or of another folder of shards"
+            )
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def page(found: Standing, width: int, most: int, notes: Sequence[str] = ()) -> RenderableType:
+    """Return the page of a run.
+
+    Args:
+        found: Where it stood.
+        width: Columns of the terminal.
+        most: Lines for its sources.
+        notes: What else is to be known.
+    """
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    most = max(most, 1)
+    head = Table.grid(padding=(0, 2))
+    for name, told in [*_told(found).items(), *(("note", note) for note in notes)]:
+        head.add_row(name, Text(told, overflow="fold"))
+    left = len(found.sources) - most
+    more = [Text(f"and {counted(left, 'more source')}")] if left > 0 else []
+    return Group(head, Text(), _shares(found.sources[:most], width), *more)
+
+
+def _told(found: Standing) -> dict[str, str]:
+    """Return what is told above the sources, by what it is about."""
+    age = datetime.now(UTC).replace(tzinfo=None) - found.saved_at
+    save = f"{found.saved_at:%Y-%m-%d %H:%M:%S} UTC, {_time(age.total_seconds())} ago"
+    step, bounds = f"{found.step:,}", []
+    if found.steps is not None:
+        step += f" of {found.steps:,} ({100 * found.step / max(found.steps, 1):.1f} %)"
+    if found.epochs is not None:
+        bounds = [f"ends after {counted(found.epochs, 'epoch')}"]
+    places = [step, f"position {found.position:,}", f"epoch {found.epoch:,}", *bounds]
+    rate = "known when the run has saved at two steps"
+    if found.rate is not None:
+        rate = f"{found.rate:,.2f} steps/s, {found.rate * found.batch:,.0f} samples/s"
+        rate += " between the last two saves"
+        if found.steps is not None and found.steps > found.step:
+            rate += f"; {_time((found.steps - found.step) / found.rate)} to go"
+    phase = f"{found.phase} of {found.phases}; " if found.phases else ""
+    phase += f"these shares since step {found.since:,}"
+    if found.lr_scale != 1:
+        phase += f", learning rate × {found.lr_scale:g}"
+    if found.until is not None:
+        steps = counted(found.until - found.step, "step")
+        phase += f"; others from step {found.until:,} on, in {steps}"
+    told = {"run": f"{shown(found.run, _NAME)}: {shown(found.what)}; as of its last save"}
+    told["last save"] = save if found.tag is None else f"{save}, tag {shown(found.tag, _NAME)}"
+    told |= {"step": ", ".join(places), "rate": rate, "phase": phase}
+    if found.loss_step is not None:
+        told["losses"] = f"the last of each source, up to step {found.loss_step:,}"
+    return told
+
+
+def _shares(sources: Sequence[OfSource], width: int) -> Table:
+    """Return the shares of sources as a table that is as wide as the terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    wide = width >= _WIDE
+    size = min(60, width - 110) if wide else max(6, width - 69)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("source", no_wrap=True, max_width=_NAME if wide else 20)
+    table.add_column("█ so far, │ declared" if size >= 20 else "█ so far", no_wrap=True)
+    for name in ("so far", "declared", "samples", "tokens", "loss"):
+        table.add_column(name, justify="right", no_wrap=True)
+    most = max((max(of.share, of.declared) for of in sources), default=1.0) or 1.0
+    for of in sources:
+        table.add_row(
+            Text(shown(of.name, _NAME)),
+            Text(_bar(of.share / most, of.declared / most, size)),
+            *(f"{100 * share:.2f} %" for share in (of.share, of.declared)),
+            *(
+                "-" if n is None else f"{n:,}" if wide else _short(n)
+                for n in (of.samples, of.tokens)
+            ),
+            "-" if of.loss is None else f"{of.loss:.4g}",
+        )
+    return table
+
+
+def _bar(share: float, declared: float, size: int) -> str:
+    """Return a bar as long as a share, with a mark where the declared one ends."""
+    bar = list("█" * round(share * size) + " " * (size - round(share * size)))
+    bar[min(round(declared * size), size - 1)] = "│"
+    return "".join(bar)
+
+
+def _short(number: int) -> str:
+    """Return a count in seven characters at most: 1.23M."""
+    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if number >= unit:
+            size = unit if letter != "k" else 1e3
+            return f"{number / size:,.4g}{letter}"
+    return f"{number:,}"
+
+
+def _time(seconds: float) -> str:
+    """Return a time in words, whole seconds."""
+    if seconds > _CENTURY:
+        return "more than a century"
+    return str(timedelta(seconds=max(0, round(seconds))))

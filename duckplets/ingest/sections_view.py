@@ -1,0 +1,99 @@
+"""Make the view ``sections``, which reads every text where it is: in the corpus or in its file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Sequence
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+
+from duckplets.db import placed
+from duckplets.db.database import Database
+from duckplets.sources.expressions import as_text, call, each, filled, statement
+
+_VIEW = "sections"
+
+
+def refresh(database: Database, without: Collection[int] = ()) -> None:
+    """Make the view anew, for the files that are noted.
+
+    Args:
+        database: The corpus, which may read these files.
+        without: Keys of files that are left out.
+    """
+    files = [row for row in database.run("ingest/in_place/files") if row[0] not in without]
+    view: exp.Query = statement("ingest/in_place/inside")
+    if files:
+        view = view.where(exp.column("file_key").is_(exp.null()))
+    for run in _runs(files):
+        view = exp.union(view, _outside(run), distinct=False)
+    made = exp.Create(this=exp.to_table(_VIEW), kind="VIEW", replace=True, expression=view)
+    database.rows(made.sql(dialect="duckdb", comments=False))
+
+
+def complete(database: Database) -> None:
+    """Make the view of a corpus whose tables were copied, for the files that it still needs."""
+    database.run("ingest/in_place/forget_unused")
+    corpus = Path(str(database.path))
+    paths = [placed.located(row[0], corpus) for row in database.run("db/placed/files")]
+    if paths:
+        database.allow(paths)
+        refresh(database)
+
+
+def _runs(files: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
+    """Return files with the same columns whose keys adjoin."""
+    ends = [0]
+    for (key, *_, columns), (after, *_, others) in pairwise(files):
+        ends.append(ends[-1] + (after != key + 1 or columns != others))
+    numbered = groupby(zip(ends, files, strict=False), key=lambda pair: pair[0])
+    return [[file for _, file in run] for _, run in numbered]
+
+
+def _outside(run: Sequence[tuple[Any, ...]]) -> exp.Select:
+    """Return the sections whose texts lie in a run of files."""
+    paths = exp.Array(expressions=[_place(str(row[2])) for row in run])
+    plain = exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false())
+    cells = exp.Table(
+        this=call("read_parquet", paths, plain),
+        alias=exp.TableAlias(this=exp.to_identifier("cells")),
+    )
+    values = {
+        "paths": paths,
+        "first_key": exp.Literal.number(run[0][0]),
+        "last_key": exp.Literal.number(run[-1][0]),
+        "cell_text": _text(json.loads(run[0][-1])),
+    }
+    select = statement("ingest/in_place/outside")
+    for table in list(select.find_all(exp.Table)):
+        if table.name == "cells":
+            table.replace(cells)
+    for column in list(select.find_all(exp.Column)):
+        if not column.table and column.name in values:
+            column.replace(values[column.name].copy())
+    return select
+
+
+def _place(path: str) -> exp.Expr:
+    """Return the path of a file as the view has it."""
+    if os.path.isabs(path):
+        return exp.Literal.string(path)
+    folder = call("getvariable", exp.Literal.string("corpus_folder"))
+    before = call("coalesce", folder, exp.Literal.string(""))
+    return exp.DPipe(this=before, expression=exp.Literal.string(path))
+
+
+def _text(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
+    """Return the text of a section, by its heading, from the cells of its row."""
+    case = exp.case(exp.column("heading", table="stored"))
+    for heading, name, is_list in columns:
+        cell: exp.Expr = exp.column(name, table="cells", quoted=True)
+        if is_list:
+            texts = each(exp.column("x"), cell, filled(exp.column("x")))
+            cell = call("list_extract", texts, exp.column("item", table="stored"))
+        case = case.when(exp.Literal.string(heading), as_text(cell))
+    return case

@@ -1,0 +1,214 @@
+"""Make a page of a corpus to look at: one HTML file that opens from disk, without a network.
+
+    corpus, state file ─SQL→ sections of tables ─┬→ data, as JSON in the page
+    run ─forecast, samples─────────────────────┘ └→ page.html.jinja, plots → HTML
+
+The data are the page: what it shows is what they hold, so a program reads from the file what
+people see. A Content-Security-Policy lets nothing act but the page's own script, by its hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from html import escape
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets import status
+from duckplets.base.shown import shown
+from duckplets.errors import DuckpletsError
+from duckplets.export.files import Place, appearing, check
+from duckplets.ingest.records import current_version
+from duckplets.report import drawn, stored
+from duckplets.report.rendering import read, rendered, script_json, words
+from duckplets.report.tables import Section, Table, asked
+from duckplets.sampling import state
+from duckplets.serving.snapshot import overview
+
+if TYPE_CHECKING:
+    from duckplets.corpus import Corpus
+    from duckplets.db.database import Database
+    from duckplets.order.mixture import Mixture
+    from duckplets.sampling.sampler import Sampler
+    from duckplets.status import Status
+
+_LARGE = 500_000  # records, all of which are not read while somebody waits for a page
+_CUT = 1_200  # characters of a text
+_PLACE = Place(suffixes=(".html", ".htm"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class ReportPage:
+    """A page of a corpus; a notebook shows it in a cell.
+
+    Attributes:
+        data: What it shows: ``title``, ``corpus``, ``version``, and ``sections`` of ``tables``,
+            each with ``title``, ``columns``, ``rows``, the ``total`` of rows there are,
+            ``made_by`` (SQL, of the ``corpus`` or of the ``state`` file, or a call in Python, as
+            ``of`` says) and ``note``.
+        html: The page.
+        path: Its file, or None.
+    """
+
+    data: dict[str, Any]
+    html: str
+    path: Path | None = None
+
+    def __repr__(self) -> str:
+        tables = sum(len(section["tables"]) for section in self.data["sections"])
+        where = "" if self.path is None else f", {shown(self.path)}"
+        return f"ReportPage({tables} tables, {len(self.html):,} characters{where})"
+
+    def _repr_html_(self) -> str:
+        frame = 'sandbox="allow-scripts" width="100%" height="720" title="Report of a corpus"'
+        return f'<iframe srcdoc="{escape(self.html)}" {frame}></iframe>'
+
+
+def report(
+    corpus: Corpus,
+    database: Database,
+    path: Path | None,
+    *,
+    run: str | None,
+    mixture: Mixture | Mapping[str, float] | str | Path | None,
+    overwrite: bool,
+) -> ReportPage:
+    """Make the page of a corpus, and write it to a file if there is a path."""
+    if path is not None:
+        check(path, _PLACE, overwrite=overwrite)
+    sections = _sections(corpus, database, run, mixture)
+    name = corpus.path.name
+    data = {
+        "title": f"{shown(name, 80)}, version {current_version(database)}",
+        "corpus": words(name),
+        "version": current_version(database),
+        "duckplets": version_of("duckplets"),
+        "sections": [_plain(section) for section in sections],
+    }
+    html = _page(data, sections)
+    if path is not None:
+        with appearing(path, _PLACE, overwrite=overwrite) as aside:
+            aside.write_text(html, encoding="utf-8")
+    return ReportPage(data=data, html=html, path=path)
+
+
+def _sections(
+    corpus: Corpus,
+    database: Database,
+    run: str | None,
+    mixture: Mixture | Mapping[str, float] | str | Path | None,
+) -> list[Section]:
+    path = state.state_path(corpus.path)
+    tables, notes = drawn.saved(database, path, run)
+    is_large = database.run("report/records")[0][0] > _LARGE
+    found: Status | None = None
+    uncounted = []
+    if not is_large or status.is_kept(database):
+        found = status.status(database, path, {})
+    else:
+        uncounted = [f"Pools are not counted yet: run duckplets status {shown(corpus.path)} once."]
+    recipes = Section(name="recipes", title="Recipes", notes=[*uncounted])
+    mixing = Section(name="mixture", title="Mixture", notes=notes)
+    leaf = Section(name="samples", title="Samples")
+    recipes.tables.extend(stored.pools(database, found))
+    with _opened(corpus, database, run, mixture, is_large=is_large) as sampler:
+        if isinstance(sampler, str):
+            for section in (recipes, mixing):
+                section.notes.append(sampler)
+        else:
+            each, next_ones = drawn.samples(database, sampler, _CUT)
+            recipes.tables.extend(each)
+            leaf.tables.extend(next_ones)
+            mixing.tables.extend(drawn.mixture(sampler))
+            mixing.notes.extend(sampler.describe().splitlines())
+    mixing.tables.extend(tables)
+    leaf.tables.append(_records(database))
+    return [
+        stored.corpus(database, found),
+        recipes,
+        stored.mined(database, found),
+        mixing,
+        stored.gates(database, _CUT),
+        leaf,
+    ]
+
+
+@contextmanager
+def _opened(
+    corpus: Corpus,
+    database: Database,
+    run: str | None,
+    mixture: Mixture | Mapping[str, float] | str | Path | None,
+    *,
+    is_large: bool,
+) -> Iterator[Sampler | str]:
+    """Yield the run to draw from, or why there is none."""
+    snapshot = overview(database, current_version(database)) or {}
+    served = bool(snapshot.get("current"))
+    if is_large and not served:
+        yield f"No samples were drawn: run duckplets prepare {shown(corpus.path)} first."
+        return
+    how: dict[str, Any] = {"prefetch": 0, "snapshot": served}
+    try:
+        if run is None:
+            columns = drawn.columns_of("triplets", 1)
+            sampler = corpus.sampler(
+                columns=columns, mixture=mixture, empty="skip", allow_stale=True, **how
+            )
+        else:
+            settings = state.load(state.state_path(corpus.path), run)[0].settings
+            columns = drawn.columns_of(settings["kind"], settings["negatives"])
+            if mixture is not None:
+                how["mixture"] = mixture
+            sampler = corpus.resume(run, columns=columns, **how)
+    except DuckpletsError as error:
+        if run is not None or mixture is not None:
+            raise
+        yield f"No samples were drawn: {error}"
+        return
+    with closing(sampler):
+        yield sampler
+
+
+def _records(database: Database) -> Table:
+    """Return records to leaf through, of all sources, at even distances."""
+    return asked(
+        database,
+        "Records",
+        "report/stored/records",
+        {"each": 10, "sources": 20, "cut": _CUT},
+        note="Ten records of each source, at even distances in the order in which they came.",
+    )
+
+
+# -- the page -----------------------------------------------------------------------------------
+
+
+def _plain(section: Section) -> dict[str, Any]:
+    """Return a section as JSON has it."""
+    head = {"name": section.name, "title": section.title, "notes": section.notes}
+    return head | {"tables": [table.to_dict() for table in section.tables]}
+
+
+def _page(data: dict[str, Any], sections: list[Section]) -> str:
+    style, script = read("plot.css") + read("page.css"), read("page.js")
+    return rendered(
+        "page.html.jinja",
+        data=data,
+        sections=sections,
+        json=script_json(data),
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+
+
+def _hash(text: str) -> str:
+    """Return the hash by which a Content-Security-Policy names an element's text."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,255 @@
+"""Draw bars, stacked shares and lines as SVG that a style sheet colours, light or dark.
+
+    figures ─geometry→ Plot ─plot.svg.jinja→ SVG
+
+Colours are classes ``s0 … s7``, those of Okabe and Ito, which people tell apart whatever colours
+they see; lines differ by their dashes too, and every shape names itself. matplotlib would be
+174 MB, a second to import and 13 to 30 kB a figure whose colours no style sheet reaches; what is
+here needs the templates that the page has anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import floor, log10
+from typing import TYPE_CHECKING, Any
+
+from duckplets.base.shown import shown
+from duckplets.report.rendering import read, rendered, words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from duckplets.sampling.forecast import Forecast
+
+WIDTH, HEIGHT = 640, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 28, 44
+_COLOURS = 8
+_LABELS = 12  # beside each other below the plot
+_CHARACTER = 8  # the room that one of a label takes
+_OTHERS = "all others"
+_LEAST = 1e-9  # between the ends of a scale
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape of a plot.
+
+    Attributes:
+        series: Number of its colour.
+        title: What it is, in words.
+        path: Its outline, as the attribute ``d`` of an SVG path.
+    """
+
+    series: int
+    title: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plot:
+    """A drawing; a notebook shows it.
+
+    Attributes:
+        title: What it shows.
+        x: What goes to the right.
+        y: What goes up.
+        series: Names of what has a colour.
+        shapes: What is drawn.
+        is_lines: Whether shapes are lines, and no areas.
+        along: Ticks below: place and label.
+        up: Ticks at the left: place and label.
+        marks: Upright lines with a label each.
+    """
+
+    title: str
+    x: str
+    y: str
+    series: list[str]
+    shapes: list[Shape]
+    is_lines: bool = False
+    along: list[tuple[float, str]] = field(default_factory=list)
+    up: list[tuple[float, str]] = field(default_factory=list)
+    marks: list[tuple[float, str]] = field(default_factory=list)
+
+    def svg(self) -> str:
+        """Return the SVG element alone; classes of ``plot.css`` colour it."""
+        room = {"width": WIDTH, "height": HEIGHT, "left": _LEFT, "top": _TOP}
+        edges = {"right": WIDTH - _RIGHT, "bottom": HEIGHT - _BOTTOM}
+        return rendered("plot.svg.jinja", plot=self, **room, **edges)
+
+    def _repr_html_(self) -> str:
+        return f"<style>{read('plot.css')}</style><div class='plot'>{self.svg()}</div>"
+
+
+def bars(
+    title: str, labels: Sequence[str], series: Mapping[str, Sequence[float]], *, x: str, y: str
+) -> Plot:
+    """Draw bars side by side, a group for each label."""
+    height = _Scale(0, max((max(values, default=0) for values in series.values()), default=0))
+    group = (WIDTH - _LEFT - _RIGHT) / max(len(labels), 1)
+    wide = 0.86 * group / max(len(series), 1)
+    shapes = [
+        Shape(
+            number % _COLOURS,
+            f"{name}, {label}: {words(value)}",
+            _box(_LEFT + i * group + 0.07 * group + number * wide, wide, height.up(value)),
+        )
+        for number, (name, values) in enumerate(series.items())
+        for i, (label, value) in enumerate(zip(labels, values, strict=True))
+        if value
+    ]
+    every = -(-len(labels) // _LABELS)
+    room = int(every * group / _CHARACTER)
+    along = [
+        (round(_LEFT + (i + 0.5) * group, 1), _short(labels[i], room))
+        for i in range(0, len(labels), max(every, 1))
+    ]
+    return Plot(
+        title=title, x=x, y=y, series=_named(series), shapes=shapes, along=along, up=height.ticks()
+    )
+
+
+def lines(
+    title: str, series: Mapping[str, Sequence[tuple[float, float]]], *, x: str, y: str
+) -> Plot:
+    """Draw a line through the points of each series."""
+    points = [point for several in series.values() for point in several]
+    wide = _Scale(min((p[0] for p in points), default=0), max((p[0] for p in points), default=0))
+    high = _Scale(min((p[1] for p in points), default=0), max((p[1] for p in points), default=0))
+    shapes = [
+        Shape(
+            number % _COLOURS,
+            f"{name}: {words(several[0][1])} at {words(several[0][0])} to "
+            f"{words(several[-1][1])} at {words(several[-1][0])}",
+            "M" + "L".join(f"{wide.along(a)} {high.up(b)}" for a, b in several),
+        )
+        for number, (name, several) in enumerate(series.items())
+        if several
+    ]
+    return Plot(
+        title=title,
+        x=x,
+        y=y,
+        series=_named(series),
+        shapes=shapes,
+        is_lines=True,
+        along=wide.ticks(across=True),
+        up=high.ticks(),
+    )
+
+
+def stacked_shares(
+    forecast: Forecast | pa.Table, *, steps: int | None = None, title: str = "Shares of the sources"
+) -> Plot:
+    """Draw what share of the samples each source has, step by step, stacked; phases are marked.
+
+    Args:
+        forecast: A forecast or its table: ``start_step``, ``phase``, ``source``, ``share`` and
+            ``samples`` of every stream.
+        steps: Where the last stretch ends; by default as many samples a step are taken in it as in
+            the one before, and where it is the only one, samples go to the right.
+        title: What it shows.
+    """
+    table: pa.Table = getattr(forecast, "table", forecast)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    shares: dict[int, dict[str, float]] = {}
+    samples: dict[int, int] = {}
+    phases: dict[int, int] = {}
+    for row in rows:
+        of = shares.setdefault(row["start_step"], {})
+        of[row["source"]] = of.get(row["source"], 0.0) + row["share"]
+        samples[row["start_step"]] = samples.get(row["start_step"], 0) + row["samples"]
+        phases.setdefault(row["start_step"], row["phase"])
+    starts = sorted(shares)
+    ends = [*starts[1:], _end(starts, samples, steps)] if starts else []
+    total = {n: sum(of.get(n, 0) for of in shares.values()) for of in shares.values() for n in of}
+    names = sorted(total, key=lambda name: (-total[name], name))
+    few = names if len(names) <= _COLOURS else names[: _COLOURS - 1]
+    stacks = [[shares[at].get(name, 0.0) for at in starts] for name in few]
+    if len(few) < len(names):
+        few = [*few, _OTHERS]
+        rest = [sum(shares[at].values()) for at in starts]
+        stacks.append([all_ - sum(of) for all_, *of in zip(rest, *stacks, strict=True)])
+    wide, high = _Scale(starts[0] if starts else 0, ends[-1] if ends else 1), _Scale(0, 1)
+    below = [0.0] * len(starts)
+    shapes = []
+    for number, (name, stack) in enumerate(zip(few, stacks, strict=True)):
+        above = [low + part for low, part in zip(below, stack, strict=True)]
+        edges = [*_stairs(starts, ends, above), *_stairs(starts, ends, below)[::-1]]
+        outline = "L".join(f"{wide.along(x)} {high.up(y)}" for x, y in edges)
+        told = f"{100 * min(stack):.3g} to {100 * max(stack):.3g} %" if stack else ""
+        shapes.append(Shape(number, f"{name}: {told}", f"M{outline}Z"))
+        below = above
+    later = [b for a, b in pairwise(starts) if phases[a] != phases[b]]
+    return Plot(
+        title=title,
+        x="step" if steps is not None or len(starts) > 1 else "sample",
+        y="share",
+        series=_named(few),
+        shapes=shapes,
+        along=wide.ticks(across=True),
+        up=[(high.up(part / 4), f"{25 * part} %") for part in range(5)],
+        marks=[(wide.along(at), f"phase {phases[at]}") for at in later],
+    )
+
+
+def _end(starts: Sequence[int], samples: Mapping[int, int], steps: int | None) -> int:
+    """Return where the last stretch ends."""
+    if steps is not None:
+        return max(steps, starts[-1] + 1)
+    if len(starts) == 1:
+        return max(samples[starts[0]], 1)
+    before, last = starts[-2:]
+    return last + max(1, samples[last] * (last - before) // max(samples[before], 1))
+
+
+def _stairs(
+    starts: Sequence[int], ends: Sequence[int], values: Sequence[float]
+) -> list[tuple[int, float]]:
+    """Return the corners of a line that is level between each start and its end."""
+    return [(x, y) for a, b, y in zip(starts, ends, values, strict=True) for x in (a, b)]
+
+
+class _Scale:
+    """Place numbers between two ends of a plot, and choose round ones for ticks."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self._low, self._high = low, high if high - low > _LEAST else low + 1
+
+    def along(self, value: float) -> float:
+        """Return the place of a value to the right."""
+        return round(_LEFT + self._part(value) * (WIDTH - _LEFT - _RIGHT), 1)
+
+    def up(self, value: float) -> float:
+        """Return the place of a value upwards, which SVG counts from the top."""
+        return round(HEIGHT - _BOTTOM - self._part(value) * (HEIGHT - _TOP - _BOTTOM), 1)
+
+    def ticks(self, *, across: bool = False) -> list[tuple[float, str]]:
+        """Return places and labels of about five round numbers."""
+        rough = (self._high - self._low) / 5
+        magnitude = 10.0 ** floor(log10(rough))
+        step = next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= rough * 0.999)
+        first, end = -(-self._low // step), self._high + step / 1000
+        values = [(first + i) * step for i in range(8) if (first + i) * step <= end]
+        place = self.along if across else self.up
+        return [(at, label) for label, at in {f"{v:,.9g}": place(v) for v in values}.items()]
+
+    def _part(self, value: float) -> float:
+        return (value - self._low) / (self._high - self._low)
+
+
+def _box(left: float, wide: float, top: float) -> str:
+    return f"M{left:.1f} {HEIGHT - _BOTTOM}V{top}h{wide:.1f}V{HEIGHT - _BOTTOM}Z"
+
+
+def _short(label: str, room: int) -> str:
+    """Return a label cut to so many characters; the shape itself has all of it."""
+    text = shown(label, 80)
+    return text if len(text) <= room else f"{text[: max(room - 1, 1)]}…"
+
+
+def _named(series: Mapping[str, object] | Sequence[str]) -> list[str]:
+    return [shown(name, 40) for name in series]

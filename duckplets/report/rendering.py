@@ -1,0 +1,77 @@
+"""Turn templates of this folder into HTML in which every value is escaped and nothing acts."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets.base.shown import harmless
+from duckplets.errors import ExtensionError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_FOLDER = Path(__file__).parent
+_CUT = 2_000  # characters of a text that are shown
+_IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return a template of this folder with values put into it, each escaped.
+
+    Raises:
+        ExtensionError: Jinja is not installed.
+    """
+    return _environment().get_template(template).render(values)
+
+
+def read(name: str) -> str:
+    """Return the text of a file of this folder."""
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def script_json(value: Any) -> str:
+    """Return a value as JSON that may stand in a script element: no markup can begin in it."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.translate(_IN_SCRIPT)
+
+
+def words(value: Any) -> str:
+    """Return a value as people read it: controls are visible, long texts cut, digits in groups."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    if isinstance(value, list):
+        return harmless(", ".join(map(words, value)), _CUT)
+    return harmless(str(value), _CUT)
+
+
+def _whole(text: str) -> str:
+    """Return a text of several lines uncut, in which controls are visible."""
+    return harmless(text, None)
+
+
+@cache
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError as error:
+        raise ExtensionError(
+            "a report needs the package jinja2: pip install 'duckplets[report]'"
+        ) from error
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"words": words, "whole": _whole}
+    return made

@@ -1,0 +1,243 @@
+"""Tell what is stored: sources, pools, mined negatives, and what became of rows in gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from duckplets import status
+from duckplets.base.shown import counted
+from duckplets.db.queries import query
+from duckplets.pools.steps import bound
+from duckplets.quality.personal import redacted
+from duckplets.report.plots import Plot, bars
+from duckplets.report.tables import Section, Table, asked, told
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+    from duckplets.status import Status
+
+_PERSONAL = ("email", "phone", "ssn", "ipv4", "card")
+_POOLS = 24  # of a recipe, whose statements are shown
+_DRAWN = 8  # sources or minings with a drawing of their own
+_READ = 1_000_000  # rows whose metrics or scores are looked at
+
+
+def corpus(database: Database, found: Status | None) -> Section:
+    """Tell of sources, splits, roles, lengths, and rows that were left out.
+
+    Args:
+        database: The corpus.
+        found: Its status; None where that would read all records of a large one.
+    """
+    lengths = asked(database, "Lengths of sections in tokens", "report/stored/lengths")
+    tables = [_sources(database, found), _splits(database, found)]
+    tables.append(asked(database, "Sections by split and role", "report/stored/roles"))
+    tables += _by(lengths, "source", _length_bars)
+    if found is not None and found["splits"]:
+        tables.append(_shared(found))
+    tables.append(asked(database, "Rows left out, by reason", "report/stored/left_out"))
+    tables.append(asked(database, "Rows set aside", "report/stored/quarantined"))
+    tables.append(asked(database, "Versions", "report/stored/versions"))
+    return Section(name="corpus", title="Corpus", tables=tables)
+
+
+def _sources(database: Database, found: Status | None) -> Table:
+    columns = ("name", "kind", "trust", "weight", "records", "sections", "chunks", "tokens")
+    counts = query("status/sources").strip()
+    made_by = query("report/sources").replace("found_list", f"(\n{counts}\n)")
+    rows = database.arrow(made_by).to_pylist() if found is None else found["sources"]
+    return told("Sources", columns, [[row[name] for name in columns] for row in rows], made_by)
+
+
+def _splits(database: Database, found: Status | None) -> Table:
+    title = "Records by split"
+    if found is None:
+        return asked(database, title, "status/splits")
+    columns = ("source", "split", "records")
+    rows = [[row[name] for name in columns] for row in found["records"]]
+    return told(title, columns, rows, query("status/splits"))
+
+
+def _shared(found: Status) -> Table:
+    rows = [[split, of["anchors"], of["shared"]] for split, of in found["shared_anchors"].items()]
+    return told(
+        "Equal texts across splits",
+        ("split", "anchors", "shared"),
+        rows,
+        query("ingest/splits/shared_anchors"),
+        note="Anchors of validation and test, and how many of them are anchors of train as well.",
+    )
+
+
+def _length_bars(name: str, rows: list[dict[str, Any]]) -> Plot:
+    return _powers(f"Lengths of {name}", rows, x="tokens", y="sections")
+
+
+def _powers(title: str, rows: list[dict[str, Any]], *, x: str, y: str) -> Plot:
+    """Draw counts between powers of two, those between which there is nothing as well."""
+    found = {row["at_least"]: row[y] for row in rows if row["at_least"] is not None}
+    ends = range(min(found).bit_length() - 1, max(found).bit_length()) if found else range(0)
+    values = {_between(1 << power): found.get(1 << power, 0) for power in ends}
+    without = [row[y] for row in rows if row["at_least"] is None]
+    values |= {"none": without[0]} if without else {}
+    return bars(title, list(values), {y: list(values.values())}, x=x, y=y)
+
+
+def _between(low: int) -> str:
+    return f"{low:,}" if low == 1 else f"{low:,}–{2 * low - 1:,}"
+
+
+def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], Plot]) -> list[Any]:
+    """Return a table cut into one with a drawing for each value of a column, the first of them."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in table.records():
+        groups.setdefault(row[column], []).append(row)
+    if len(groups) > _DRAWN:
+        return [table]
+    return [
+        told(
+            f"{table.title}: {name}",
+            table.columns,
+            [list(row.values()) for row in rows],
+            _only(table.made_by, column, name),
+            plot=drawn(name, rows),
+        )
+        for name, rows in groups.items()
+    ] or [table]
+
+
+def _only(sql: str, column: str, value: str) -> str:
+    """Return a statement that yields those rows of another one that have a value."""
+    return bound(query("report/only").replace("found_list", f"(\n{sql}\n)"), {"value": value})
+
+
+# -- recipes ------------------------------------------------------------------------------------
+
+
+def pools(database: Database, found: Status | None) -> list[Table]:
+    """Tell how many anchors each recipe has, and how many are left out, by reason."""
+    if found is None or not found["splits"]:
+        return []
+    by_recipe: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
+    for pool, row in zip(status.pools_of(database), found["pools"], strict=True):
+        by_recipe.setdefault(pool.recipe.name, []).append((pool, row))
+    tables = []
+    for name, several in by_recipe.items():
+        shown = several[:_POOLS]
+        counts = [
+            [row["source"], row["split"], reason, n]
+            for _, row in shown
+            for reason, n in [(None, row["anchors"]), *row["left_out"].items()]
+            if n
+        ]
+        statements = [_counts(pool) for pool, _ in shown]
+        more = len(several) - len(shown)
+        note = "Without a reason: anchors that samples are drawn for."
+        if more:
+            note += f" {counted(more, 'pool')} more: duckplets status has all."
+        columns = ("source", "split", "left_out", "anchors")
+        made_by = "\nUNION ALL\n".join(statements)
+        tables.append(told(f"Anchors of {name}", columns, counts, made_by, note=note))
+    return tables
+
+
+def _counts(pool: Any) -> str:
+    """Return the statement that counts the anchors of a pool, by reason."""
+    counts = bound(pool.sql("counts"), pool.parameters).strip()
+    where = {name: pool.parameters[name] for name in ("source", "split")}
+    text = bound(query("report/pool").replace("found_list", f"(\n{counts}\n)"), where)
+    return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+
+
+# -- mined negatives ----------------------------------------------------------------------------
+
+
+def mined(database: Database, found: Status | None) -> Section:
+    """Tell how hard mined negatives are: scores, ranks, guards, anchors left short."""
+    minings = asked(database, "Minings", "report/mined/minings")
+    stale = [row for row in (found["mining"] if found else []) if row["stale"]]
+    notes = [f"{r['recipe']}, {r['source']}, {r['split']}: {r['stale']}" for r in stale]
+    section = Section(name="mined", title="Mined negatives", notes=notes)
+    if not minings.rows:
+        section.notes.append("Nothing has been mined: duckplets mine finds hard negatives.")
+        return section
+    section.tables.append(minings)
+    section.tables.append(asked(database, "Anchors by outcome", "report/mined/outcomes"))
+    section.tables.append(asked(database, "Documents by guard", "report/mined/guards"))
+    for row in minings.records()[:_DRAWN]:
+        section.tables.extend(_mining(database, row))
+    if minings.total > _DRAWN:
+        section.notes.append(f"Scores are drawn of the first {_DRAWN} of {minings.total} minings.")
+    return section
+
+
+def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
+    name = f"{row['recipe']}, {row['source']}, {row['split']}"
+    every = 1 + row["negatives"] // _READ
+    given = {"mining": row["mining"], "every": every}
+    scores = asked(database, f"Scores: {name}", "report/mined/scores", given)
+    ranks = asked(
+        database, f"Rank of the positive: {name}", "report/mined/ranks", {"mining": row["mining"]}
+    )
+    records = scores.records()
+    values = {what: [each[what] for each in records] for what in ("positives", "negatives")}
+    labels = [f"{each['at_least']:.3g}" for each in records]
+    plots = (
+        bars(scores.title, labels, values, x="score", y="pairs"),
+        _powers(ranks.title, ranks.records(), x="rank", y="anchors"),
+    )
+    note = f"Of one anchor in {every}." if every > 1 else ""
+    return [
+        told(t.title, t.columns, t.rows, t.made_by, plot=plot, note=note if t is scores else "")
+        for t, plot in zip((scores, ranks), plots, strict=True)
+    ]
+
+
+# -- gates --------------------------------------------------------------------------------------
+
+
+def gates(database: Database, cut: int) -> Section:
+    """Tell what became of rows in gates, with examples and what was measured."""
+    section = Section(name="gates", title="Gates of quality")
+    intakes = asked(database, "Intakes", "report/gates/intakes")
+    outcomes = asked(database, "Rows by outcome, gate and rule", "report/gates/outcomes")
+    if not outcomes.rows:
+        section.notes.append("No row was read through gates.")
+        return section
+    rows = sum(row["rows"] for row in outcomes.records())
+    every = 1 + rows // _READ
+    metrics = asked(database, "What was measured", "report/gates/metrics", {"every": every})
+    examples = asked(database, "Examples", "report/gates/examples", {"each": 3, "cut": cut})
+    texts = pa.array([row[-1] or "" for row in examples.rows], pa.string())
+    clean = redacted(database, texts, _PERSONAL).to_pylist()
+    shown = [
+        [*row[:-1], None if row[-1] is None else text]
+        for row, text in zip(examples.rows, clean, strict=True)
+    ]
+    section.tables.extend(
+        [
+            intakes,
+            outcomes,
+            told(
+                examples.title,
+                examples.columns,
+                shown,
+                examples.made_by,
+                total=examples.total,
+                note="Personal data is replaced by its kind, as in [EMAIL]; the statement has it "
+                "as it came. Of rows without a text none was kept.",
+            ),
+            asked(database, "Languages", "report/gates/languages"),
+            told(
+                metrics.title,
+                metrics.columns,
+                metrics.rows,
+                metrics.made_by,
+                note=f"Of one row in {every}." if every > 1 else "",
+            ),
+        ]
+    )
+    return section

@@ -1,0 +1,27 @@
+-- name: is_there
+-- Whether a file has the table of Parquet files that texts were left in: a table, no view, which
+-- would run whatever somebody wrote into it.
+SELECT count(*) = 1
+FROM duckdb_tables()
+WHERE table_name = 'placed_files' AND database_name = current_database()
+
+-- name: files
+-- The Parquet files that texts were left in.
+-- Rows: by file_key.
+SELECT path, size, modified, footer
+FROM placed_files
+ORDER BY file_key
+
+-- name: is_sealed
+-- Whether statements reach no other file any more.
+SELECT NOT current_setting('enable_external_access')::BOOLEAN
+
+-- name: folder
+-- The folder that paths of files begin in which do not begin at the root.
+-- Parameters: $folder.
+SET VARIABLE corpus_folder = $folder
+
+-- name: allow
+-- Files that statements may read.
+-- Parameters: $paths.
+SET allowed_paths = $paths

@@ -1,0 +1,52 @@
+-- name: texts
+-- The texts of samples: each window with what stands before and after it in its section.
+-- Parameters: $asked (JSON: the texts in order), $version (of the corpus), $cut (characters of a
+-- window), $around (characters beside it).
+-- Rows: as asked.
+WITH asked AS (
+    SELECT unnest(from_json($asked, '[{
+        "number": "BIGINT", "position": "BIGINT", "recipe": "VARCHAR", "source": "VARCHAR",
+        "swapped": "BOOLEAN", "slot": "VARCHAR", "record_id": "VARCHAR", "section": "BIGINT",
+        "kind": "VARCHAR", "window": "BIGINT", "start": "BIGINT", "length": "BIGINT",
+        "negative_by": "VARCHAR", "negative_rank": "BIGINT", "negative_score": "DOUBLE"
+    }]'), recursive := true)
+),
+
+-- As they were at that version: what was replaced has the id of what took its place.
+pinned AS (
+    SELECT record_id, max(record_key) AS record_key
+    FROM records
+    WHERE added_version <= $version AND record_id IN (SELECT record_id FROM asked)
+    GROUP BY record_id
+),
+
+-- Without their texts, which may be long, and come once more below.
+chosen AS (
+    SELECT
+        asked.*, sections.section_key, sections.role, sections.heading,
+        (
+            SELECT max(mined_anchors.positive_score)
+            FROM mined_anchors
+            JOIN minings ON minings.mining_key = mined_anchors.mining_key
+            WHERE
+                mined_anchors.anchor_section_key = sections.section_key
+                AND minings.recipe = asked.recipe
+                AND minings.superseded_at IS NULL
+        ) AS positive_score
+    FROM asked
+    JOIN pinned ON pinned.record_id = asked.record_id
+    JOIN sections
+        ON sections.record_key = pinned.record_key AND sections.position = asked.section
+)
+
+SELECT
+    chosen.position, chosen.recipe, chosen.source, chosen.swapped, chosen.slot, chosen.record_id,
+    chosen.role, chosen.heading, chosen.kind, chosen."window",
+    chosen.negative_by, chosen.negative_rank, chosen.negative_score, chosen.positive_score,
+    right(left(sections.text, chosen.start), $around) AS before,
+    substring(sections.text, chosen.start + 1, least(chosen.length, $cut)) AS text,
+    substring(sections.text, chosen.start + chosen.length + 1, $around) AS after,
+    chosen.length AS characters, length(sections.text) AS section_characters
+FROM sections
+JOIN chosen ON chosen.section_key = sections.section_key
+ORDER BY chosen.number

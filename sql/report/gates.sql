@@ -1,0 +1,91 @@
+-- name: intakes
+-- The intakes through gates.
+-- Rows: by number.
+SELECT
+    acquisition_id AS intake, source, kind, started_at, ended_at, "read", accepted, filtered,
+    rejected, unreadable, accepted_bytes
+FROM acquisitions
+ORDER BY acquisition_id
+
+-- name: outcomes
+-- How the rows of each source that is there ended, by gate and rule.
+-- Rows: by source, outcome, gate and rule.
+SELECT
+    judgements.source, judgements.outcome, judgements.gate, judgements.rule, count(*) AS "rows"
+FROM judgements
+JOIN sources ON sources.source_id = judgements.source_id AND sources.removed_version IS NULL
+GROUP BY judgements.source, judgements.outcome, judgements.gate, judgements.rule
+ORDER BY ALL
+
+-- name: examples
+-- The first rows that each rule of a gate rejected, with the beginning of their texts where these
+-- were kept.
+-- Parameters: $each (rows of a rule), $cut (characters of a text).
+-- Rows: by source, gate, rule and row.
+SELECT
+    source, gate, rule, "row", record_id, length(text) AS characters, left(text, $cut) AS text
+FROM (
+    SELECT
+        judgements.source, judgements.gate, judgements.rule, judgements."row",
+        judgements.record_id,
+        array_to_string(
+            [
+                section.text
+                FOR section IN rejected_rows.sections
+                IF section.text IS NOT NULL AND section.role <> 'rejected'
+            ],
+            chr(10) || chr(10)
+        ) AS text
+    FROM (
+        SELECT source_id, gate, rule, unnest(min("row", $each)) AS "row"
+        FROM judgements
+        WHERE outcome = 'rejected'
+        GROUP BY source_id, gate, rule
+    ) AS first
+    JOIN judgements ON judgements.source_id = first.source_id AND judgements."row" = first."row"
+    JOIN sources ON sources.source_id = first.source_id AND sources.removed_version IS NULL
+    LEFT JOIN rejected_rows
+        ON rejected_rows.source_id = first.source_id AND rejected_rows."row" = first."row"
+)
+ORDER BY source, gate, rule, "row"
+
+-- name: languages
+-- The languages of the records of every source, where they were measured.
+-- Rows: by source, the most frequent language first.
+SELECT
+    judgements.source, judgements.metrics.language AS language, count(*) AS records,
+    median(judgements.metrics.language_probability) AS median_probability
+FROM judgements
+JOIN records ON records.record_key = judgements.record_key
+WHERE records.removed_version IS NULL AND judgements.metrics.language IS NOT NULL
+GROUP BY judgements.source, judgements.metrics.language
+ORDER BY judgements.source, count(*) DESC, language
+
+-- name: metrics
+-- Quantiles of what was measured of the records of every source: of each one, or of every so many.
+-- Parameters: $every (of one record in so many).
+-- Rows: by source and metric.
+SELECT
+    source, entry.key AS metric, count(*) AS records,
+    quantile_disc(entry.value, 0.1) AS tenth, quantile_disc(entry.value, 0.5) AS half,
+    quantile_disc(entry.value, 0.9) AS nine_tenths
+FROM (
+    SELECT
+        judgements.source,
+        unnest(map_entries(map {
+            'characters': judgements.metrics.characters,
+            'words': judgements.metrics.words,
+            'lines': judgements.metrics.lines,
+            'tokens': judgements.metrics.tokens,
+            'stop words': judgements.metrics.stop_words,
+            'alphabetic tokens': judgements.metrics.alphabetic_tokens,
+            'sentences': judgements.metrics.sentences,
+            'duplicate lines': judgements.metrics.duplicate_lines
+        })) AS entry
+    FROM judgements
+    JOIN records ON records.record_key = judgements.record_key
+    WHERE records.removed_version IS NULL AND judgements.judgement_key % $every = 0
+)
+WHERE entry.value IS NOT NULL
+GROUP BY source, entry.key
+ORDER BY source, metric

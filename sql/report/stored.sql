@@ -1,0 +1,113 @@
+-- name: versions
+-- The versions of the corpus.
+-- Rows: the newest first.
+SELECT version, committed_at, what, source
+FROM corpus_versions
+ORDER BY version DESC
+
+-- name: roles
+-- The sections of every source by split and role, with their tokens.
+-- Rows: by source, splits in their usual order, role.
+SELECT sources.name AS source, counted.split, counted.role, counted.sections, counted.tokens
+FROM (
+    SELECT
+        records.source_id, splits.split, sections.role,
+        count(*) AS sections, sum(sections.token_count)::BIGINT AS tokens
+    FROM sections
+    JOIN records ON records.record_key = sections.record_key
+    LEFT JOIN splits ON splits.record_key = sections.record_key
+    WHERE records.removed_version IS NULL
+    GROUP BY records.source_id, splits.split, sections.role
+) AS counted
+JOIN sources ON sources.source_id = counted.source_id
+ORDER BY
+    sources.name, list_position(['train', 'validation', 'test'], counted.split), counted.role
+
+-- name: lengths
+-- How long the sections of every source are: how many have so many tokens, between powers of two.
+-- Rows: by source, the shortest first.
+SELECT
+    source,
+    1::BIGINT << power AS at_least,
+    (2::BIGINT << power) - 1 AS at_most,
+    count(*) AS sections,
+    sum(tokens)::BIGINT AS tokens
+FROM (
+    SELECT
+        sources.name AS source,
+        sections.token_count AS tokens,
+        CASE WHEN sections.token_count > 0 THEN floor(log2(sections.token_count)) ELSE 0 END::INTEGER
+            AS power
+    FROM sections
+    JOIN records ON records.record_key = sections.record_key
+    JOIN sources ON sources.source_id = records.source_id
+    WHERE records.removed_version IS NULL
+)
+GROUP BY source, power
+ORDER BY source, power
+
+-- name: left_out
+-- The rows that ingests left out, and texts that are no section, by reason.
+-- Rows: by version and source, the most frequent reason first.
+SELECT version, source, what, entry.key AS reason, entry.value::BIGINT AS "rows"
+FROM (
+    SELECT version, source, what, from_json(counts, '{"a": "MAP(VARCHAR, BIGINT)"}').a AS counts
+    FROM (
+        SELECT version, source, 'row' AS what, json_object('a', report -> '$.reasons') AS counts
+        FROM corpus_versions
+        UNION ALL
+        SELECT version, source, 'section', json_object('a', report -> '$.dropped_sections')
+        FROM corpus_versions
+    )
+) AS reports, unnest(map_entries(counts)) AS entries (entry)
+ORDER BY version, source, what, "rows" DESC, reason
+
+-- name: quarantined
+-- The rows that were set aside, by reason.
+-- Rows: by source, the most frequent reason first.
+SELECT source, reason, count(*) AS "rows"
+FROM quarantine
+GROUP BY source, reason
+ORDER BY source, "rows" DESC, reason
+
+-- name: records
+-- Records at even distances in the order in which they came, so many of each source at most, with
+-- the beginning of their texts.
+-- Parameters: $each (records of a source), $sources (so many sources, the first by name), $cut
+-- (characters of a text).
+-- Rows: by record.
+WITH spans AS (
+    SELECT
+        records.source_id,
+        any_value(shown.name) AS source,
+        min(records.record_key) AS first,
+        greatest(1, -(-(max(records.record_key) - min(records.record_key) + 1) // $each)) AS apart
+    FROM records
+    JOIN (
+        SELECT source_id, name
+        FROM sources
+        WHERE removed_version IS NULL
+        ORDER BY name
+        LIMIT $sources
+    ) AS shown ON shown.source_id = records.source_id
+    WHERE records.removed_version IS NULL
+    GROUP BY records.source_id
+),
+
+chosen AS (
+    SELECT records.record_key, records.record_id, records.date, spans.source
+    FROM records
+    JOIN spans ON spans.source_id = records.source_id
+    WHERE
+        records.removed_version IS NULL
+        AND (records.record_key - spans.first) % spans.apart = 0
+)
+
+SELECT
+    chosen.record_key, chosen.record_id, chosen.source, splits.split, chosen.date,
+    sections.position, sections.role, sections.heading, sections.token_count AS tokens,
+    length(sections.text) AS characters, left(sections.text, $cut) AS text
+FROM chosen
+JOIN sections ON sections.record_key = chosen.record_key
+LEFT JOIN splits ON splits.record_key = chosen.record_key
+ORDER BY chosen.record_key, sections.position

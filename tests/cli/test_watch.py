@@ -1,0 +1,345 @@
+"""`duckplets watch`: the page of a run, beside one that trains, and at no cost to it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from commands import error, finished, ok, usage
+from conftest import Golden
+from effort import THOROUGH
+from prebuilt import toy_corpus
+from programs import PATHS, python
+from rich.console import Console
+from token_shards import lengths_of, numbered, write_shards
+
+import duckplets as dp
+from duckplets.cli.watch import page
+from duckplets.db import probe
+from duckplets.errors import CorpusLockedError, StateMismatchError
+from duckplets.sampling import state
+from duckplets.sampling.eras import schedule_of
+from duckplets.sampling.settings import saved_settings
+from duckplets.sampling.standing import Standing, standing
+
+MIXTURE = dp.Mixture(
+    {"a": 0.6, "b": 0.3, "c": 0.1}, phases=[dp.Phase(40, {"a": 0.1, "c": 0.8}, lr_scale=0.5)]
+)
+LEFT = b"\x1b[?1049l"  # the alternate screen
+CURSOR = b"\x1b[?25h"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, pools_once: None) -> Iterator[dp.Corpus]:
+    toy_corpus(tmp_path / "toy.duckdb", 30, sources=("a", "b", "c")).close()
+    with dp.Corpus(tmp_path / "toy.duckdb", read_only=True) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=not THOROUGH)
+def _files_are_taken_for_whole(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spare the process that reads each copy first, but where files are damaged."""
+    if "cannot" not in request.node.name:
+        monkeypatch.setattr(probe, "damage", lambda *_, **__: None)
+
+
+def trained(corpus: dp.Corpus, **arguments: Any) -> dp.Sampler:
+    """A run of 24 steps with two saves, of which the last is tagged."""
+    sampler = corpus.sampler(mixture=MIXTURE, batch_size=8, **arguments)
+    for steps, tag in ((10, None), (14, "half")):
+        for batch in islice(sampler, steps):
+            sampler.report_loss({"a": 2.5 - batch.step / 100, "c": 1.0})
+        sampler.save(tag)
+    return sampler
+
+
+def seen(path: Path, run: str = "default", tag: str | None = None) -> Standing:
+    saved, cursor = state.load(path, run, tag)
+    schedule = schedule_of(saved_settings(saved), saved.events)
+    (row,) = [r for r in state.cursors(path) if r["run"] == run and r["tag"] == tag]
+    return standing(saved, cursor, schedule, row["saved_at"], [])
+
+
+# ---- figures
+
+
+@pytest.mark.parametrize("kind", ["triplets", "pairs", "texts"])
+def test_samples_of_sources_are_those_that_were_served(corpus: dp.Corpus, kind: str) -> None:
+    sampler = corpus.sampler(kind, mixture=MIXTURE, batch_size=7)
+    for steps in (0, 1, 12, 27, 20):
+        for _ in islice(sampler, steps):
+            pass
+        if steps == 27:
+            sampler.set_weights({"b": 3.0})
+        found = seen(sampler.save())
+        metrics = sampler.metrics()
+        assert {of.name: of.samples for of in found.sources} == {
+            name: metrics[f"data/{name}/samples"] for name in ("a", "b", "c")
+        }
+        for of in found.sources:
+            assert of.tokens == metrics[f"data/{of.name}/tokens"]
+            assert of.declared == sampler._planner.schedule.shares_at(sampler.step)[of.name]
+            assert of.share == of.samples / max(sampler.position, 1)
+        assert (found.step, found.position) == (sampler.step, sampler.position)
+        assert found.phase == sampler.mixture.phase(sampler.step)
+    assert (found.since, found.until, found.lr_scale) == (40, None, 0.5)
+
+
+def test_a_run_of_many_sources_without_an_end_in_sight(corpus: dp.Corpus) -> None:
+    trained(corpus, steps=1 << 50)
+    found = seen(state.state_path(corpus.path), tag="half")
+    assert {of.name: of.loss for of in found.sources} == {"a": 2.5 - 0.23, "b": None, "c": 1.0}
+    assert (found.loss_step, found.until, found.steps, found.rate) == (23, 40, 1 << 50, None)
+    many = [replace(of, name=f"{of.name}{i}") for of in found.sources for i in range(2000)]
+    console = Console(width=80, file=StringIO())
+    with console.capture() as printed:
+        console.print(page(replace(found, rate=1e-6, sources=many), 80, 20))
+    assert "more than a century to go" in " ".join(printed.get().split())
+    assert "and 5,980 more sources" in printed.get()
+    assert len(printed.get().splitlines()) <= 32
+
+
+def test_tokens_that_were_not_counted_from_the_start_are_left_out(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(batch_size=8)
+    sampler.move(80)
+    next(sampler)
+    found = seen(sampler.save())
+    assert [of.tokens for of in found.sources] == [None] * 3
+    assert sum(of.samples for of in found.sources) == 88
+
+
+# ---- the page
+
+
+def test_a_page_for_a_log(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
+    trained(corpus, steps=1000)
+    for columns in (80, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        text = ok("watch", corpus.path, "--once")
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
+        assert max(map(len, text.splitlines())) <= columns
+        assert " steps/s, " in text
+        text = re.sub(r"[\d-]{10} [\d:]{8} UTC, [\d:]+ ago", "TIME", text)
+        text = re.sub(r"(rate +).*\n( {9,}.*\n)*", r"\1RATE\n", text)
+        golden(f"watch_{columns}.txt", text)
+
+
+def test_names_act_nowhere(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "toy.duckdb", 12, sources=("[red]x", ":smile:")) as corpus:
+        sampler = corpus.sampler(batch_size=8, run="[bold]r")
+        next(sampler)
+        sampler.save("[blink]")
+    text = ok("watch", corpus.path, "--once", "--run", "[bold]r")
+    for name in ("[bold]r: ", "tag [blink]\n", "\n[red]x  ", "\n:smile:  "):
+        assert name in text
+
+
+# ---- what is not there, or of something else
+
+
+def test_what_cannot_be_watched_is_said(corpus: dp.Corpus, tmp_path: Path) -> None:
+    assert "does not exist" in error("watch", corpus.path, "--once")
+    assert "does not exist" in error("watch", tmp_path / "no.duckdb", "--once")
+    path = trained(corpus).save()
+    assert "no run 'defalt' (did you mean 'default'?)" in error(
+        "watch", corpus.path, "--once", "--run", "defalt"
+    )
+    assert "give --once" in usage("watch", corpus.path)
+    with toy_corpus(tmp_path / "other.duckdb", 31, sources=("a", "b", "c")) as other:
+        # This process has it open to write, so nothing can be said of it.
+        text = ok("watch", other.path, "--once", "--state", path)
+        assert "so the run was not compared with it" in " ".join(text.split())
+    told = error("watch", other.path, "--once", "--state", path)
+    assert "is of other text" in told
+    path.write_bytes(path.read_bytes()[:5000])
+    told = error("watch", corpus.path, "--once")
+    assert "toy.state.duckdb" in told
+    assert "duckplets-" not in told  # the folder of the copy
+    path.write_text("none")
+    assert "is not a DuckDB file" in error("watch", corpus.path, "--once")
+
+
+def test_runs_over_token_shards_are_watched_by_their_folder(
+    tmp_path: Path, corpus: dp.Corpus
+) -> None:
+    texts = {name: numbered(lengths_of(30, seed)) for seed, name in enumerate(("web", "code"))}
+    folder = write_shards(tmp_path / "shards", {"train": texts})
+    for by_bucket in (False, True):
+        with dp.TokenShards(folder) as shards:
+            sampler = shards.sampler(
+                mixture={"web": 3, "code": 1},
+                seq_length=16,
+                by_bucket=by_bucket,
+                run=f"r{by_bucket}",
+            )
+            for batch in islice(sampler, 9):
+                sampler.report_loss({"web": batch.step})
+            sampler.save()
+            metrics = sampler.metrics()
+        text = ok("watch", folder, "--once", "--run", f"r{by_bucket}")
+        for name in ("web", "code"):
+            row = next(line for line in text.splitlines() if line.startswith(name))
+            assert f" {metrics[f'data/{name}/samples']} " in row
+            assert f" {metrics[f'data/{name}/tokens']:,} " in row or "k" in row
+        assert f"losses     the last of each source, up to step {batch.step}" in text
+    beside = folder.with_name("shards.state.duckdb")
+    told = error("watch", corpus.path, "--once", "--run", "rTrue", "--state", beside)
+    assert "is over a folder of token shards" in told
+    path = trained(corpus).save()
+    assert "over a corpus file" in error("watch", folder, "--once", "--state", path)
+    other = write_shards(tmp_path / "other", {"train": {"web": numbered([3, 4])}})
+    assert "of other text" in error("watch", other, "--once", "--run", "rTrue", "--state", beside)
+
+
+# ---- beside a run
+
+
+def test_nobody_waits_for_who_looks(corpus: dp.Corpus) -> None:
+    """The file can be looked at while a process has it open to write, and the other way round."""
+    path = trained(corpus).save()
+    corpus.close()
+    with duckdb.connect(path):
+        code, out, err = finished("watch", corpus.path, "--once")
+        assert (code, "step       24" in out) == (0, True), err
+    with state.copied(path) as copy, duckdb.connect(copy, read_only=True), duckdb.connect(path):
+        pass
+
+
+def test_what_is_written_meanwhile_is_not_taken_for_a_copy(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = trained(corpus)
+    path, copyfile, writes = sampler.save(), shutil.copyfile, [2]
+
+    def torn(source: Path, to: Path) -> None:
+        copyfile(source, to)
+        if writes[0]:
+            writes[0] -= 1
+            next(sampler)
+            sampler.save()
+
+    monkeypatch.setattr(shutil, "copyfile", torn)
+    with pytest.raises(CorpusLockedError, match="being written"), state.copied(path):
+        pass
+    with state.copied(path, seconds=60) as copy:
+        assert state.load(copy, "default")[1].step == sampler.step == 26
+    with pytest.raises(StateMismatchError) as caught, state.copied(path) as copy:
+        state.load(copy, "nobody")
+    assert str(path) in str(caught.value)
+    assert not copy.parent.exists()
+
+
+class Terminal:
+    """A terminal in which a command runs, with what it has written so far."""
+
+    def __init__(self, columns: int, *command: str | Path) -> None:
+        self.output = b""
+        self._own, other = pty.openpty()
+        self._other = other
+        self.resize(columns)
+        environment = {**os.environ, "PYTHONPATH": PATHS, "TERM": "xterm"}
+        environment.pop("COLUMNS", None)
+        self.running = subprocess.Popen(
+            [sys.executable, "-m", "duckplets.cli", *map(str, command)],
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def resize(self, columns: int) -> None:
+        fcntl.ioctl(self._other, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+
+    def until(self, found: Callable[[bytes], Any], seconds: float = 120) -> bytes:
+        """Read until something is found in what is written from now on."""
+        start, deadline = len(self.output), time.monotonic() + seconds
+        while not found(self.output[start:]):
+            assert time.monotonic() < deadline, self.output[start:][-3000:]
+            if select.select([self._own], [], [], 0.2)[0]:
+                self.output += os.read(self._own, 1 << 16)
+        return self.output[start:]
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.running.kill()
+        self.running.wait()
+        os.close(self._own)
+        os.close(self._other)
+
+
+TRAINING = """
+import json, sys, time
+import duckplets as dp
+
+saves = []
+with dp.Corpus(sys.argv[1], read_only=True) as corpus:
+    sampler = corpus.sampler(batch_size=8, steps=1_000_000)
+    print("open", flush=True)
+    sys.stdin.readline()
+    end = time.monotonic() + float(sys.argv[2])
+    while time.monotonic() < end:
+        batch = next(sampler)
+        sampler.report_loss({"a": 1 / (batch.step + 1)})
+        begun = time.monotonic()
+        sampler.save()
+        saves.append(time.monotonic() - begun)
+        time.sleep(0.3)
+print(json.dumps([sampler.step, max(saves)]))
+"""
+
+
+def test_a_run_is_watched_while_it_trains(corpus: dp.Corpus) -> None:
+    """From before its first save to Ctrl-C, in 80 and in 200 columns; its saves wait for nobody."""
+    corpus.close()
+    seconds = 60 if THOROUGH else 3
+    with (
+        python(
+            "-c", TRAINING, corpus.path, seconds, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as training,
+        Terminal(80, "watch", corpus.path) as terminal,
+    ):
+        assert training.stdout.readline() == "open\n"
+        terminal.until(lambda told: b"waiting for run 'default' to be saved" in told)
+        training.stdin.write("\n")
+        training.stdin.flush()
+        terminal.until(lambda told: re.search(rb"step +\d+ of 1,000,000", told))
+        narrow = terminal.until(lambda told: told.count(b"last save") > 2).decode()
+        terminal.resize(200)
+        out, _ = training.communicate(timeout=240)
+        steps, longest = json.loads(out)
+        last = f"step       {steps:,} of 1,000,000"
+        wide = terminal.until(lambda told: last.encode() in told and b"loss" in told).decode()
+        terminal.running.send_signal(signal.SIGINT)
+        terminal.until(lambda told: b"interrupted" in told)
+        assert terminal.running.wait(60) == 130
+    assert max(map(len, re.split(r"\x1b\[[\d;?]*\w", narrow))) <= 80
+    assert "│ declared" in wide
+    assert terminal.output.count(LEFT) == 1
+    assert terminal.output.rindex(CURSOR) > terminal.output.rindex(b"last save")
+    assert longest < 10, "a save that waits for a lock gives up then"

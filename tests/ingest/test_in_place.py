@@ -1,0 +1,407 @@
+"""Texts left in their Parquet files: as if they were inside, and refused where files change."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from effort import often
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import duckplets as dp
+
+WORDS = ["river", "stone", "lamp", "garden", "bridge", "letter", "window", "élan", "水", "x\u0301"]
+TABLES = {
+    "records": "* EXCLUDE (created_at, updated_at)",
+    "sections": "*",
+    "chunks": "*",
+    "splits": "*",
+}
+
+
+def sentence(rng: random.Random, most: int = 14) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randint(1, most)))
+
+
+def row(rng: random.Random, number: int) -> dict[str, Any]:
+    """A row with what rows have: blank texts, lists with holes, nulls, equal texts."""
+    body = rng.choice([sentence(rng, 60), sentence(rng, 60), sentence(rng, 60), " ", None])
+    items = [rng.choice([sentence(rng), sentence(rng), "", None]) for _ in range(rng.randint(0, 4))]
+    return {
+        "id": f"k{number}",
+        "title": rng.choice([sentence(rng), sentence(rng), "the same\nfor many"]),
+        "body": body,
+        "items": rng.choice([items, items, None]),
+        "other": rng.choice([sentence(rng), None]),
+    }
+
+
+SCHEMA = pa.schema(
+    [
+        *(("id", pa.string()), ("title", pa.string()), ("body", pa.large_string())),
+        *(("items", pa.list_(pa.string())), ("other", pa.dictionary(pa.int32(), pa.string()))),
+    ]
+)
+
+
+def write(path: Path, rows: list[dict[str, Any]], group: int = 7) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path, row_group_size=group)
+    return path
+
+
+def rows_of(seed: int, count: int, first: int = 0) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    return [row(rng, first + i) for i in range(count)]
+
+
+MAPPING: dict[str, Any] = {"anchor": "title", "positive": ["items", "body"], "id": "id"}
+
+
+def taken_in(
+    path: Path, files: Any, *, in_place: bool, mapping: dict[str, Any] = MAPPING, **asked: Any
+) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    source = dp.ParquetSource(files, **mapping)
+    corpus.ingest(source, name="notes", in_place=in_place, progress=False, **asked)
+    corpus.split(seed=3)
+    return corpus
+
+
+def table(corpus: dp.Corpus, name: str) -> list[dict[str, Any]]:
+    return corpus.sql(f"SELECT {TABLES[name]} FROM {name} ORDER BY ALL").to_pylist()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Callable[..., tuple[dp.Corpus, dp.Corpus]]]:
+    """The same files in one corpus inside and in another in place."""
+    made: list[dp.Corpus] = []
+
+    def both(files: Any, **asked: Any) -> tuple[dp.Corpus, dp.Corpus]:
+        for name, in_place in (("inside", False), ("outside", True)):
+            made.append(taken_in(tmp_path / f"{name}.duckdb", files, in_place=in_place, **asked))
+        return made[-2], made[-1]
+
+    yield both
+    for corpus in made:
+        corpus.close()
+
+
+MAPPINGS = [
+    MAPPING,
+    {"text": ["body", "other"]},
+    {"anchor": ["other", "items"], "context": "title", "id": "id", "meta": "body"},
+    {"anchor": "title", "positive": "body", "negative": ["items", "other"], "id": "id"},
+]
+
+
+@settings(max_examples=often(60, less=3), deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=3),
+    mapping=st.sampled_from(MAPPINGS),
+    chunking=st.sampled_from([None, dp.Chunking(max_tokens=12, overlap=(3,))]),
+)
+def test_everything_is_as_with_the_texts_inside(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    counts: list[int],
+    mapping: dict[str, Any],
+    chunking: dp.Chunking | None,
+) -> None:
+    folder = tmp_path_factory.mktemp("both")
+    rows = [*rows_of(seed, sum(counts)), {**rows_of(seed, 1)[0], "id": "last", "body": "whole"}]
+    parts = [rows[sum(counts[:i]) : sum(counts[: i + 1])] for i in range(len(counts))]
+    parts[-1].append(rows[-1])
+    files = [write(folder / f"{i}.parquet", part) for i, part in enumerate(parts)]
+    found = []
+    for in_place in (False, True):
+        path = folder / f"{in_place}.duckdb"
+        with taken_in(path, files, in_place=in_place, mapping=mapping) as corpus:
+            if chunking is not None:
+                corpus.chunk(chunking)
+            found.append({name: table(corpus, name) for name in TABLES})
+            inside = corpus.sql("SELECT count(text) FROM stored_sections")[0][0].as_py()
+            assert (inside == 0) is in_place
+    assert found[0] == found[1]
+
+
+def drawn(corpus: dp.Corpus, kind: Any = "triplets", **asked: Any) -> list[dict[str, Any]]:
+    with corpus.sampler(kind, batch_size=16, seed=5, steps=4, **asked) as sampler:
+        return [row for batch in sampler for row in batch.to_pylist()]
+
+
+def test_verbs_give_what_they_give_with_the_texts_inside(
+    pair: Callable[..., tuple[dp.Corpus, dp.Corpus]], tmp_path: Path
+) -> None:
+    files = [write(tmp_path / f"{i}.parquet", rows_of(i, 70, i * 70)) for i in range(2)]
+    inside, outside = pair(files, on_conflict="skip")
+
+    def same(ask: Callable[[dp.Corpus], Any]) -> None:
+        assert ask(outside) == ask(inside)
+
+    same(drawn)
+    same(lambda corpus: drawn(corpus, "texts"))
+    anchor = dp.role("anchor", where="length(text) > 30")
+    long = dp.TripletRecipe(
+        "long", anchor=anchor, positive=dp.role("context"), negative=dp.role("context")
+    )
+    same(lambda corpus: drawn(corpus, recipes=[long]))
+    same(lambda corpus: corpus.search("river stone", k=20).to_pylist())
+    same(lambda corpus: corpus.mine("anchor_context", top_k=4, progress=False).anchors)
+    order = "SELECT * EXCLUDE (mining_key) FROM mined_negatives ORDER BY ALL"
+    same(lambda corpus: corpus.sql(order).to_pylist())
+    same(lambda corpus: drawn(corpus, by="bm25"))
+    same(lambda corpus: [batch["text"] for batch in corpus.read(range(60), batch_size=9)])
+    same(lambda corpus: corpus.deduplicate(0.6, dry_run=True).pairs)
+    same(lambda corpus: drawn(corpus, snapshot=False))
+    same(lambda corpus: corpus.prepare(progress=False).bytes)
+    same(drawn)
+    assert drawn(outside) == drawn(outside, snapshot=False)
+    outside.split(seed=3, keep_together="text", reassign=True)
+    inside.split(seed=3, keep_together="text", reassign=True)
+    same(lambda corpus: table(corpus, "splits"))
+    assert {row["text"] for row in table(outside, "sections")} <= {
+        cell
+        for of in files
+        for row in pq.read_table(of).to_pylist()
+        for cell in (row["title"], row["body"], *(row["items"] or []))
+    }
+
+
+# ---- files that change
+
+
+def changed(corpus: dp.Corpus, says: str) -> None:
+    """Every verb that reads texts is refused, with the file and what to do."""
+    for verb in (
+        lambda: drawn(corpus),
+        lambda: corpus.prepare(progress=False),
+        lambda: corpus.mine("anchor_context", progress=False),
+        lambda: corpus.search("river"),
+    ):
+        with pytest.raises(dp.ChangedFileError, match=says) as caught:
+            verb()
+        assert "--in-place" in str(caught.value)
+
+
+def touch(path: Path) -> None:
+    os.utime(path, ns=(1, 1))
+
+
+def cut(path: Path) -> None:
+    write(path, rows_of(0, 5))
+
+
+def another_footer(path: Path) -> None:
+    """Change a byte that stands in the footer, and no more than that."""
+    stat, data = path.stat(), bytearray(path.read_bytes())
+    length = int.from_bytes(data[-8:-4], "little")
+    at = data.index(b"parquet-cpp", len(data) - length - 8)
+    data[at : at + 1] = b"P"
+    path.write_bytes(data)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+CHANGES = [
+    (touch, "was written at 1970"),
+    (cut, "bytes now"),
+    (another_footer, "another footer"),
+    (os.unlink, "not there any more"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), CHANGES)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_changed_is_named_and_status_still_tells(
+    tmp_path: Path, change: Callable[[Path], None], says: str, read_only: bool
+) -> None:
+    file = write(tmp_path / "a.parquet", rows_of(1, 60))
+    path = tmp_path / "notes.duckdb"
+    if read_only:  # it changes while nobody has the corpus open
+        taken_in(path, file, in_place=True).close()
+        change(file)
+        corpus = dp.Corpus(path, read_only=True)
+    else:
+        corpus = taken_in(path, file, in_place=True)
+        change(file)
+    with corpus:
+        if not read_only:
+            changed(corpus, says)
+        else:
+            for statement in ("SELECT text FROM sections", "SELECT text FROM chunk_texts"):
+                with pytest.raises(dp.ChangedFileError, match=says):
+                    corpus.sql(statement)
+            with pytest.raises(dp.ChangedFileError, match=says):
+                drawn(corpus)
+        found = corpus.status()
+        assert says in found["in_place"]["changed"][0]
+        assert str(file) in found["in_place"]["changed"][0]
+        assert sum(of["records"] for of in found["records"]) == len(corpus.sql("FROM records"))
+        assert corpus.count() == len(corpus.sql("FROM records"))
+
+
+def test_a_file_that_was_written_anew_is_read_again(tmp_path: Path) -> None:
+    rows = rows_of(2, 50)
+    file = write(tmp_path / "a.parquet", rows)
+    more = [*rows_of(9, 3, 900), *rows[10:], *rows[:10]]
+    with taken_in(tmp_path / "notes.duckdb", file, in_place=True) as corpus:
+        write(file, more, group=11)
+        source = dp.ParquetSource(file, **MAPPING)
+        report = corpus.ingest(source, name="notes", in_place=True, progress=False)
+        assert report.skipped
+        assert drawn(corpus)
+        texts = table(corpus, "sections")
+        assert len(corpus.sql("FROM placed_files")) == 1
+    with taken_in(tmp_path / "inside.duckdb", file, in_place=False) as inside:
+        assert sorted(row["text"] for row in texts) == sorted(
+            row["text"] for row in table(inside, "sections")
+        )
+
+
+def test_records_that_are_gone_from_a_file_are_told_or_removed(tmp_path: Path) -> None:
+    rows = [{**row, "body": f"body {i}"} for i, row in enumerate(rows_of(2, 40))]
+    file = write(tmp_path / "a.parquet", rows)
+    source = dp.ParquetSource(file, **MAPPING)
+    with taken_in(tmp_path / "notes.duckdb", file, in_place=True) as corpus:
+        with corpus.sampler(batch_size=4, steps=2, run="kept") as sampler:
+            next(iter(sampler))
+            sampler.save()
+        live, before = corpus.count(), table(corpus, "chunks")
+        write(file, [*rows[:-2], {**rows[-2], "title": "other"}])
+        with pytest.raises(dp.SourceError, match="other content"):
+            corpus.ingest(source, name="notes", in_place=True, progress=False)
+        with pytest.raises(dp.ChangedFileError, match=r"1 record .*k39.*remap=True"):
+            corpus.ingest(
+                source, name="notes", in_place=True, on_conflict="replace", progress=False
+            )
+        assert table(corpus, "chunks") == before  # nothing of either was stored
+        report = corpus.ingest(source, name="notes", in_place=True, remap=True, progress=False)
+        assert corpus.count() == live - 1
+        assert report.removed == 1
+        assert {row["title"] for row in pq.read_table(file).to_pylist()} == {
+            row["text"]
+            for row in corpus.sql(
+                "SELECT text FROM section_texts WHERE role = 'anchor'"
+            ).to_pylist()
+        }
+        drawn(corpus)
+        # What an earlier version had is gone with the file, so its run is refused.
+        with pytest.raises(dp.StateMismatchError):
+            corpus.resume("kept")
+    checks = [(check.ok, check.what) for check in doctor_of(tmp_path / "notes.duckdb")]
+    assert [what for ok, what in checks if not ok] == []
+
+
+def doctor_of(path: Path) -> list[Any]:
+    from duckplets import doctor
+
+    return list(doctor.corpus(path))
+
+
+def test_folders_grow_move_and_are_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    for i in range(3):
+        write(home / "data" / f"{i}.parquet", rows_of(i, 30, 30 * i))
+    monkeypatch.chdir(home)
+    path = home / "notes.duckdb"
+    with taken_in(path, "data/[0-1].parquet", in_place=True) as corpus:
+        source = dp.ParquetSource("data/*.parquet", **MAPPING)
+        report = corpus.ingest(source, name="notes", in_place=True, progress=False)
+        assert 20 < report.added <= 30
+        own = dp.MemorySource([{"id": "m", "text": "from memory"}], text="text", id="id")
+        corpus.ingest(own, name="own", progress=False)
+        paths = corpus.sql("SELECT path FROM placed_files ORDER BY file_key").to_pylist()
+        assert [row["path"] for row in paths] == [f"data/{i}.parquet" for i in range(3)]
+        before = table(corpus, "sections")
+        first = drawn(corpus, empty="skip")
+        corpus.compact()
+        assert table(corpus, "sections") == before
+        with pytest.raises(dp.SourceError, match="in_place=True"):
+            corpus.ingest(source, name="notes", progress=False)
+        with pytest.raises(dp.ChunkingError, match="--in-place"):
+            corpus.denoise()
+        assert corpus.chunk(dp.Chunking(max_tokens=9)) == len(before)
+        corpus.chunk()
+    away = tmp_path / "away"
+    shutil.move(home, away)
+    # A file of that name where the process happens to be is not the one.
+    write(tmp_path / "data" / "0.parquet", rows_of(77, 30))
+    monkeypatch.chdir(tmp_path)
+    with dp.Corpus(away / "notes.duckdb", read_only=True) as corpus:
+        assert table(corpus, "sections") == before
+        assert drawn(corpus, empty="skip") == first
+        with pytest.raises(dp.QueryError, match="disabled"):
+            corpus.sql("FROM read_parquet($path)", {"path": str(tmp_path / "data/0.parquet")})
+    with dp.Corpus(away / "notes.duckdb") as corpus:
+        corpus.remove("notes")
+        (away / "data" / "0.parquet").unlink()
+        corpus.compact()
+        assert [row["text"] for row in table(corpus, "sections")] == ["from memory"]
+        assert len(corpus.sql("FROM placed_files")) == 0
+
+
+def test_texts_that_were_inside_move_out(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.parquet", rows_of(4, 80))
+    with taken_in(tmp_path / "notes.duckdb", file, in_place=False) as corpus:
+        before, first = table(corpus, "sections"), drawn(corpus)
+        source = dp.ParquetSource(file, **MAPPING)
+        report = corpus.ingest(source, name="notes", in_place=True, progress=False)
+        assert report.added == 0
+        assert table(corpus, "sections") == before
+        assert corpus.sql("SELECT count(text) FROM stored_sections")[0][0].as_py() == 0
+        assert drawn(corpus) == first
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (lambda f: dp.MemorySource([{"text": "x"}], text="text"), "kind memory"),
+        (lambda f: dp.ParquetSource(f, text="id", text_of="json"), "text_of="),
+        (lambda f: dp.ParquetSource(f, converter="alpaca"), "converter="),
+        (lambda f: dp.ParquetSource(f, text="number"), "number.*no column of strings"),
+        (lambda f: dp.ParquetSource(f, text="nested.text"), "nested.text.*no column of strings"),
+        (lambda f: dp.ParquetSource(f, anchor="id", positive="l", context="l"), "two parts"),
+        (lambda f: dp.ParquetSource([f, f], text="id"), "twice"),
+    ],
+)
+def test_what_cannot_stay_is_refused(tmp_path: Path, given: Any, says: str) -> None:
+    file = tmp_path / "a.parquet"
+    columns = {"id": ["a"], "number": [1], "nested": [{"text": "x"}], "l": [["y"]]}
+    pq.write_table(pa.table(columns), file)
+    with dp.Corpus(tmp_path / "notes.duckdb") as corpus:
+        with pytest.raises(dp.SourceError, match=says):
+            corpus.ingest(given(str(file)), name="n", in_place=True, progress=False)
+        assert corpus.version == 0
+        corpus.ingest(dp.ParquetSource(str(file), text="id"), in_place=True, progress=False)
+
+
+def test_a_column_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    of_bytes = pa.array([b"fine", b"\xff\xfe", b"too"], pa.binary())
+    texts = pa.StringArray.from_buffers(3, *of_bytes.buffers()[1:])
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    source = dp.ParquetSource(tmp_path / "a.parquet", text="text")
+    with dp.Corpus(tmp_path / "notes.duckdb") as corpus:
+        with pytest.raises(dp.SourceError, match="left in place"):
+            corpus.ingest(source, in_place=True, progress=False)
+        assert corpus.version == 0
+
+
+def test_gates_judge_what_stays_in_place(pair: Any, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.parquet", rows_of(6, 60))
+    inside, outside = pair(file, where="length(text) > 40", limit=20)
+    assert table(outside, "sections") == table(inside, "sections")
+    assert outside.count() == 20
+    assert len(table(outside, "sections"))
+    for corpus in (inside, outside):
+        corpus.remove("notes")

@@ -1,0 +1,404 @@
+"""The page of a corpus: every figure is what its SQL says, and nothing in it acts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from commands import error, ok
+from effort import often
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prebuilt import copied, empty_corpus, toy_corpus
+from report_corpora import HOSTILE, NAMES, told_corpus, train
+
+import duckplets as dp
+from duckplets.base.shown import harmless
+from duckplets.report import rendering
+from duckplets.report.rendering import script_json, words
+from duckplets.sampling import state
+
+_VOID = {"meta", "input", "img", "br"}
+_TAGS = {
+    *("html", "head", "meta", "title", "link", "style", "body", "a", "header", "h1", "bdi", "nav"),
+    *("ul", "li", "main", "section", "h2", "h3", "h4", "h5", "div", "table", "thead", "tbody"),
+    *("tr", "th", "td", "details", "summary", "pre", "code", "figure", "figcaption", "svg"),
+    *("path", "text", "p", "article", "span", "mark", "footer", "script"),
+}
+
+
+class Parsed(HTMLParser):
+    """A page as a reader without a script has it."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.scripts: list[str] = []
+        self.headings: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self.policy = self.style = self.text = ""
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if ("http-equiv", "Content-Security-Policy") in attrs:
+            self.policy = dict(attrs)["content"] or ""
+        if tag not in _VOID:
+            self._open.append(tag)
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+        elif tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        where = self._open[-1] if self._open else ""
+        if where == "script":
+            self.scripts[-1] += data
+        elif where == "style":
+            self.style += data
+        else:
+            self.text += data
+            if "table" in self._open and {"td", "th"} & {*self._open}:
+                self.tables[-1][-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "told.duckdb"
+    copied(path, told_corpus.__wrapped__)
+    with dp.Corpus(path) as corpus:
+        train(corpus)
+    with duckdb.connect(str(state.state_path(path))) as file:
+        file.execute("CREATE TABLE IF NOT EXISTS losses (run VARCHAR, step BIGINT, source VARCHAR, "
+                     "loss DOUBLE)")  # fmt: skip
+        for name, slope in zip(NAMES, (1, 2), strict=True):
+            file.execute(
+                "INSERT INTO losses SELECT 'default', step, $name, 5 / (1 + step * $slope) "
+                "FROM range(20) AS steps (step)",
+                {"name": name, "slope": slope},
+            )
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(path: Path) -> dp.ReportPage:
+    with dp.Corpus(path, read_only=True) as corpus:
+        return corpus.report(run="default")
+
+
+def tables(page: dp.ReportPage, *sections: str) -> Iterator[dict[str, Any]]:
+    for section in page.data["sections"]:
+        if section["name"] in sections or not sections:
+            yield from section["tables"]
+
+
+def table(page: dp.ReportPage, title: str) -> dict[str, Any]:
+    (found,) = [table for table in tables(page) if table["title"] == title]
+    return found
+
+
+def notes(page: dp.ReportPage) -> str:
+    return "\n".join(note for section in page.data["sections"] for note in section["notes"])
+
+
+def as_json(value: Any) -> Any:
+    """A value of DuckDB as the page has it."""
+    if isinstance(value, dict | list):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def check_sql(page: dp.ReportPage, corpus: dp.Corpus) -> int:
+    """Run every statement of a page again, and return how many there are."""
+    run = 0
+    for one in tables(page):
+        if one["of"] == "python":
+            continue
+        if one["of"] == "corpus":
+            found = corpus.sql(one["made_by"])
+        else:
+            with duckdb.connect(str(state.state_path(corpus.path)), read_only=True) as file:
+                found = file.execute(one["made_by"]).to_arrow_table()
+        rows = [[as_json(value) for value in row.values()] for row in found.to_pylist()]
+        assert found.column_names == one["columns"], one["title"]
+        assert len(rows) == one["total"], one["title"]
+        if one["title"].startswith("Anchors of"):
+            rows.sort(key=repr)
+            one = one | {"rows": sorted(one["rows"], key=repr)}
+        if one["title"] == "Examples":  # whose texts are without personal data
+            rows = [row[:-1] for row in rows]
+            one = one | {"rows": [row[:-1] for row in one["rows"]]}
+        assert one["rows"] == rows[: len(one["rows"])], one["title"]
+        run += 1
+    return run
+
+
+# ---- figures
+
+
+def test_every_figure_is_what_its_sql_says(page: dp.ReportPage, path: Path) -> None:
+    with dp.Corpus(path, read_only=True) as corpus:
+        assert check_sql(page, corpus) >= 20
+    assert all(one["rows"] for one in tables(page, "recipes", "mined", "mixture", "samples"))
+
+
+def test_figures_are_those_of_other_ways(page: dp.ReportPage, path: Path) -> None:
+    with dp.Corpus(path, read_only=True) as corpus:
+        found = corpus.status()
+        records = {row[0]: row[4] for row in table(page, "Sources")["rows"]}
+        assert records == {row["name"]: row["records"] for row in found["sources"]}
+        lengths = [one for one in tables(page) if one["title"].startswith("Lengths of")]
+        of_lengths: Counter[str] = Counter()
+        for source, _, _, sections, tokens in (row for one in lengths for row in one["rows"]):
+            of_lengths[source] += sections
+            of_lengths[f"{source} tokens"] += tokens
+        for row in found["sources"]:
+            assert of_lengths[row["name"]] == row["sections"]
+            assert of_lengths[f"{row['name']} tokens"] == row["tokens"]
+        outcomes = table(page, "Rows by outcome, gate and rule")["rows"]
+        assert sum(row[-1] for row in outcomes) == table(page, "Intakes")["rows"][0][5]
+        sampler = corpus.resume("default")
+        forecast = [list(row.values()) for row in sampler.forecast().table.to_pylist()]
+        assert table(page, "Shares of the sources")["rows"] == forecast
+        metrics = sampler.metrics()
+        for source, samples, expected, tokens, _ in table(page, "Served up to step 20")["rows"]:
+            assert samples == expected == metrics[f"data/{source}/samples"]
+            assert tokens == metrics[f"data/{source}/tokens"]
+        served = {row[5]: row[6] for row in table(page, "Served by saved runs")["rows"]}
+        assert served == {name: metrics[f"data/{name}/samples"] for name in NAMES}
+
+
+def test_samples_are_those_that_the_run_serves_next(page: dp.ReportPage, path: Path) -> None:
+    shown = table(page, "Samples")
+    by_slot = {}
+    for row in shown["rows"]:
+        of = dict(zip(shown["columns"], row, strict=True))
+        by_slot[of["position"], of["slot"]] = of
+    with dp.Corpus(path, read_only=True) as corpus:
+        columns = ["position", "anchor", "positive", "negative", "negative_by", "negative_score"]
+        sampler = corpus.resume("default", columns=columns)
+        first = sampler.position
+        for sample in next(sampler).to_pylist():
+            for slot in ("anchor", "positive", "negative"):
+                of = by_slot[sample["position"], slot]
+                assert of["text"] == sample[slot]
+                assert of["characters"] == len(sample[slot])
+            assert of["negative_by"] == sample["negative_by"]
+            assert of["negative_score"] == sample["negative_score"]
+            if sample["negative_by"] == "bm25":
+                beside = (by_slot[sample["position"], s] for s in ("anchor", "positive"))
+                assert any(each["positive_score"] is not None for each in beside)
+    assert min(position for position, _ in by_slot) == first
+    for recipe in ("easy", "hard"):
+        found = {row[0] for row in table(page, f"Samples of {recipe}")["rows"]}
+        assert len(found) == 5
+
+
+# ---- the page
+
+
+def test_the_page_shows_its_data(page: dp.ReportPage) -> None:
+    parsed = Parsed(page.html)
+    data, _ = parsed.scripts
+    assert json.loads(data) == page.data
+    shown = [one for one in tables(page) if one["rows"] and not one["title"].startswith("Samples")]
+    assert len(parsed.tables) == len(shown)
+    for found, one in zip(parsed.tables, shown, strict=True):
+        head = [column.replace("_", " ") for column in one["columns"]]
+        assert found == [head, *([words(value) for value in row] for row in one["rows"])]
+    for one in tables(page):
+        assert harmless(one["made_by"], None) in parsed.text
+    plots = parsed.tags["figure"]
+    assert plots == parsed.tags["figcaption"] >= 5
+    assert parsed.tags["article"] == 100 + 5 + 5
+
+
+def test_nothing_acts_on_a_page(page: dp.ReportPage) -> None:
+    parsed = Parsed(page.html)
+    assert parsed.tags.keys() <= _TAGS
+    assert parsed.tags["script"] == 2
+    names = {name for _, name, _ in parsed.attributes}
+    assert not {name for name in names if name.startswith("on") or name in ("style", "src")}
+    links = {value for _, name, value in parsed.attributes if name == "href"}
+    assert all(link.startswith("#") for link in links)
+    assert "default-src 'none'" in parsed.policy
+    for text in (parsed.style, parsed.scripts[1]):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in parsed.policy
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\ufeff]",
+                         page.html)  # fmt: skip
+    for text in (*HOSTILE, *NAMES):
+        assert harmless(text) in parsed.text
+
+
+def test_headings_come_in_order(page: dp.ReportPage) -> None:
+    levels = [int(heading[1]) for heading in Parsed(page.html).headings]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_personal_data_stays_out_of_examples(page: dp.ReportPage) -> None:
+    texts = [row[-1] for row in table(page, "Examples")["rows"]]
+    assert any("[EMAIL]" in text for text in texts)
+    assert not any("example.org" in text or "555-0123" in text for text in texts)
+
+
+def test_a_notebook_shows_the_page_in_a_frame(page: dp.ReportPage) -> None:
+    found = re.fullmatch(r'<iframe srcdoc="([^"]*)" sandbox="allow-scripts" [^<>]*></iframe>',
+                         page._repr_html_(), re.DOTALL)  # fmt: skip
+    assert found
+    assert page.path is None
+    assert "tables" in repr(page)
+
+
+def test_the_same_corpus_has_the_same_page_and_stays_as_it_is(
+    page: dp.ReportPage, path: Path
+) -> None:
+    before = path.read_bytes(), {file.name for file in path.parent.iterdir()}
+    with dp.Corpus(path, read_only=True) as corpus:
+        assert corpus.report(run="default").html == page.html
+    assert before == (path.read_bytes(), {file.name for file in path.parent.iterdir()})
+
+
+@settings(max_examples=often(2000, less=15), deadline=None)
+@given(st.recursive(st.text() | st.integers() | st.none() | st.booleans(),
+                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
+def test_no_text_ends_the_script_it_stands_in(value: Any) -> None:
+    text = script_json(value)
+    assert not re.search("[<>&\u2028\u2029]", text)
+    assert json.loads(text) == value
+
+
+# ---- bad input
+
+
+def test_corpora_of_few_records_have_a_page(tmp_path: Path) -> None:
+    path = tmp_path / "few.duckdb"
+    with empty_corpus(path) as corpus:
+        page = corpus.report()
+        assert "No samples were drawn" in notes(page)
+        assert check_sql(page, corpus) > 5
+        corpus.ingest(dp.MemorySource([{"t": "one text"}], text="t"), name="s", progress=False)
+        assert check_sql(corpus.report(), corpus) > 5
+        corpus.split(1, 0, 0)
+        page = corpus.report()
+        assert check_sql(page, corpus) > 5
+        assert table(page, "Records")["total"] == 1
+        Parsed(page.html)
+
+
+def test_long_lines_are_cut_and_their_length_is_said(tmp_path: Path) -> None:
+    size = often(10_000_000, less=100_000)
+    rows = [{"q": f"{i} " + "x" * size, "a": "word " * (size // 5) + str(i)} for i in range(2)]
+    with empty_corpus(tmp_path / "long.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False)
+        corpus.split(1, 0, 0)
+        page = corpus.report()
+    assert len(page.html) < 2_000_000
+    assert f"{size + 2:,} of {size + 2:,} characters" in Parsed(page.html).text
+    assert max(len(row[-1]) for row in table(page, "Records")["rows"]) == 1200
+
+
+def test_runs_that_are_not_of_the_corpus(tmp_path: Path) -> None:
+    path, other = tmp_path / "toy.duckdb", tmp_path / "other.duckdb"
+    with toy_corpus(other, 30, seed=3) as corpus, corpus.sampler(batch_size=4) as sampler:
+        sampler.save()
+    with toy_corpus(path, 30) as corpus:
+        with pytest.raises(dp.StateMismatchError, match="no run is saved"):
+            corpus.report(run="never")
+        state.state_path(other).rename(state.state_path(path))
+        assert "is of another corpus, so its runs are left out" in notes(corpus.report())
+        with pytest.raises(dp.StateMismatchError, match="of another corpus"):
+            corpus.report(run="default")
+        with pytest.raises(dp.StateMismatchError, match="no run 'never'"):
+            corpus.report(run="never")
+        state.state_path(path).write_bytes(b"no state file")
+        with pytest.raises(dp.MigrationError, match=r"toy\.state\.duckdb is not a DuckDB file"):
+            corpus.report()
+
+
+def test_a_mixture_is_drawn_that_is_no_run_yet(tmp_path: Path) -> None:
+    mixture = dp.Mixture({"toy": 1}, phases=[dp.Phase(12, {"toy": 2}, lr_scale=0.5)])
+    with toy_corpus(tmp_path / "toy.duckdb", 30) as corpus:
+        page = corpus.report(mixture=mixture)
+        shares = table(page, "Shares of the sources")
+        assert {row[0] for row in shares["rows"]} == {0, 1}
+        assert "phase 1" in Parsed(page.html).text
+        with pytest.raises(dp.MixtureError):
+            corpus.report(mixture={"nowhere": 1.0})
+
+
+def test_what_is_there_is_not_replaced_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, out = tmp_path / "there.html", tmp_path / "out.html"
+    there.write_text("mine")
+    with empty_corpus(tmp_path / "empty.duckdb") as corpus:
+        with pytest.raises(dp.SamplerError, match="exists already"):
+            corpus.report(there)
+        with pytest.raises(dp.SamplerError, match="there is no folder"):
+            corpus.report(tmp_path / "nowhere" / "out.html")
+        with pytest.raises(dp.SamplerError, match="give FILE"):
+            corpus.report(corpus.path, overwrite=True)
+
+        def refused(*_: object, **__: object) -> None:
+            raise PermissionError(13, "no")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "write_text", refused)
+            with pytest.raises(dp.SamplerError, match="cannot write there: Permission denied"):
+                corpus.report(out)
+        assert corpus.report(there, overwrite=True).path == there
+    assert there.read_text().startswith("<!DOCTYPE html>")
+    assert {file.name for file in tmp_path.iterdir()} == {"there.html", "empty.duckdb"}
+
+
+def test_without_jinja_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    rendering._environment.cache_clear()
+    with (
+        empty_corpus(tmp_path / "empty.duckdb") as corpus,
+        pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[report\]'"),
+    ):
+        corpus.report()
+
+
+def test_the_command(tmp_path: Path) -> None:
+    copy = tmp_path / "toy.duckdb"
+    toy_corpus(copy, 30).close()
+    told = ok("report", copy)
+    page = tmp_path / "toy.html"
+    assert f"{page.stat().st_size:,} bytes" in told
+    assert "--force" in error("report", copy)
+    assert "overwrite" not in error("report", copy)
+    ok("report", copy, "--force")
+    assert "no run is saved" in error("report", copy, "--run", "never", "--force")
+    assert {file.name for file in tmp_path.iterdir()} == {"toy.duckdb", "toy.html"}

@@ -1,0 +1,391 @@
+"""Sources in an object store: the records of local files, whatever fails on the way, no secret."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from commands import cli, ok
+from effort import THOROUGH
+from object_server import KEY, SECRET, Proxy, Request, client, point_to
+
+import duckplets as dp
+from duckplets.base import stores
+from duckplets.db.database import Database
+from duckplets.ingest import ingest, unfinished
+from duckplets.sources import feed
+from duckplets.sources.resumable import Resumable
+from duckplets.sources.rows import Mark
+
+pytest.importorskip("boto3")
+
+COLUMNS = {"id": "id", "anchor": "title", "positive": "body"}
+BUCKET = "texts"
+
+
+@pytest.fixture(scope="module")
+def filled(object_store: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Proxy:
+    with pytest.MonkeyPatch.context() as patch:
+        point_to(patch, object_store.behind, tmp_path_factory.mktemp("nobody"))
+        client().create_bucket(Bucket=BUCKET)
+        for key, content in objects().items():
+            client().put_object(Bucket=BUCKET, Key=key, Body=content)
+    return object_store
+
+
+@pytest.fixture
+def proxy(filled: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
+    """A store through a proxy, with what it holds."""
+    point_to(monkeypatch, filled.port, tmp_path)
+    monkeypatch.setattr(stores, "_FIRST_WAIT", 0.01)
+    filled.fault = lambda request: None
+    filled.seen.clear()
+    return filled
+
+
+def rows(first: int, count: int = 40) -> list[dict[str, Any]]:
+    letters = random.Random(first)
+    return [
+        {"id": n, "title": f"title {n}", "body": f"body {n} {letters.randbytes(900).hex()}"}
+        for n in range(first, first + count)
+    ]
+
+
+@cache
+def objects() -> dict[str, bytes]:
+    """Two files of every form, with others that are none."""
+    found: dict[str, bytes] = {
+        "csv/_SUCCESS": b"",
+        "csv/": b"",
+        "csv/.part": b"x",
+        "empty.csv": b"",
+    }
+    for number, first in enumerate((0, 40)):
+        of, stem = rows(first), f"part-{number}"
+        table = pa.Table.from_pylist(of)
+        lines = "".join(json.dumps(row) + "\n" for row in of).encode()
+        parquet, arrow = io.BytesIO(), io.BytesIO()
+        pa.parquet.write_table(table, parquet, row_group_size=13)
+        pa.feather.write_feather(table, arrow, compression="uncompressed")
+        listed = "".join(f"{r['id']},{r['title']},{r['body']}\n" for r in of)
+        compressed = pa.compress(lines, "gzip", asbytes=True)
+        found |= {
+            f"parquet/{stem}.parquet": parquet.getvalue(),
+            f"arrow/{stem}.feather": arrow.getvalue(),
+            f"csv/deep/{stem}.csv": b"id,title,body\n" + listed.encode(),
+            f"lines/{stem}.jsonl.gz": compressed,
+            f"json/{stem}.json": json.dumps(of).encode(),
+        }
+    return found
+
+
+SOURCES: list[Callable[[str], Any]] = [
+    lambda root: dp.ParquetSource(f"{root}/parquet/*.parquet", **COLUMNS),
+    lambda root: dp.ArrowSource(f"{root}/arrow/part-[01].feather", **COLUMNS),
+    lambda root: dp.CsvSource(f"{root}/csv/**/*.csv", **COLUMNS),
+    lambda root: dp.JsonSource(f"{root}/lines/part-?.jsonl.gz", **COLUMNS),
+    lambda root: dp.JsonSource([f"{root}/json/part-0.json", f"{root}/json/part-1.json"], **COLUMNS),
+]
+
+
+def rows_of(items: Iterator[Any]) -> list[Any]:
+    return [row for item in items if not isinstance(item, Mark) for row in item.to_pylist()]
+
+
+def opened(source: Any) -> list[dict[str, Any]]:
+    reader = Database.reader()
+    try:
+        return rows_of(source.open(reader).batches)
+    finally:
+        reader.close()
+
+
+def without_places(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "file"} for row in found]
+
+
+def some_fault(seed: int) -> Callable[[Request], str | None]:
+    """Every other request or so fails in one of the ways that may pass, never five times on end."""
+    dice, good = random.Random(seed), [True]
+    faults = ["503", "500 InternalError", "drop", "cut 0", "cut 700", "cut 20000", "slow 1"]
+
+    def fault(request: Request) -> str | None:
+        is_body = request.method == "GET" and "range" in request.headers
+        good[0] = not is_body or not good[0] or dice.random() < 0.3
+        return None if good[0] else dice.choice(faults)
+
+    return fault
+
+
+# -- what is read ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(len(SOURCES)))
+def test_objects_give_the_rows_of_files_though_every_other_request_fails(
+    number: int, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "_RANGE", 30_000)
+    for key, content in objects().items():
+        if content:
+            (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / key).write_bytes(content)
+    local = opened(SOURCES[number](str(tmp_path)))
+    for seed in range(20 if THOROUGH else 1):
+        proxy.fault = some_fault(number + seed)
+        monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / f"cache{seed}"))
+        remote = opened(SOURCES[number](f"s3://{BUCKET}"))
+        assert without_places(remote) == without_places(local)
+        assert len(remote) == 80
+        assert {row["file"].partition(f"{BUCKET}/")[0] for row in remote} == {"s3://"}
+    ranges = [request for request in proxy.seen if "range" in request.headers]
+    assert all("if-match" in request.headers for request in ranges)
+
+
+def test_a_broken_file_goes_on_at_its_last_byte(
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "_BLOCK", 4096)
+    size = len(objects()["json/part-0.json"])
+    cuts = iter(["cut 50000", "drop", None])
+    proxy.fault = lambda request: next(cuts, None) if "range" in request.headers else None
+    assert len(opened(dp.JsonSource(f"s3://{BUCKET}/json/part-0.json", **COLUMNS))) == 40
+    starts = [request.headers["range"] for request in proxy.seen if "range" in request.headers]
+    first = int(starts[1].partition("=")[2].partition("-")[0])
+    assert starts[0] == f"bytes=0-{size - 1}"
+    assert 0 < first <= 50_000
+    assert starts[1:] == [f"bytes={first}-{size - 1}"] * 2
+    # What is whole is not asked for again; what another process has begun goes on.
+    proxy.seen.clear()
+    opened(dp.JsonSource(f"s3://{BUCKET}/json/part-0.json", **COLUMNS))
+    assert not [request for request in proxy.seen if "range" in request.headers]
+
+
+def test_a_folder_is_all_its_objects_and_a_command_knows_their_form(
+    proxy: Proxy, tmp_path: Path
+) -> None:
+    assert len(opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))) == 80
+    corpus = tmp_path / "c.duckdb"
+    told = ok(
+        *("ingest", corpus, f"s3://{BUCKET}/parquet/*.parquet", f"s3://{BUCKET}/csv/"),
+        *("--anchor", "title", "--positive", "body", "--id", "id"),
+    )
+    with dp.Corpus(corpus) as found:
+        assert {row["name"]: row["records"] for row in found.sources().to_pylist()} == {
+            "parquet": 80,
+            "csv": 80,
+        }
+        uris = found.sources().column("uri").to_pylist()
+    assert uris == [f"s3://{BUCKET}/csv/", f"s3://{BUCKET}/parquet/*.parquet"]
+    assert SECRET not in told
+
+
+def test_data_set_files_name_addresses(proxy: Proxy, tmp_path: Path) -> None:
+    (tmp_path / "sets.yaml").write_text(
+        f"one: {{file_name: 's3://{BUCKET}/csv/**/*.csv', anchor: title, positive: body}}\n"
+    )
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        assert corpus.ingest_data_sets(tmp_path / "sets.yaml")["one"].added == 80
+
+
+def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "MAX_ROWS", 10)
+    monkeypatch.setattr(feed, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
+    source = Resumable(dp.JsonSource(f"s3://{BUCKET}/json/*.json", **COLUMNS))
+    with dp.Corpus(tmp_path / "whole.duckdb") as corpus:
+        corpus.ingest(source)
+        whole = corpus.sql("SELECT * FROM sections ORDER BY ALL").to_pylist()
+    monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "another"))
+    fails = lambda request: "403 AccessDenied" if "part-1" in request.path else None  # noqa: E731
+    with dp.Corpus(tmp_path / "broken.duckdb") as corpus:
+        proxy.fault = fails
+        with pytest.raises(dp.SourceError, match=r"part-1\.json: .*no right"):
+            corpus.ingest(source)
+        assert unfinished.overview(corpus._database)
+        kept = objects()["json/part-0.json"]
+        client().put_object(Bucket=BUCKET, Key="json/part-0.json", Body=kept + b" ")
+        proxy.fault = lambda request: None
+        with pytest.raises(dp.SourceError, match="restart"):
+            corpus.ingest(source)
+        client().put_object(Bucket=BUCKET, Key="json/part-0.json", Body=kept)
+        report = corpus.ingest(source)
+        assert (report.read, report.added) == (80, 80)
+        assert corpus.sql("SELECT * FROM sections ORDER BY ALL").to_pylist() == whole
+
+
+def test_sources_are_acquired_side_by_side_and_read_again(proxy: Proxy, tmp_path: Path) -> None:
+    proxy.fault = some_fault(5)
+    found = [make(f"s3://{BUCKET}") for make in SOURCES[:3]]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        reports = corpus.acquire(found, quality=dp.Quality(language=None))
+        assert {report.added for report in reports.values()} == {80, 0}
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+WRONG = {
+    "no bucket": (None, "s3://nowhere/a.csv", "there is no bucket 'nowhere'"),
+    "no object": (None, f"s3://{BUCKET}/a.csv", "does not exist; the address of a folder ends"),
+    "no match": (None, f"s3://{BUCKET}/*.csv.gz", "matches no object"),
+    "nothing in it": (None, f"s3://{BUCKET}/empty.csv", "is empty"),
+    "denied": ("403 AccessDenied", "", "the credentials have no right to that"),
+    "other keys": ("403 InvalidAccessKeyId", "", "refuses the credentials"),
+    "elsewhere": ("301 PermanentRedirect", "", "set AWS_REGION to eu-north-1"),
+    "busy": ("503", "", "the store cannot answer now (SlowDown, status 503)"),
+    "breaks": ("cut 0", "", "broke off"),
+    "ends": ("short 5", "", "by its checksum"),
+    "drops": ("drop", "", "broke off|cannot be reached"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_had_is_one_error_that_names_it(what: str, proxy: Proxy) -> None:
+    fault, address, said = WRONG[what]
+    proxy.fault = lambda request: fault if "range" in request.headers else None
+    with pytest.raises(dp.SourceError) as caught:
+        opened(dp.CsvSource(address or f"s3://{BUCKET}/csv/deep/part-0.csv", **COLUMNS))
+    message = str(caught.value)
+    assert any(part in message for part in said.split("|")), message
+    assert (address or f"s3://{BUCKET}/csv/deep/part-0.csv") in message or what == "no bucket"
+    assert "\n" not in message
+    assert not {SECRET, KEY} & set(message.split())
+
+
+def test_a_host_that_is_not_there_and_no_credentials_are_said_at_once(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS)
+    begun = time.monotonic()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://user:password@127.0.0.1:1")
+    with pytest.raises(dp.SourceError, match=r"127\.0\.0\.1:1 cannot be reached") as caught:
+        opened(source)
+    assert "password" not in str(caught.value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "nowhere")
+    with pytest.raises(dp.SourceError, match="no http"):
+        opened(source)
+    point_to(monkeypatch, proxy.port, Path("/nonexistent"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(dp.SourceError, match="there are no credentials for it: set AWS_ACCESS"):
+        opened(source)
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    with pytest.raises(dp.SourceError, match="mine"):
+        opened(source)
+    assert time.monotonic() - begun < 30
+
+
+def test_a_profile_gives_credentials_and_endpoint(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL_S3", "AWS_REGION"):
+        monkeypatch.delenv(name)
+    (tmp_path / "credentials").write_text(
+        f"[mine]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
+    )
+    (tmp_path / "config").write_text(
+        f"[profile mine]\nregion = us-east-1\nendpoint_url = http://127.0.0.1:{proxy.port}\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    assert len(opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))) == 80
+
+
+def test_an_object_that_changes_while_it_is_read_is_refused(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "_RANGE", 30_000)
+    other = b"x" * len(objects()["csv/deep/part-0.csv"])
+
+    def change(request: Request) -> None:
+        if request.headers.get("range", "").startswith("bytes=30000-"):
+            proxy.fault = lambda request: None
+            client().put_object(Bucket=BUCKET, Key="csv/deep/part-0.csv", Body=other)
+
+    proxy.fault = change
+    with pytest.raises(dp.SourceError, match=r"part-0\.csv: it has changed since it was listed"):
+        opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))
+    before = objects()["csv/deep/part-0.csv"]
+    client().put_object(Bucket=BUCKET, Key="csv/deep/part-0.csv", Body=before)
+
+
+SIGNED = f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={KEY}&X-Amz-Signature={SECRET}"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"s3://{KEY}:{SECRET}@bucket/a.parquet",
+        f"s3://bucket/a.parquet?{SIGNED}",
+        f"https://bucket.example.org/a.parquet?{SIGNED}",
+        f"https://{KEY}:{SECRET}@example.org/a.parquet",
+    ],
+)
+def test_addresses_with_secrets_are_refused_and_not_shown(address: str, tmp_path: Path) -> None:
+    corpus = tmp_path / "c.duckdb"
+    for make in (dp.ParquetSource, dp.CsvSource, dp.JsonSource, dp.ArrowSource):
+        with pytest.raises(dp.SourceError) as caught:
+            make(address, text="t")
+        assert SECRET not in str(caught.value)
+        assert "credentials come from AWS_*" in str(caught.value)
+    result = cli("ingest", corpus, address, "--text", "t", "--format", "csv")
+    assert result.exit_code
+    assert SECRET not in result.output
+
+
+def test_no_secret_is_stored_logged_or_shown(
+    proxy: Proxy, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy.fault = some_fault(3)
+    with caplog.at_level(logging.DEBUG, "duckplets"), dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(Resumable(SOURCES[2](f"s3://{BUCKET}")))
+    assert any("authorization" in request.headers for request in proxy.seen)
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) > 3
+    for secret in (SECRET.encode(), KEY.encode()):
+        assert not [file for file in files if secret in file.read_bytes()]
+        assert secret.decode() not in caplog.text
+
+
+def test_the_cache_is_bounded(
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(objects()["json/part-0.json"])
+    monkeypatch.setenv("DUCKPLETS_CACHE_LIMIT", str(size + 100))
+    opened(SOURCES[4](f"s3://{BUCKET}"))
+    kept = [file for file in (tmp_path / "cache").iterdir() if file.suffix == ".json"]
+    assert len(kept) == 1
+    monkeypatch.setenv("DUCKPLETS_CACHE_LIMIT", "1kB")
+    with pytest.raises(dp.SourceError, match=r"DUCKPLETS_CACHE_LIMIT=\d+"):
+        opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))
+
+
+def test_a_listing_is_all_its_pages(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys = [f"many/{n:05}.jsonl" for n in range(2_500)]
+
+    class Many:
+        """Answers as a bucket of so many keys would, page by page."""
+
+        def paginate(self, **_: Any) -> Iterator[dict[str, Any]]:
+            for low in range(0, len(keys), 1000):
+                page = keys[low : low + 1000]
+                yield {"Contents": [{"Key": key, "Size": 1, "ETag": '"e"'} for key in page]}
+
+    found = stores.Store(BUCKET, dp.SourceError)
+    monkeypatch.setattr(found._client, "get_paginator", lambda _: Many())
+    assert [each.path for each in found.listed("many/")] == keys

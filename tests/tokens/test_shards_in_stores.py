@@ -1,0 +1,269 @@
+"""Token shards in an object store: the bytes of a local export, nothing half, read back here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import cli, ok
+from effort import often
+from object_server import Proxy, Request, client, point_to
+from programs import python
+
+import duckplets as dp
+from duckplets.base import stores
+from duckplets.tokens import shards
+from duckplets.tokens.places import status
+
+pytest.importorskip("boto3")
+pytest.importorskip("tokenizers")
+
+BUCKET = "tokens"
+OUT = f"s3://{BUCKET}/some/shards"
+SMALL: dict[str, Any] = {"buckets": (16, 32), "shard_mb": 0.006, "row_group_size": 50}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, a tokenizer, and the shards of a local export."""
+    home = tmp_path_factory.mktemp("stores")
+    rows = [{"id": n, "a": f"title {n}", "b": "word " * (n % 40) + str(n)} for n in range(300)]
+    with dp.Corpus(home / "c.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows, id="id", anchor="a", positive="b"), name="texts")
+        corpus.split(train=0.8, validation=0.1, test=0.1, seed=3)
+        dp.train_tokenizer(corpus, home / "tokenizer", vocab_size=300)
+        corpus.shard(home / "shards", tokenizer=home / "tokenizer", **SMALL)
+    return home
+
+
+@pytest.fixture
+def proxy(object_store: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
+    point_to(monkeypatch, object_store.port, tmp_path)
+    monkeypatch.setattr(stores, "_FIRST_WAIT", 0.01)
+    object_store.fault = lambda request: None
+    client().create_bucket(Bucket=BUCKET)
+    empty()
+    object_store.seen.clear()
+    return object_store
+
+
+def empty() -> None:
+    if there := [{"Key": key} for key in keys()]:
+        client().delete_objects(Bucket=BUCKET, Delete={"Objects": there})
+
+
+def keys() -> list[str]:
+    listed = client().list_objects_v2(Bucket=BUCKET).get("Contents", ())
+    return [each["Key"] for each in listed]
+
+
+def content(key: str) -> bytes:
+    return bytes(client().get_object(Bucket=BUCKET, Key=key)["Body"].read())
+
+
+def sharded(made: Path, out: Path | str = OUT, **options: Any) -> dp.ShardReport:
+    with dp.Corpus(made / "c.duckdb", read_only=True) as corpus:
+        return corpus.shard(out, tokenizer=made / "tokenizer", **(SMALL | options))
+
+
+def of_folder(folder: Path) -> dict[str, str]:
+    """Digests of what decides the bytes of a run, by path."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {
+        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+        if file.name != "export_state.json"
+    }
+
+
+def of_store() -> dict[str, str]:
+    prefix = "some/shards/"
+    return {
+        key.removeprefix(prefix): hashlib.sha256(content(key)).hexdigest()
+        for key in keys()
+        if not key.endswith("export_state.json")
+    }
+
+
+def uploads() -> list[Any]:
+    return list(client().list_multipart_uploads(Bucket=BUCKET).get("Uploads", ()))
+
+
+def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(
+    proxy: Proxy, made: Path, tmp_path: Path
+) -> None:
+    report = sharded(made)
+    assert report.path == OUT
+    assert of_store() == of_folder(made / "shards")
+    assert not [file for file in made.iterdir() if "shards-" in file.name]
+    found = dp.verify(OUT)
+    assert (found.ok, found.shards) == (True, report.shards)
+    assert status(OUT)["stage"] == "completed"
+    assert sharded(made).made == 0
+    with (
+        dp.TokenShards(OUT, cache=tmp_path / "here") as remote,
+        dp.TokenShards(made / "shards") as local,
+    ):
+        one = remote.sampler(batch_size=4, seq_length=16, pack=True, epochs=1)
+        two = local.sampler(batch_size=4, seq_length=16, pack=True, epochs=1)
+        pairs = list(zip(one, two, strict=True))
+        assert len(pairs) > 5
+        for mine, other in pairs:
+            assert (mine["input_ids"] == other["input_ids"]).all()
+    proxy.seen.clear()
+    dp.TokenShards(OUT, cache=tmp_path / "here").close()
+    assert not proxy.asked("GET", ".parquet")
+    sharded(made, overwrite=True, seed=1)  # shards of the same sizes, perhaps, and other rows
+    with dp.TokenShards(OUT, cache=tmp_path / "here") as again:
+        assert len(again.file.offsets) == report.records + 1
+    with pytest.raises(dp.ShardError, match="give cache="):
+        dp.TokenShards(OUT)
+
+
+def test_the_manifest_comes_last_and_nothing_is_visible_half(
+    proxy: Proxy, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever request the export dies at: no manifest, or all that it lists; then it goes on."""
+    monkeypatch.setattr(shards, "_SAVES", 0)
+    wanted = of_folder(made / "shards")
+    sharded(made)
+    writes = len([each for each in proxy.seen if each.method in ("PUT", "POST")])
+    for at in sorted({1, 2, writes // 2, writes - 2, writes - 1})[-often(5, less=2) :]:
+        empty()
+        count = iter(range(10_000))
+        proxy.fault = lambda request, at=at, count=count: (
+            "403 AccessDenied" if request.method in ("PUT", "POST") and next(count) >= at else None
+        )
+        with pytest.raises(dp.ShardError, match=r"s3://tokens/some/shards.*no right"):
+            sharded(made)
+        proxy.fault = lambda request: None
+        there = of_store()
+        assert there.items() <= wanted.items()
+        assert "manifest.json" not in there or there == wanted
+        assert not uploads()
+        if "manifest.json" not in there:
+            with pytest.raises(
+                dp.ShardError, match=r"^s3://tokens/some/shards has no manifest\.json"
+            ):
+                dp.verify(OUT)
+        again = sharded(made)
+        assert again.made < again.shards or at < 3
+        assert of_store() == wanted
+        assert dp.verify(OUT).ok
+
+
+def test_a_killed_upload_is_taken_back_by_the_next_export(
+    proxy: Proxy, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import sys, duckplets as dp\n"
+        "from duckplets.base import stores\n"
+        "stores._PART = 5 << 20\n"
+        "from pathlib import Path\n"
+        "Path(sys.argv[1]).write_bytes(bytes(12 << 20))\n"
+        "stores.Store('tokens', dp.ShardError).put(Path(sys.argv[1]), 'some/shards/train/big')\n"
+    )
+    arrived = threading.Event()
+
+    def hold(request: Request) -> None:
+        if request.method == "PUT" and "partNumber=" in request.path:
+            arrived.set()
+            time.sleep(0.5)
+
+    proxy.fault = hold
+    with python("-c", code, made / "big") as running:
+        assert arrived.wait(60)
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait()
+    proxy.fault = lambda request: None
+    assert uploads()
+    assert "some/shards/train/big" not in keys()
+    sharded(made)
+    assert not uploads()
+    assert dp.verify(OUT).ok
+
+
+def test_a_large_file_goes_up_in_parts_and_a_failure_takes_them_back(
+    proxy: Proxy, made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stores, "_PART", 5 << 20)
+    file = tmp_path / "large"
+    file.write_bytes(os.urandom(11 << 20))
+    to = stores.Store(BUCKET, dp.ShardError)
+    proxy.fault = lambda request: "503" if "partNumber=3" in request.path else None
+    with pytest.raises(dp.ShardError, match="cannot answer now"):
+        to.put(file, "large")
+    assert not uploads()
+    assert "large" not in keys()
+    proxy.fault = lambda request: None
+    to.put(file, "large")
+    assert proxy.asked("PUT", "partNumber=3")
+    assert content("large") == file.read_bytes()
+
+
+def test_what_is_wrong_in_a_store_is_found(proxy: Proxy, made: Path, tmp_path: Path) -> None:
+    sharded(made)
+    shard = next(key for key in keys() if key.endswith(".parquet"))
+    summary = next(key for key in keys() if key.endswith(".tsv"))
+    whole = content(shard)
+    client().put_object(Bucket=BUCKET, Key=shard, Body=whole[:-1] + b"?")
+    client().delete_object(Bucket=BUCKET, Key=summary)
+    client().put_object(Bucket=BUCKET, Key="some/shards/train/other.parquet", Body=b"x")
+    root = "some/shards/"
+    assert dict(dp.verify(OUT).problems) == {
+        shard.removeprefix(root): "damaged",
+        summary.removeprefix(root): "missing",
+        "train/other.parquet": "unlisted",
+    }
+    assert cli("verify", OUT).exit_code == 1
+    with pytest.raises(dp.DamagedFileError, match="is not as the manifest says"):
+        dp.TokenShards(OUT, cache=tmp_path / "here")
+
+
+def test_another_run_and_other_objects_are_refused(
+    proxy: Proxy, made: Path, tmp_path: Path
+) -> None:
+    client().put_object(Bucket=BUCKET, Key="some/shards/mine.txt", Body=b"x")
+    with pytest.raises(dp.ShardError, match=r"'mine\.txt' in it"):
+        sharded(made)
+    client().delete_object(Bucket=BUCKET, Key="some/shards/mine.txt")
+    sharded(made, seed=1)
+    with pytest.raises(dp.ShardError, match=r"s3://tokens/some/shards has shards of another run"):
+        sharded(made)
+    told = ok(
+        *("shard", made / "c.duckdb", OUT, "--tokenizer", made / "tokenizer", "--overwrite"),
+        *("--buckets", "16,32", "--shard-mb", "0.006", "--row-group-size", "50"),
+    )
+    assert OUT in told
+    assert of_store() == of_folder(made / "shards")
+    assert "completed" in ok("shard", "--status", OUT)
+    assert "as written" in ok("verify", OUT)
+
+
+WRONG = {
+    "bucket": ("s3://nowhere/x", None, "there is no bucket 'nowhere'"),
+    "denied": (OUT, "403 AccessDenied", "no right"),
+    "secrets": ("s3://me:password@tokens/x", None, "no user, password or signature"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_had_is_one_error_without_secrets(
+    what: str, proxy: Proxy, made: Path, tmp_path: Path
+) -> None:
+    address, fault, said = WRONG[what]
+    proxy.fault = lambda request: fault
+    for act in (
+        lambda: sharded(made, address),
+        lambda: dp.verify(address),
+        lambda: dp.TokenShards(address, cache=tmp_path / "here"),
+    ):
+        with pytest.raises(dp.ShardError, match=said) as caught:
+            act()
+        assert "password@" not in str(caught.value)
