@@ -44,6 +44,8 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/mining.py > benchmarks/mining.json
 	$(BIN)/python benchmarks/text_in.py > benchmarks/text_in.json
 	$(BIN)/python benchmarks/serving.py --sources 4000 > benchmarks/serving.json
+	$(BIN)/python benchmarks/scale.py > benchmarks/scale.json
+	$(BIN)/python benchmarks/simulate_ranks.py > benchmarks/simulate_ranks.json
 	$(BIN)/python benchmarks/report.py
 
 clean:

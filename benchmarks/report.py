@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md from what was measured, so that no figure is typed by hand.
+"""Writes docs/benchmarks.md and the tables of docs/scale.md, so that no figure is typed by hand.
 
 python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
@@ -10,6 +10,8 @@ python benchmarks/quality.py > benchmarks/quality.json  # with PyTorch
 python benchmarks/quality_gates.py > benchmarks/quality_gates.json
 TEXTS=20000 python benchmarks/tokens.py > benchmarks/tokens.json
 python benchmarks/token_batches.py --tokens 400000000 > benchmarks/token_batches.json
+python benchmarks/scale.py > benchmarks/scale.json
+python benchmarks/simulate_ranks.py > benchmarks/simulate_ranks.json
 python benchmarks/report.py
 """
 
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import quality_report
+import scale_report
 import serving_report
 import text_in_report
 import tokens_report
@@ -261,3 +264,5 @@ def _per_cpu(found: dict[str, float]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    scale = scale_report.PAGE
+    scale.write_text(scale_report.page(scale.read_text(encoding="utf-8")), encoding="utf-8")

@@ -107,7 +107,7 @@ FOLDERS = {
     "tests": "In folders of the same names, and `golden/`: what must stay as it is.",
     "examples": "Scripts to start from, run by the tests.",
     "benchmarks": "Speed and memory beside peers'; printed as JSON.",
-    "docs": "Design, interface, command line, trainers, the report, figures.",
+    "docs": "Design, interface, command line, trainers, the report, figures, scale.",
 }
 
 

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from benchmark_scripts import FOLDER, load
 from effort import THOROUGH, often
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
 SAMPLE = ["ingest_parquet", "first_batch", "resumed_batch"]  # unless in full
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(FOLDER))  # as for a script
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(FOLDER))
-    return module
 
 
 def test_the_page_is_written_from_the_results() -> None:

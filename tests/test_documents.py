@@ -27,8 +27,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 # tests/adapters runs these
 WITH_TORCH = {
-    *("checkpoints", "distillation", "distributed", "finetune", "pretraining", "rerank"),
-    "similarity",
+    *("checkpoints", "distillation", "finetune", "pretraining", "rerank", "similarity"),
+    "two_ranks",
 }
 EXAMPLES = sorted({file.stem for file in ROOT.glob("examples/*.py")} - WITH_TORCH)
 AS_PROGRAMS = {"quickstart", "resume"}  # the others run in this process

@@ -60,10 +60,22 @@ def hashed(purpose: int, values: npt.ArrayLike, attempt: int = 0) -> Words:
 
 
 def below(words: Words, bounds: npt.ArrayLike) -> Integers:
-    """Scale hashes to 0 … bound-1, bounds from 1 to 2^32: the high half of a 64x64-bit product."""
+    """Scale hashes to 0 … bound-1, bounds from 1 to 2^63: the high half of a 64x64-bit product."""
     bound = np.asarray(bounds).astype(np.uint64)
+    upper = bound >> _U32
+    if upper.any():
+        return _below_large(words, upper, bound & _LOW)
     high = (words >> _U32) * bound + (((words & _LOW) * bound) >> _U32)
     return (high >> _U32).astype(np.int64)
+
+
+def _below_large(words: Words, upper: Words, lower: Words) -> Integers:
+    """Do what ``below`` does for bounds that do not fit into 32 bits, given in halves."""
+    high, low = words >> _U32, words & _LOW
+    middle = high * lower + (low * lower >> _U32)
+    carried = low * upper + (middle & _LOW)
+    drawn: Integers = (high * upper + (middle >> _U32) + (carried >> _U32)).astype(np.int64)
+    return drawn
 
 
 # -- permutations -----------------------------------------------------------------------------

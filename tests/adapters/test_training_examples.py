@@ -68,7 +68,7 @@ def test_a_killed_distillation_goes_on_with_the_same_losses(tmp_path: Path) -> N
 
 
 def test_two_ranks_have_the_batches_of_one(tmp_path: Path) -> None:
-    said = run("distributed", tmp_path, "-W", "error")
+    said = run("two_ranks", tmp_path, "-W", "error")
     assert "7 steps by two ranks, 5 by one: the batches of one: True" in said
     assert len(re.findall(r"^step \d: \d+ characters in 8 anchors of 2 ranks$", said, re.M)) == 7
 

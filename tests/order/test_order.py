@@ -119,7 +119,9 @@ def test_epochs_and_streams_have_orders_of_their_own(n: int) -> None:
 # ---- hashed draws
 
 
-@pytest.mark.parametrize("bound", [1, 2, 3, 2**16 + 1, 2**31, 2**32 - 1, 2**32])
+@pytest.mark.parametrize(
+    "bound", [1, 2, 3, 2**16 + 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 10**10, 2**62 - 1, 2**63 - 1]
+)
 def test_draws_are_the_product_with_the_bound(bound: int) -> None:
     words = [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 2**32, 2**64 - 1]
     words += hashed(key("product"), np.arange(500)).tolist()
@@ -128,8 +130,9 @@ def test_draws_are_the_product_with_the_bound(bound: int) -> None:
     assert draws.tolist() == [word * bound >> 64 for word in words]
 
 
-def test_bounds_may_differ_from_draw_to_draw() -> None:
-    bounds = np.arange(1, 5001)
+@pytest.mark.parametrize("by", [1, 2**21])
+def test_bounds_may_differ_from_draw_to_draw(by: int) -> None:
+    bounds = np.arange(1, 5001) * by
     words = hashed(key("bounds"), bounds)
     draws = below(words, bounds)
     assert ((draws >= 0) & (draws < bounds)).all()

@@ -1,6 +1,6 @@
 """Two ranks read one run under torch.distributed; then one goes on where the two stopped.
 
-python examples/distributed.py
+python examples/two_ranks.py
 
 Each rank takes its slice of every batch. What is summed over the ranks must equal the sum over
 the batches of one process, and so it must when the number of ranks changes.

@@ -1,0 +1,299 @@
+"""Writes the tables of docs/scale.md between its marks, from benchmarks/*.json.
+
+Every figure there is of a table or a sentence made here; the words around them are the page's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from scale_model import Model, found
+
+import duckplets as dp
+
+PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
+SIZES = {10**n: f"10^{n}" for n in (7, 8, 9, 10)}
+SECTIONS = 50_000_000
+CORES, MEMORY_GB, HOURS = 16, 64, 24  # of one machine; of a day
+
+BLOCK = re.compile(r"(<!-- (\w+): python benchmarks/report\.py -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def page(text: str) -> str:
+    """Return the page with its blocks as they should be."""
+    model = Model()
+    return BLOCK.sub(lambda part: f"{part[1]}{BLOCKS[part[2]](model).strip()}\n{part[3]}", text)
+
+
+def size(mb: float) -> str:
+    """Return an amount of bytes, given in MB, in three digits."""
+    for unit, of in (("PB", 1e9), ("TB", 1e6), ("GB", 1e3)):
+        if mb >= of:
+            return f"{mb / of:,.3g} {unit}"
+    return f"{mb:,.3g} MB"
+
+
+def number(value: float) -> str:
+    """Return a number in three digits."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
+
+
+def table(*rows: Iterable[str]) -> str:
+    head, *rest = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([head, "|---" * (head.count("|") - 1) + "|", *rest])
+
+
+# ---- what was measured, and 50 million sections
+
+LINES = {
+    ("ingest", "corpus_mb"): "corpus file, text inside",
+    ("prepare", "snapshot_mb"): "snapshot",
+    ("ingest", "cpu_s"): "processor time of ingest",
+    ("prepare", "cpu_s"): "processor time of the snapshot",
+}
+
+
+def verbs(model: Model) -> str:
+    """Say which verbs take an engine, as their signatures do."""
+    names = [
+        f"`{name}`"
+        for name, verb in inspect.getmembers(dp.Corpus, inspect.isfunction)
+        if "engine" in inspect.signature(verb).parameters
+    ]
+    return (
+        f"{', '.join(names[:-1])} and {names[-1]} take `engine=`, and their commands `--engine` "
+        f"(extra `[dask]`):"
+    )
+
+
+def measured(model: Model) -> str:
+    rows = [
+        [
+            f"{records:,}",
+            *(size(each[stage][name]) for stage, name in list(LINES)[:2]),
+            *(f"{each[stage][name]:,.0f} s" for stage, name in list(LINES)[2:]),
+            f"{each['ingest']['peak_mb']:,.0f} MB",
+            f"{1000 * each['serve']['open_cpu_s']:,.0f} ms",
+            f"{each['serve']['per_cpu_s']:,.0f}",
+        ]
+        for records, each in model.records.items()
+    ]
+    heads = ("peak of ingest", "opening", "triplets a second of processor time")
+    hub = model.text_in["hub"]
+    times = model.line("ingest", "cpu_s").slope * hub["records"] / hub["disk_cpu_seconds"]
+    return (
+        f"{table(['records', *LINES.values(), *heads], *rows)}\n\nWith that other work, a record's "
+        f"ingest took {times:.1f} times the processor time that it takes on quiet cores "
+        f"(text_in.json, of somewhat longer records)."
+    )
+
+
+def fifty(model: Model) -> str:
+    rows = []
+    for (stage, name), title in LINES.items():
+        line = model.line(stage, name)
+        at = line.at(SECTIONS)
+        told = f"{number(at / 3600)} h" if name == "cpu_s" else size(at)
+        unit = "s" if name == "cpu_s" else "MB"
+        fit = f"{number(line.base)} {unit} + {number(line.slope * 1e6)} {unit} a million"
+        rows.append([title, fit, f"{100 * line.off:.1f} %", f"{100 * line.ahead:+.1f} %", told])
+    sizes = ", ".join(f"{records:,}" for records in model.records)
+    head = ["", f"fit of {sizes}", "largest residual", "the largest, from the others alone"]
+    return table([*head, f"{SECTIONS:,} sections, extrapolated"], *rows)
+
+
+# ---- sizes
+
+
+def sizes(model: Model) -> str:
+    text, (in_place, of_place) = model.bytes / 1e6, model.of_in_place
+    of, few = (
+        ", ".join(f"{n:,}" for n in each) + " (scale.json)" for each in (model.records, [model.few])
+    )
+    beside = "a folder beside it, on every machine that samples"
+    rows = [
+        ["text", "files of any kind, or an object store", *_linear(text), "600 bytes a record"],
+        ["the same as Parquet with zstd", "the same", *_along(model, "ingest", "parquet_mb"), of],
+        [
+            *("corpus, text inside", "one file, where the driver works"),
+            *(*_along(model, "ingest", "corpus_mb"), of),
+        ],
+        [
+            "corpus, text left in place",
+            "the same, beside the Parquet",
+            *_linear(in_place / 1e6),
+            of_place,
+        ],
+        ["full-text index", "in the corpus file", *_linear(model.of_few("index") / 1e6), few],
+        ["mined negatives, 32 an anchor", "the same", *_linear(model.of_few("mine") / 1e6), few],
+        ["snapshot", beside, *_along(model, "prepare", "snapshot_mb"), of],
+        ["token shards", "a folder, shared storage", *_linear(model.of_few("shard") / 1e6), few],
+        ["their token file", "on every machine that trains", *_linear(4 * model.tokens / 1e6), few],
+        ["state of a run", "a file of its own", *_along(model, "serve", "state_mb"), of],
+    ]
+    return table(["", "where", *SIZES.values(), "extrapolated from, in records"], *rows)
+
+
+def _linear(mb: float) -> list[str]:
+    """Return the sizes of what takes so many MB a record."""
+    return [size(mb * n) for n in SIZES]
+
+
+def _along(model: Model, stage: str, name: str) -> list[str]:
+    """Return sizes along a line; where one was measured, that."""
+    line = model.line(stage, name)
+    return [
+        f"{size(model.records[n][stage][name])}, measured"
+        if n in model.records
+        else size(line.at(n))
+        for n in SIZES
+    ]
+
+
+# ---- time, workers, what moves, memory
+
+
+def hours(model: Model) -> str:
+    rows = [
+        [cost.title, *(number(cost.seconds(n) / 3600) for n in SIZES), cost.source]
+        for cost in model.costs()
+    ]
+    return table(["core-hours", *SIZES.values(), "extrapolated from"], *rows)
+
+
+def workers(model: Model) -> str:
+    rows = []
+    for n, title in SIZES.items():
+        needed = sum(c.seconds(n) / c.share for c in model.shared() if c.share)
+        exact = next(c for c in model.costs() if c.exact)
+        most = exact.seconds(n) / (exact.share or 1)
+        disk = n * (model.of_few("index") + model.of_few("shard") + 4 * model.tokens) / 1e6
+        own = [f"{number(seconds / 3600)} h" for seconds in model.alone(n)]
+        alone = f"{number(sum(c.seconds(n) for c in model.shared()) / 3600 / CORES)} h"
+        day = [number(math.ceil(seconds / 3600 / HOURS)) for seconds in (needed, most)]
+        rows.append([title, *own, alone, *day, size(disk)])
+    head = (
+        "records",
+        "ingest, one process",
+        "snapshot",
+        f"all work for an engine on {CORES} cores",
+    )
+    more = ("workers to do it in a day", "workers for exact mining in a day", "shared storage")
+    told = ", ".join(
+        f"{work} {model.share(work):.0%}" for work in ("index", "mine", "gates", "shards")
+    )
+    of = "measured, engines.json" if model.engines else "the aims: not measured yet"
+    return (
+        f"{table([*head, *more], *rows)}\n\nA worker is one thread, and counts for this part of a "
+        f"core without an engine ({of}): {told}. The first two columns are of two cores."
+    )
+
+
+def moves(model: Model) -> str:
+    text, index, mined = model.bytes, model.of_few("index"), model.of_few("mine")
+    spool = 4 * model.tokens + model.of_few("shard")
+    made = 1e6 * model.line("prepare", "snapshot_mb").slope
+
+    def at(each: float) -> str:
+        return f"{number(each)} B, {size(each * 1e9 / 1e6)}"
+
+    return table(
+        ["stage", "to workers", "back to the driver", "through shared storage"],
+        [
+            "ingest",
+            "names of files and row groups",
+            "rows where they are few",
+            f"the rest, {at(text)} and ids",
+        ],
+        ["judge, near-duplicates", at(text), "counts, or the bands of a text", "–"],
+        ["index", at(text), f"words by text, at most {at(text)}", "–"],
+        ["mining", "words of the anchors", at(mined), f"postings, {at(index)}, read by each"],
+        ["token shards", at(text), "counts", at(spool)],
+        ["training", f"the snapshot, {at(made)}, to each machine once", "–", "–"],
+    )
+
+
+def memory(model: Model) -> str:
+    making, pages = model.making_memory(), model.line("prepare", "snapshot_mb")
+    rank = model.large["lists_256"]["anonymous_mb"]
+    told = model.engines.get("works", {}).get("worker_peak_mb")
+    few, many = (f"{each['records']:,}" for each in model.both)
+    return table(
+        ["", *SIZES.values(), "from"],
+        ["private, to make a snapshot", *(size(making.at(n)) for n in SIZES),
+         f"a line through {few} and {many}, measured (serving*.json)"],
+        ["pages of the snapshot, to sample at full speed", *(size(pages.at(n)) for n in SIZES),
+         "its size"],
+        ["private, of a rank that samples", *(size(rank) for _ in SIZES),
+         f"measured at {many}, where it does not grow (serving_large.json)"],
+        ["of a worker", *((f"{told:,} MB" if told else "1 GB") for _ in SIZES),
+         "measured (engines.json)" if told else "the aim; not measured yet"],
+    )  # fmt: skip
+
+
+def machine(model: Model) -> str:
+    pages, making = model.line("prepare", "snapshot_mb"), model.making_memory()
+    fits = (MEMORY_GB * 1000 - pages.base) / pages.slope
+    makes = (MEMORY_GB * 1000 - making.base) / making.slope
+    held, all_of = model.large["held"], model.large["lists_256"]
+    by_all = sum(c.seconds(fits) for c in model.shared()) / CORES
+    taken = (by_all + sum(model.alone(fits))) / 3600
+    return (
+        f"On a machine of {MEMORY_GB} GB and {CORES} cores that is up to about "
+        f"**{fits / 1e6:,.0f} million records** (extrapolated): so large is a corpus whose snapshot "
+        f"fills the memory. To take it in, judge and index it, mine by document shards, and make "
+        f"token shards and the snapshot is about {number(taken)} h (extrapolated). Beyond it "
+        f"triplets become reads from all over a disk: with memory for a tenth of the snapshot of "
+        f"{model.large['records']:,} records {held['per_s']:.0f} triplets a second were measured, "
+        f"{all_of['per_s']:,.0f} with all of it in memory. To make a snapshot in {MEMORY_GB} GB is "
+        f"possible up to about {makes / 1e6:,.0f} million records (extrapolated)."
+    )
+
+
+def simulation(model: Model) -> str:
+    told = found("simulate_ranks")
+    run = told["run"]
+    text = (
+        f"{told['positions']:,} positions in global batches of {told['batch']:,}, begun by "
+        f"{told['ranks']:,} ranks, saved every {told['save_every']} steps: {run['failures']} "
+        f"failures, after each of which a random number of ranks (of {run['least_ranks']} to "
+        f"{told['ranks']:,}) went on from the last save. {run['done_again']:,} positions were done "
+        f"again, for what came of them was lost. Of what was kept, **{run['missing']} positions "
+        f"were missing and {run['repeated']} came twice**; the ranks' parts add up to "
+        f"{run['taken_by_ranks']:,}. {run['slices']:,} slices of ranks, laid end to end, left "
+        f"{run['wrong_slices']} gaps, and {run['block_positions']:,} positions that all workers of "
+        f"all ranks plan are those of their blocks ({run['wrong_blocks']} were not). "
+        f"Promises broken in all: **{told['broken']}**. It took {told['cpu_s']:.0f} s."
+    )
+    head = [
+        "sources",
+        "prefixes looked at",
+        "largest difference from the exact share",
+        "bound",
+        "over",
+    ]
+    shares = [
+        [count, *(f"{each[n]:,}" for n in ("prefixes", "largest", "bound", "over"))]
+        for count, each in told["shares"].items()
+    ]
+    epochs = [
+        [f"{int(count):,}", f"{each['looked_at']:,}", f"{each['twice'] + each['not_at_all']:,}",
+         f"{each['twice_if_drawn']:,}"]
+        for count, each in told["epochs"].items()
+    ]  # fmt: skip
+    heads = ["anchors", "looked at in one epoch", "twice or left out", "twice if drawn at random"]
+    return f"{text}\n\n{table(head, *shares)}\n\n{table(heads, *epochs)}"
+
+
+BLOCKS: dict[str, Callable[[Model], str]] = {
+    f.__name__: f
+    for f in (
+        *(measured, fifty, sizes, hours, workers, moves, memory, machine, simulation),
+        verbs,
+    )
+}

@@ -1,0 +1,80 @@
+"""The Dockerfile says what it should; nothing here can build it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return the instructions of the Dockerfile, lines that go on joined."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in joined.split("\n"))]
+
+
+def of(name: str) -> list[str]:
+    return [rest for instruction, rest in instructions() if instruction == name]
+
+
+def test_the_command_is_run_by_somebody_who_is_not_root() -> None:
+    names = [name for name, _ in instructions()]
+    assert of("ENTRYPOINT") == ['["duckplets"]']
+    (user,) = of("USER")
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+    assert names.index("USER") > max(i for i, name in enumerate(names) if name == "FROM")
+    assert f"--uid {user.partition(':')[0]}" in of("RUN")[-1]
+
+
+def test_python_is_slim_and_one_that_the_package_is_for() -> None:
+    bases = {base.split(" AS ")[0] for base in of("FROM")}
+    (base,) = bases
+    version = re.fullmatch(r"python:(3\.\d+)-slim", base)
+    assert version is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"Programming Language :: Python :: {version[1]}" in project["classifiers"]
+
+
+def copied() -> list[str]:
+    """Return what is copied from the checkout."""
+    return [
+        source
+        for rest in of("COPY")
+        if not rest.startswith("--from=")
+        for source in rest.split()[:-1]
+    ]
+
+
+def test_what_is_copied_is_there_and_is_what_the_build_needs() -> None:
+    assert all((ROOT / source).exists() for source in copied())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {*wheel["packages"], *wheel["force-include"], "pyproject.toml"}
+    needed |= {project["project"]["readme"], *project["project"]["license-files"]}
+    assert needed <= set(copied())
+
+
+def test_no_more_than_that_is_sent_to_the_build() -> None:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    assert {rule[1:] for rule in rules if rule.startswith("!")} == set(copied())
+
+
+def test_extras_are_there_and_versions_come_from_the_lock() -> None:
+    install = of("RUN")[0]
+    extras = re.search(r"'\.\[([\w,]+)\]'", install)
+    assert extras is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(extras[1].split(",")) <= project["optional-dependencies"].keys()
+    (pick,) = re.findall(r"sed -E '[^']+' requirements\.lock", install)
+    done = subprocess.run(["sh", "-c", pick], cwd=ROOT, capture_output=True, text=True, check=True)
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    pinned = re.findall(r"^[\w.-]+==\S+(?: ; .*?)?(?= \\$)", lock, re.MULTILINE)
+    assert done.stdout.splitlines() == pinned
+    assert any(line.startswith("distributed==") for line in pinned)
