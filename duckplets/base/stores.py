@@ -21,7 +21,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -97,7 +97,7 @@ def address_of(given: str, error: type[DuckpletsError]) -> tuple[str, str]:
     return found[1], found[2] or ""
 
 
-@lru_cache(maxsize=4)  # it takes boto3 0.2 s to make one
+@cache  # it takes 0.2 s to make one, and one that is dropped leaves sockets open
 def _client(process: int, said: tuple[tuple[str, str], ...]) -> Any:
     """Return what asks stores, of this process, as the environment has it."""
     import boto3

@@ -56,7 +56,7 @@ def watch(
 
     Example:
         duckplets watch faq.duckdb
-        duckplets watch faq.duckdb --run hard --once >> training.log
+        duckplets watch faq.duckdb --once
     """
     from rich.console import Console
 

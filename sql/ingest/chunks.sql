@@ -77,4 +77,4 @@ FROM new_chunks
 UPDATE stored_sections
 SET token_count = counted.token_count
 FROM counted
-WHERE sections.section_key = counted.section_key
+WHERE stored_sections.section_key = counted.section_key

@@ -585,6 +585,7 @@ def test_examples_of_the_help_texts_run(
     shown = examples()
     assert len(shown) >= len(COMMANDS)
     shown.remove("duckplets demo --keep demo.duckdb")  # above
+    shown.remove("duckplets watch faq.duckdb")  # it needs a terminal: tests/cli/test_watch.py
     # What reads the corpus comes after what fills it, with two sources: each is mined. Those of
     # other kinds, the chunking, forgetting and removing are last.
     late = re.compile(r"hf://|chats|dump|chunk|reset|remove|recipe add")

@@ -302,7 +302,7 @@ def test_a_row_in_front_relabels_nothing(corpus: dp.Corpus) -> None:
     report = ingest(corpus, texts("zero", "one", "two"), name="s")
     assert (report.added, report.reasons) == (1, {SAME: 2})
     after = dump(corpus)
-    for table in ("records", "sections", "chunks"):
+    for table in ("records", "stored_sections", "chunks"):
         assert after[table][:2] == before[table]
         assert len(after[table]) == 3
 
@@ -401,7 +401,7 @@ def test_replace_keeps_the_last_and_the_old_for_pinned_runs(corpus: dp.Corpus) -
     after = dump(corpus)
     assert after["records"][0] == before["records"][0] | {"removed_version": 2}
     assert after["records"][1] == before["records"][1]
-    assert after["sections"][:2] == before["sections"]
+    assert after["stored_sections"][:2] == before["stored_sections"]
     assert after["chunks"][:2] == before["chunks"]
     columns = ("record_id", "added_version", "removed_version")
     assert [tuple(row[c] for c in columns) for row in after["records"]] == [
@@ -615,7 +615,7 @@ def test_remove_leaves_the_rows_for_pinned_runs(tmp_path: Path) -> None:
             key.startswith("b/") for key in column(corpus, "SELECT record_id FROM live_records")
         )
         after = dump(corpus)
-        for table in ("sections", "chunks", "splits"):
+        for table in ("stored_sections", "chunks", "splits"):
             assert after[table] == before[table]
         for old, new in zip(before["records"], after["records"], strict=True):
             removed = 3 if old["record_id"].startswith("a/") else None
@@ -659,13 +659,13 @@ def test_a_second_ingest_touches_only_what_is_new(corpus: dp.Corpus, policy: Any
     report = ingest(corpus, dp.MemorySource(records, **mapping), name="s", on_conflict=policy)
     assert (report.added, report.skipped) == (10, 20)
     after = dump(corpus)
-    for table in ("records", "sections", "chunks"):
+    for table in ("records", "stored_sections", "chunks"):
         old = len(before[table])
         assert after[table][:old] == before[table]
         assert len(after[table]) > old
     for table, key in [
         ("records", "record_key"),
-        ("sections", "section_key"),
+        ("stored_sections", "section_key"),
         ("chunks", "chunk_key"),
     ]:
         keys = [row[key] for row in after[table]]

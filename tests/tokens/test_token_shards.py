@@ -334,9 +334,10 @@ def test_a_killed_export_goes_on(folder: Path, corpus_file: Path, tmp_path: Path
 def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     folder: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from duckplets.tokens import outbox
     from duckplets.tokens import shards as room
 
-    out, written, write = corpus_file.parent / "failing", [], room.write_shard
+    out, written, write = corpus_file.parent / "failing", [], outbox.write_shard
 
     def failing(*arguments: Any) -> Any:
         if len(written) == 7:
@@ -345,7 +346,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
         return write(*arguments)
 
     splits = ["train", "validation", "test"]
-    monkeypatch.setattr(room, "write_shard", failing)
+    monkeypatch.setattr(outbox, "write_shard", failing)
     monkeypatch.setattr(room, "_SAVES", 0)
     with pytest.raises(dp.ShardError, match="No space left"):
         shards(out, split=splits)
@@ -355,7 +356,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     assert 5 <= done <= 7
     with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
         dp.verify(out)
-    monkeypatch.setattr(room, "write_shard", write)
+    monkeypatch.setattr(outbox, "write_shard", write)
     monkeypatch.setattr(room, "encoded", None)  # nothing is encoded again
     assert shards(out, split=splits).made == len(Manifest.read(folder).shards) - done
     assert digests(out) == digests(folder)
@@ -434,14 +435,14 @@ def test_a_text_that_no_column_can_hold_is_refused_before_it_is_read(
 def test_what_arrow_cannot_lay_in_columns_is_an_error_of_ours(
     corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from duckplets.tokens import shards as room
+    from duckplets.tokens import outbox
 
     def overflowing(*_: object) -> None:
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
 
     how = {"home": corpus_file.parent, "sources": ["odd_.._names"]}
     with monkeypatch.context() as patch:
-        patch.setattr(room, "write_shard", overflowing)
+        patch.setattr(outbox, "write_shard", overflowing)
         with pytest.raises(dp.ShardError, match=r"offset overflow.*give a smaller row_group_size"):
             shards(tmp_path / "out", **how)
     (part,) = (tmp_path / "out" / ".spool").iterdir()
