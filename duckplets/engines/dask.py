@@ -237,7 +237,7 @@ class _Work:
                 wait(future, timeout=_LOOK)
             if self._client.status != "running":
                 raise self._gone(None)
-            if self._client.scheduler_info(n_workers=-1)["workers"]:
+            if self._client.scheduler_info()["workers"]:
                 seen = time.monotonic()
             elif time.monotonic() - seen > _PATIENCE:
                 raise EngineError(

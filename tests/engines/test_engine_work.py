@@ -139,13 +139,13 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def killed(cluster: Any, least: int) -> Iterator[list[int]]:
-    """Kill a worker of a cluster every second, if at least so many of them run."""
+def killed(cluster: Any, least: int, most: int = 10**6) -> Iterator[list[int]]:
+    """Kill a worker every second if so many of them run, and at most so often."""
     ended = threading.Event()
     gone: list[int] = []
 
     def kill() -> None:
-        while not ended.wait(1):
+        while not ended.wait(1) and len(gone) < most:
             pids = list(cluster.run(os.getpid, on_error="ignore").values())
             if len(pids) >= least:
                 gone.append(random.Random(len(gone)).choice(pids))
