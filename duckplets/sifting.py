@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.acquiring import gates_of, naming, told_of, wanted_of
 from duckplets.base.progress import Progress, bar
-from duckplets.base.shown import counted
+from duckplets.base.shown import counted, shown
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.engines import opened
-from duckplets.errors import DuckpletsError, SourceError, several
+from duckplets.errors import DuckpletsError, EngineError, SourceError, several
 from duckplets.ingest import records, unfinished
 from duckplets.text.prefix import prefix_of
 
@@ -289,7 +289,7 @@ class Sifting:
             bands: Of a signature; more of them find more, and take longer.
             rows: Hash functions of a band; fewer find more, and propose more that is none.
             seed: Of the hash functions.
-            engine: What makes the bands of texts, as for ``mine``.
+            engine: What makes the bands of texts, as for ``mine``; refused for equal texts only.
             progress: As for ``ingest``.
 
         Raises:
@@ -301,6 +301,11 @@ class Sifting:
 
         settings = NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
         finding.checked_action(action)
+        if near is None and engine is not None:
+            raise EngineError(
+                f"engine={shown(repr(engine))}: near=None compares digests in this process, and "
+                f"workers would have nothing to do: leave it out"
+            )
         look = self._looking("deduplicate", dry_run, removes=action == "remove")
         with look, opened(engine) as by, bar(progress, sys.stderr, "records") as advance:
             return finding.deduplicate(

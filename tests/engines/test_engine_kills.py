@@ -51,4 +51,6 @@ def test_the_command_line_takes_an_engine(tmp_path: Path) -> None:
         assert (
             "--engine 'ray://x': give" in wrong.output or "engine='ray://x': give" in wrong.output
         )
+    refused = cli("deduplicate", path, "--equal", "--engine", "local:1")
+    assert "compares digests in this process" in refused.output
     assert "--engine" in ok("mine", "--help")
