@@ -495,7 +495,7 @@ def test_a_part_that_fails_thrice_is_named(cluster: Any, tmp_path: Path) -> None
 def test_workers_killed_all_the_time_change_nothing(
     workers: int, cluster: Any, tmp_path: Path
 ) -> None:
-    count = often(60_000, less=2_000)
+    count = often(60_000, less=600)
     source = dp.JsonSource(files_of(tmp_path / "in", "jsonl", 6, count, several=24), **COLUMNS)
     alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
     with own_cluster(workers, cluster) as client, killed(client, 2, often(1_000, less=1)) as gone:

@@ -354,7 +354,7 @@ def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: P
         path.unlink()
         dp.Corpus(path).close()
         kills = 0
-        for _ in range(often(50, less=3)):
+        for _ in range(often(50, less=2)):
             child = run(path, draw.uniform(0.1, 0.9) * took)
             kills += child.code == -signal.SIGKILL
             with dp.Corpus(path) as corpus:

@@ -171,7 +171,7 @@ def test_killed_and_run_again_the_bytes_are_those_of_the_unbroken_run(tmp_path: 
         expected = stored()
         fresh()
         kills = 0
-        for _ in range(often(50, less=3)):
+        for _ in range(often(50, less=2)):
             child = run(draw.uniform(0.05, 0.9) * took)
             kills += child.code == -signal.SIGKILL
             if "done" in child.told:
