@@ -144,8 +144,8 @@ class Packed(NamedTuple):
 
 def packed(value: Any) -> Any:
     """Return a value as it is sent."""
-    if type(value) is tuple:
-        return tuple(map(packed, value))
+    if isinstance(value, tuple):
+        return _each(packed, value)
     if isinstance(value, pa.Array):
         batch = pa.record_batch([value], ["array"])
         return Packed(True, _stream(pa.Table.from_batches([batch])))
@@ -161,12 +161,16 @@ def _stream(table: pa.Table) -> bytes:
 
 def unpacked(value: Any) -> Any:
     """Return a value that was sent."""
-    if type(value) is tuple:
-        return tuple(map(unpacked, value))
     if not isinstance(value, Packed):
-        return value
+        return _each(unpacked, value) if isinstance(value, tuple) else value
     table = pa.ipc.open_stream(value.data).read_all()
     return table["array"].combine_chunks() if value.is_array else table
+
+
+def _each(done: Callable[[Any], Any], values: tuple[Any, ...]) -> Any:
+    """Return a tuple, of its own kind, of what is done to each of its values."""
+    made = tuple(map(done, values))
+    return type(values)(*made) if hasattr(values, "_fields") else made
 
 
 def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:
