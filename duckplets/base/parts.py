@@ -132,11 +132,7 @@ def given(job: Any) -> Any:
 
 
 class Packed(NamedTuple):
-    """A table or an array of Arrow, as the bytes of a stream.
-
-    Pickled as it is a slice would bring all that it was cut from, and come where no buffer is
-    aligned as Arrow wants it.
-    """
+    """A table or an array of Arrow as a stream: pickled, a slice brings all it was cut from."""
 
     is_array: bool
     data: bytes
