@@ -549,3 +549,15 @@ def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
     del found["report"], alone["report"]
     assert found == alone
     assert not list(tmp_path.glob(".*.parts"))
+
+
+def test_texts_that_are_left_in_place_are_those_of_their_rows(tmp_path: Path) -> None:
+    source = dp.ParquetSource(files_of(tmp_path / "in", "parquet", 9), text="body")
+    found = []
+    for name, engine in (("a", None), ("b", Shuffled(3))):
+        with dp.Corpus(tmp_path / f"{name}.duckdb") as corpus:
+            corpus.ingest(source, name="s", in_place=True, engine=engine, progress=False)
+            texts = "SELECT record_id, text FROM section_texts ORDER BY ALL"
+            found.append((corpus.sql(texts).to_pylist(), contents(corpus)["records"]))
+    assert found[0] == found[1]
+    assert len(found[0][0]) > 20
