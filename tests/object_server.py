@@ -9,7 +9,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -101,11 +101,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self, body: bytes | None, what: str, detail: int) -> None:
         behind = http.client.HTTPConnection("127.0.0.1", self.proxy.behind, timeout=60)
-        headers = dict(self.headers.items())
-        behind.request(self.command, self.path, body, headers)
-        answer = behind.getresponse()
-        content = answer.read()
-        behind.close()
+        with closing(behind):
+            behind.request(self.command, self.path, body, dict(self.headers.items()))
+            answer = behind.getresponse()
+            content = answer.read()
         self.send_response(answer.status)
         size = len(content[:detail]) if what == "short" else len(content)
         for name, value in answer.getheaders():

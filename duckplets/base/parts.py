@@ -9,16 +9,19 @@ ended, nor how often, can be told from what is stored. Who is given no engine do
 
 from __future__ import annotations
 
+import operator
 import os
 import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
 
 from duckplets.errors import DuckpletsError, EngineError
@@ -140,12 +143,10 @@ class Packed(NamedTuple):
 
 def packed(value: Any) -> Any:
     """Return a value as it is sent."""
-    if isinstance(value, tuple):
-        return _each(packed, value)
     if isinstance(value, pa.Array):
         batch = pa.record_batch([value], ["array"])
         return Packed(True, _stream(pa.Table.from_batches([batch])))
-    return Packed(False, _stream(value)) if isinstance(value, pa.Table) else value
+    return Packed(False, _stream(value)) if isinstance(value, pa.Table) else _each(packed, value)
 
 
 def _stream(table: pa.Table) -> bytes:
@@ -156,17 +157,30 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def unpacked(value: Any) -> Any:
-    """Return a value that was sent."""
+    """Return a value that was sent, its arrays where processors like them.
+
+    They come as views of all that was received, wherever they lie in it.
+    """
+    if isinstance(value, np.ndarray):
+        return np.require(value, requirements=["ALIGNED"])
     if not isinstance(value, Packed):
-        return _each(unpacked, value) if isinstance(value, tuple) else value
+        return _each(unpacked, value)
     table = pa.ipc.open_stream(value.data).read_all()
     return table["array"].combine_chunks() if value.is_array else table
 
 
-def _each(done: Callable[[Any], Any], values: tuple[Any, ...]) -> Any:
-    """Return a tuple, of its own kind, of what is done to each of its values."""
-    made = tuple(map(done, values))
-    return type(values)(*made) if hasattr(values, "_fields") else made
+def _each(done: Callable[[Any], Any], value: Any) -> Any:
+    """Return a tuple, or a dataclass, of its own kind with what is done to each of its values."""
+    if isinstance(value, tuple):
+        made = tuple(map(done, value))
+        if all(map(operator.is_, made, value)):
+            return value
+        return type(value)(*made) if hasattr(value, "_fields") else made
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    of = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    others = {name: new for name, each in of.items() if (new := done(each)) is not each}
+    return replace(value, **others) if others else value
 
 
 def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:

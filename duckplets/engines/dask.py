@@ -13,6 +13,7 @@ The security of a cluster is its owner's: whoever reaches a scheduler can run co
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -48,7 +49,11 @@ _SETTINGS = {
     "distributed.scheduler.allowed-failures": MOST_LOSSES,
     "distributed.scheduler.worker-ttl": None,  # a long part holds Python's lock
     "distributed.nanny.pre-spawn-environ.RAYON_NUM_THREADS": 1,
+    # Memory that goes back to the system at once is taken again for the next array: gates of
+    # quality took twice the processor time by it.
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
 }
+_INHERITED = "DASK_INTERNAL_INHERIT_CONFIG"
 _CARRYING = {"distributed.admin.large-graph-warning-threshold": "1GB"}  # parts have their input
 _SCHEDULER = {"port": 0, "dashboard_address": "127.0.0.1:0"}  # nobody else may look
 _MISSING = "engine= needs the package distributed: pip install 'duckplets[dask]'"
@@ -78,13 +83,13 @@ def local(workers: int) -> Iterator[DaskEngine]:
     with ExitStack() as held:
         try:
             held.enter_context(dask.config.set(_SETTINGS))
-            cluster = held.enter_context(
-                SpecCluster(
+            with _inherited():
+                cluster = SpecCluster(
                     workers=dict.fromkeys(range(workers), each),
                     scheduler={"cls": Scheduler, "options": here | _SCHEDULER},
                     silence_logs=50,
                 )
-            )
+            held.enter_context(cluster)
             client = held.enter_context(Client(cluster, direct_to_workers=True))
             client.wait_for_workers(workers, timeout=_PATIENCE + workers)
         except (OSError, RuntimeError, TimeoutError) as error:
@@ -92,6 +97,22 @@ def local(workers: int) -> Iterator[DaskEngine]:
                 f"engine='local:{workers}': its processes did not start: {_said(error)}"
             ) from error
         yield of_client(client)
+
+
+@contextmanager
+def _inherited() -> Iterator[None]:
+    """Have programs that are started meanwhile take the settings, too: they read none of ours."""
+    from dask.config import serialize
+
+    before = os.environ.get(_INHERITED)
+    os.environ[_INHERITED] = serialize(_SETTINGS)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_INHERITED]
+        else:
+            os.environ[_INHERITED] = before
 
 
 @contextmanager

@@ -12,11 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import parts_of_tests
+import pyarrow as pa
 import pytest
 
 import duckplets as dp
-from duckplets.base.parts import Engine, Part, mapped, versions
+from duckplets.base.arrays import Lists
+from duckplets.base.parts import Engine, Part, mapped, packed, unpacked, versions
 from duckplets.engines import dask, opened
 from duckplets.engines.dask import DaskEngine
 
@@ -51,6 +54,18 @@ def test_what_an_engine_is(cluster: Any) -> None:
     with opened(cluster) as found:
         assert isinstance(found, DaskEngine)
         assert found.workers == 2
+
+
+def test_workers_have_the_settings_of_this_package(cluster: Any) -> None:
+    """They are programs, which know nothing that was set in this one."""
+    for name, wanted in (
+        ("RAYON_NUM_THREADS", "1"),
+        ("OMP_NUM_THREADS", "1"),  # of Dask's own
+        ("MALLOC_TRIM_THRESHOLD_", None),
+    ):
+        found = set(cluster.run(os.getenv, name).values())
+        assert found == {os.environ.get(name, wanted)}, name
+    assert dask._INHERITED not in os.environ
 
 
 @pytest.mark.parametrize(
@@ -113,6 +128,22 @@ def test_a_part_that_raises_thrice_is_named(engine: DaskEngine, tmp_path: Path) 
         list(engine.map(parts_of_tests.failing, job | {"times": 99}, parts(9)))
 
 
+def test_arrays_come_where_processors_like_them() -> None:
+    """A transport puts them wherever they fall; whoever reads them warns of it, or is slow."""
+    off = np.frombuffer(b"x" + np.arange(5).tobytes(), np.int64, offset=1)
+    assert not off.flags.aligned
+    sent = (Lists(off, off), [1, 2], ("a", off))
+    lists, numbers, (name, array) = unpacked(packed(sent))
+    for found in (lists.starts, lists.values, array):
+        assert found.flags.aligned
+        assert found.tolist() == [0, 1, 2, 3, 4]
+    assert (numbers, name) == ([1, 2], "a")
+    table = pa.table({"x": list(range(100))}).slice(3, 2)
+    assert unpacked(packed((table, 1))) == (table, 1)
+    source = dp.TextFileSource("x.txt")
+    assert unpacked(packed((source,)))[0] is source
+
+
 def test_errors_of_ours_come_as_they_are(engine: DaskEngine) -> None:
     with pytest.raises(dp.SourceError, match=r"^row 3 is wrong$"):
         list(engine.map(parts_of_tests.refusing, {}, parts(9)))
@@ -154,7 +185,9 @@ def test_a_worker_of_another_version_is_refused(
 SCRIPT = """
 import sys
 sys.path.append(sys.argv[1])
+import numpy as np
 import parts_of_tests
+import pyarrow as pa
 from duckplets.base.parts import Part
 from duckplets.engines import opened
 
