@@ -111,6 +111,22 @@ def serve(folder: Path, records: int) -> Found:
     return {"open_cpu_s": opened, "per_cpu_s": count / cpu, "state_mb": _mb(state)}
 
 
+def report(folder: Path, records: int) -> Found:
+    """The page of what is counted and prepared already."""
+    page = folder / "page.html"
+    with _corpus(folder, records) as corpus:
+        corpus.status()
+        before, begun = time.process_time(), time.monotonic()
+        corpus.report(page)
+        found = {
+            "page_cpu_s": time.process_time() - before,
+            "page_s": time.monotonic() - begun,
+            "page_mb": _mb(page),
+        }
+    page.unlink()
+    return found
+
+
 # ---- of few
 
 
@@ -169,7 +185,7 @@ def _used(corpus: Any) -> float:
     return size * used / 1e6
 
 
-AT_EVERY = {f.__name__: f for f in (ingest, prepare, serve)}
+AT_EVERY = {f.__name__: f for f in (ingest, prepare, serve, report)}
 STAGES = {f.__name__: f for f in (index, mine, shard, gates)}
 MEASUREMENTS: dict[str, Callable[[Path, int], Found]] = AT_EVERY | STAGES
 

@@ -87,8 +87,8 @@ class Model:
         self.large, self.gates, self.text_in = (
             found(name) for name in ("serving_large", "quality_gates", "text_in")
         )
-        self.results, self.in_place, self.engines = (
-            found(name) for name in ("results", "in_place", "engines")
+        self.results, self.in_place, self.engines, self.engine_ingest = (
+            found(name) for name in ("results", "in_place", "engines", "engine_ingest")
         )
         self.bytes, self.few = self.scale["bytes"], self.scale["few"]
         self.stages = self.scale["stages"]
@@ -117,8 +117,11 @@ class Model:
         return self.in_place["in_place"]["bytes"] / records, told
 
     def share(self, work: str) -> float:
-        """Return which part of its rate without an engine a work has by two local workers."""
-        return float(self.engines.get("works", {}).get(work, {}).get("ratio", AIMS[work]))
+        """Return which part of its rate without an engine a work has by two local workers.
+
+        More than all of it was noise, or luck of two cores, and is not counted on.
+        """
+        return min(1.0, float(self.engines.get("works", {}).get(work, {}).get("ratio", AIMS[work])))
 
     def query(self, documents: float) -> float:
         """Return the processor seconds of an anchor among so many documents, by two points."""

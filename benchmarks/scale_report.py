@@ -58,19 +58,6 @@ LINES = {
 }
 
 
-def verbs(model: Model) -> str:
-    """Say which verbs take an engine, as their signatures do."""
-    names = [
-        f"`{name}`"
-        for name, verb in inspect.getmembers(dp.Corpus, inspect.isfunction)
-        if "engine" in inspect.signature(verb).parameters
-    ]
-    return (
-        f"{', '.join(names[:-1])} and {names[-1]} take `engine=`, and their commands `--engine` "
-        f"(extra `[dask]`):"
-    )
-
-
 def measured(model: Model) -> str:
     rows = [
         [
@@ -86,10 +73,20 @@ def measured(model: Model) -> str:
     heads = ("peak of ingest", "opening", "triplets a second of processor time")
     hub = model.text_in["hub"]
     times = model.line("ingest", "cpu_s").slope * hub["records"] / hub["disk_cpu_seconds"]
+    pages = {records: each["report"] for records, each in model.records.items() if "report" in each}
+    told = "; ".join(
+        f"of {records:,} records it took {page['page_cpu_s']:.1f} s of processor time and is "
+        f"{size(page['page_mb'])} large"
+        for records, page in pages.items()
+    )
+    of_pages = (
+        f"\n\nThe report page, once pools are counted (`status`) and a snapshot is made "
+        f"(`prepare`): {told}."
+    )
     return (
         f"{table(['records', *LINES.values(), *heads], *rows)}\n\nWith that other work, a record's "
         f"ingest took {times:.1f} times the processor time that it takes on quiet cores "
-        f"(text_in.json, of somewhat longer records)."
+        f"(text_in.json, of somewhat longer records).{of_pages if pages else ''}"
     )
 
 
@@ -290,10 +287,64 @@ def simulation(model: Model) -> str:
     return f"{text}\n\n{table(head, *shares)}\n\n{table(heads, *epochs)}"
 
 
+# ---- engines
+
+WORKS = {
+    "index": "`index`",
+    "mine": "`mine`",
+    "gates": "`judge`, gates without language",
+    "duplicates": "`deduplicate`, a dry run",
+    "shards": "`shard`",
+}
+INGESTS = {
+    "ingest_parquet": "`ingest` of Parquet",
+    "ingest_csv": "`ingest` of CSV",
+    "gates": "`ingest` through gates without language",
+}
+
+
+def verbs(model: Model) -> str:
+    """Say which verbs take an engine, as their signatures do."""
+    names = [
+        f"`{name}`"
+        for name, verb in inspect.getmembers(dp.Corpus, inspect.isfunction)
+        if "engine" in inspect.signature(verb).parameters
+    ]
+    return (
+        f"{', '.join(names[:-1])} and {names[-1]} take `engine=`, and their commands `--engine` "
+        f"(extra `[dask]`):"
+    )
+
+
+def rates(model: Model) -> str:
+    """Say what work by an engine comes to beside the same work without, on two cores."""
+    works, ingests = model.engines, model.engine_ingest
+
+    def row(title: str, each: dict[str, float], records: int) -> list[str]:
+        alone, engine = (number(each[name]) for name in ("alone", "engine"))
+        return [title, f"{records:,}", alone, engine, f"{each['ratio']:.2f}"]
+
+    rows = [
+        *(row(title, works["works"][name], works["records"]) for name, title in WORKS.items()),
+        *(
+            row(title, ingests[name], ingests["documents" if name == "gates" else "rows"])
+            for name, title in INGESTS.items()
+        ),
+    ]
+    peak = max(works["works"]["worker_peak_mb"], ingests["worker_peak_mb"])
+    planning = ingests["planning"]
+    head = ["", "records", "this process, two threads", "two workers", "ratio"]
+    return (
+        f"{table(head, *rows)}\n\nRecords a second, the better of two turns (engines.json, "
+        f"engine_ingest.json). The most memory that a worker had was {peak:,} MB. To list "
+        f"{planning['files']:,} files and to cut them into parts took {planning['seconds']:.1f} s."
+    )
+
+
 BLOCKS: dict[str, Callable[[Model], str]] = {
     f.__name__: f
     for f in (
         *(measured, fifty, sizes, hours, workers, moves, memory, machine, simulation),
-        verbs,
+        *(verbs, rates),
     )
 }
