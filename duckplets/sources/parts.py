@@ -13,14 +13,16 @@ import copy
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from duckplets.base.stores import Stored
 from duckplets.sources.documents import Listed, listed
 from duckplets.sources.field_paths import Paths
 from duckplets.sources.files import Files
 from duckplets.sources.origins import Origins
-from duckplets.sources.paths import AT_ONCE, addresses, local_files, together
+from duckplets.sources.paths import AT_ONCE, files, together
 from duckplets.sources.rows import Rows
 from duckplets.sources.text_file import TextFileSource
 
@@ -66,14 +68,14 @@ class Cut:
     """A part of a source that is read on its own.
 
     Attributes:
-        files: As the source names them.
+        files: As the source names them, or as a listing of their store has them.
         size: Their bytes.
         groups: Which row groups of the one Parquet file; None for all.
         folder: That texts lie in, whose paths are their ids.
         rows: How many it has, where that is known without reading them.
     """
 
-    files: tuple[Path, ...]
+    files: tuple[Path | Stored, ...]
     size: int
     groups: range | None = None
     folder: Path | None = None
@@ -88,13 +90,15 @@ class Cut:
 
     def told(self) -> dict[str, str]:
         """Return what files are called here, by what they are called wherever they are read."""
-        pairs = ((str(file.absolute()), str(file)) for file in self.files)
+        here = (file for file in self.files if isinstance(file, Path))
+        pairs = ((str(file.absolute()), str(file)) for file in here)
         return {_written(there): _written(here) for there, here in pairs if there != here}
 
     def absolute(self) -> Cut:
         """Return the same by paths that hold in any folder."""
         made = copy.copy(self)
-        object.__setattr__(made, "files", tuple(file.absolute() for file in self.files))
+        files = (f if isinstance(f, Stored) else f.absolute() for f in self.files)
+        object.__setattr__(made, "files", tuple(files))
         object.__setattr__(made, "folder", self.folder and self.folder.absolute())
         return made
 
@@ -108,7 +112,8 @@ class Cut:
         """
         part.groups, reader.part = self.groups, part
         if self.folder is not None:
-            names = [PurePosixPath(file.relative_to(self.folder)) for file in self.files]
+            here = (file for file in self.files if isinstance(file, Path))
+            names = [PurePosixPath(file.relative_to(self.folder)) for file in here]
             part.listed = Listed(self.folder, names, [], [])
         else:
             source = copy.copy(source)
@@ -122,14 +127,14 @@ def file_source(source: Any) -> Any:
         source = getattr(source, "source", None)
         if source is None:
             return None
-    path = getattr(source, "path", "")
-    return None if str(path) == "-" or addresses(path) else source
+    return None if str(getattr(source, "path", "")) == "-" else source
 
 
 def cuts_of(source: Any, *, numbered: bool) -> list[Cut]:
     """Return a source of files cut into parts, in the order of its rows.
 
-    A file of text is never cut, whatever its size: where its rows begin is known by reading it.
+    A file of text is never cut, whatever its size: where its rows begin is known by reading it. Nor
+    is an object of a store, which whoever reads it has brought to a cache first, and whole.
 
     Args:
         source: As from ``file_source``.
@@ -140,10 +145,12 @@ def cuts_of(source: Any, *, numbered: bool) -> list[Cut]:
         names = sorted([*found.files, *found.unread])
         each = [found.folder / name for name in names]
         return [Cut(tuple(some), size, folder=found.folder) for some, size in together(each)]
-    small = together(local_files(source.path))
-    if source.kind != "parquet":
-        return [Cut(tuple(some), size) for some, size in small]
-    return [cut for some, size in small for cut in _of_parquet(some, size, numbered=numbered)]
+    every = files(source.path)
+    here = [file for file in every if isinstance(file, Path)]
+    if source.kind != "parquet" or len(here) < len(every):
+        return [Cut(tuple(some), size) for some, size in together(every)]
+    cuts = (_of_parquet(some, size, numbered=numbered) for some, size in together(here))
+    return list(chain.from_iterable(cuts))
 
 
 def _of_parquet(some: Sequence[Path], size: int, *, numbered: bool) -> Iterator[Cut]:

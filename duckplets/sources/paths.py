@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 
@@ -21,10 +21,10 @@ from duckplets.sources.rereading import PassingError
 from duckplets.sources.rows import MAX_BYTES
 from duckplets.sources.transcoded import Transcoded, codec_of
 
-if TYPE_CHECKING:
-    pass
+Given = str | os.PathLike[str] | Stored
+Paths = str | os.PathLike[str] | Sequence[Given]
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+F = TypeVar("F", bound=Path | Stored)
 
 # What Arrow raises while it reads a damaged file: a name that is not UTF-8 is a bare UnicodeError.
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
@@ -94,14 +94,14 @@ def check_file(file: Path | Stored) -> None:
 
 def uri(paths: Paths) -> str:
     """Return where a source reads from, as it was given."""
-    return ", ".join(os.fspath(path) for path in _listed(paths))
+    return ", ".join(map(_told, _listed(paths)))
 
 
 def default_name(paths: Paths) -> str:
     """Return the stem of the one file, else the name of the folder of the first."""
-    listed = _listed(paths)
+    listed = [_told(path) for path in _listed(paths)]
     if listed and is_address(listed[0]):
-        return _name_of_address(str(listed[0]), alone=len(listed) == 1)
+        return _name_of_address(listed[0], alone=len(listed) == 1)
     path = Path(listed[0]).expanduser() if listed else Path()
     if len(listed) == 1 and (path.exists() or not glob.has_magic(str(path))):
         inner = path.with_suffix("") if path.suffix in COMPRESSED else path
@@ -125,21 +125,19 @@ def inner_suffix(path: PurePath) -> str:
     return inner.suffix.lower()
 
 
-def together(each: Iterable[Path]) -> Iterator[tuple[list[Path], int]]:
+def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
     """Yield files that are read at once, of bounded number and size or only one, and their bytes.
 
     What is compressed counts several times.
     """
     number = weight = group = 0
-    sizes: dict[Path, int] = {}
+    sizes: dict[F, int] = {}
 
-    def place(file: Path) -> int:
+    def place(file: F) -> int:
         nonlocal number, weight, group
-        try:
-            sizes[file] = file.stat().st_size
-        except OSError:
-            sizes[file] = 0
-        own = sizes[file] * (8 if file.suffix.lower() in COMPRESSED else 1)
+        sizes[file] = _size_of(file)
+        suffix = PurePosixPath(file.path if isinstance(file, Stored) else file).suffix
+        own = sizes[file] * (8 if suffix.lower() in COMPRESSED else 1)
         number, weight = number + 1, weight + own
         if number > _MOST_FILES or weight > AT_ONCE:
             number, weight, group = 1, own, group + 1
@@ -227,6 +225,15 @@ class UpToTheCut:
             self._stream.close()
 
 
+def _size_of(file: Path | Stored) -> int:
+    if isinstance(file, Stored):
+        return file.size
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
     """Turn what other libraries raise while a file is read into ours.
@@ -253,12 +260,7 @@ def unreadable(path: Path | str, error: Exception) -> SourceError:
     return SourceError(f"{path} cannot be read: {reason}")
 
 
-def addresses(paths: Paths) -> bool:
-    """Return whether any of some paths is the address of an object in a store."""
-    return any(map(is_address, _listed(paths)))
-
-
-def _listed(paths: Paths) -> list[str | os.PathLike[str]]:
+def _listed(paths: Paths) -> list[Given]:
     if isinstance(paths, (str, os.PathLike)):
         return [paths]
     if not isinstance(paths, (list, tuple)):
@@ -266,7 +268,13 @@ def _listed(paths: Paths) -> list[str | os.PathLike[str]]:
     return list(paths)
 
 
-def _matching(path: str | os.PathLike[str]) -> Sequence[Path | Stored]:
+def _told(path: Given) -> str:
+    return str(path) if isinstance(path, Stored) else os.fspath(path)
+
+
+def _matching(path: Given) -> Sequence[Path | Stored]:
+    if isinstance(path, Stored):
+        return [path]
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise SourceError(f"{path!r} is not a path")
     if is_address(path):

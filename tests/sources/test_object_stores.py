@@ -17,14 +17,15 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from commands import cli, ok
-from effort import THOROUGH
+from effort import THOROUGH, some
+from local_engine import Shuffled
 from object_server import KEY, SECRET, Proxy, Request, client, point_to
 
 import duckplets as dp
 from duckplets.base import stores
 from duckplets.db.database import Database
 from duckplets.ingest import ingest, unfinished
-from duckplets.sources import feed
+from duckplets.sources import feed, paths
 from duckplets.sources.resumable import Resumable
 from duckplets.sources.rows import Mark
 
@@ -224,6 +225,57 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
         report = corpus.ingest(source)
         assert (report.read, report.added) == (80, 80)
         assert corpus.sql("SELECT * FROM sections ORDER BY ALL").to_pylist() == whole
+
+
+@pytest.mark.parametrize("make", some(SOURCES, less=3))
+def test_workers_read_objects_as_one_process_does(
+    make: Callable[[str], Any], proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They bring them to their own cache, of the content that was listed, and no other."""
+    monkeypatch.setattr(paths, "AT_ONCE", 1)  # byte: an object is a part
+    source, kept = make(f"s3://{BUCKET}"), {}
+    for name, engine in (("alone", None), ("engine", Shuffled())):
+        with dp.Corpus(tmp_path / f"{name}.duckdb") as corpus:
+            report = corpus.ingest(source, engine=engine)
+            found = corpus.sql("SELECT * FROM sections ORDER BY ALL")
+            kept[name] = found, report.added, report.notes
+    assert kept["alone"] == kept["engine"]
+    assert isinstance(engine, Shuffled)
+    assert len(engine.labels) == 2
+    assert all(label.startswith(f"s3://{BUCKET}/") for label in engine.labels)
+
+
+@pytest.mark.parametrize("what", ["denied", "denied once", "changed"])
+def test_an_object_that_a_worker_cannot_have_is_read_or_refused_by_who_asks(
+    what: str, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, left = "csv/deep/part-1.csv", [1 if what == "denied once" else 99]
+
+    def fault(request: Request) -> str | None:
+        if key not in request.path or not left[0]:
+            return None
+        left[0] -= 1
+        return "403 AccessDenied"
+
+    def elsewhere(_: Any) -> None:
+        monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "of a worker"))
+        if what == "changed":
+            client().put_object(Bucket=BUCKET, Key=key, Body=objects()[key] + b"9,of,another\n")
+        else:
+            proxy.fault = fault
+
+    source = dp.CsvSource(f"s3://{BUCKET}/csv/**/*.csv", **COLUMNS)
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        if what == "denied once":
+            report = corpus.ingest(source, engine=Shuffled(before=elsewhere))
+            assert report.added == 80
+            assert "read by this process, as a worker could not: s3://" in report.notes[-1]
+            return
+        said = "have no right" if what == "denied" else "has changed since it was listed"
+        with pytest.raises(dp.SourceError, match=rf"part-1\.csv: .*{said}"):
+            corpus.ingest(source, engine=Shuffled(before=elsewhere))
+    proxy.fault = lambda request: None
+    client().put_object(Bucket=BUCKET, Key=key, Body=objects()[key])
 
 
 def test_sources_are_acquired_side_by_side_and_read_again(proxy: Proxy, tmp_path: Path) -> None:
