@@ -137,7 +137,10 @@ class _Watched:
 
         self._is_saved = False
         if not self._path.exists():
-            raise StateMismatchError(f"{self._path} does not exist yet")
+            raise StateMismatchError(
+                f"{self._path} does not exist: no run was saved yet (sampler.save(), or sample "
+                f"--save); --state names another file"
+            )
         seen = signature(self._path)
         known = self._standing is not None
         with state.copied(self._path, seconds=seconds, known=known) as copy:
