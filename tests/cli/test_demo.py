@@ -47,7 +47,7 @@ def test_the_walk_resumes_with_the_batch_of_the_unbroken_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    fewer = docstrings()[:: often(1, less=4)]
+    fewer = docstrings()[:: often(1, less=16)]
     monkeypatch.setattr("duckplets.cli.demo.docstrings", lambda: fewer)
     found = walk(tmp_path / "demo.duckdb", told.append)
     assert found.equal
