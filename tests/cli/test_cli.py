@@ -519,6 +519,7 @@ def test_a_corpus_that_is_being_written(toy: str) -> None:
 # ---- the demo
 
 
+@pytest.mark.usefixtures("taken_for_whole")
 def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     fewer_docstrings(monkeypatch, 60)
     done = cli("demo", "--keep", "demo.duckdb")

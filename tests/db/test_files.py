@@ -198,7 +198,7 @@ def test_opening_twice_keeps_other_processes_out(tmp_path: Path) -> None:
     path = toy(tmp_path / "c.duckdb")
     with dp.Corpus(path):
         dp.Corpus(path).close()
-        for mode in ([], ["read"]):
+        for mode in some(([], ["read"]), less=1):
             other = ran(sys.executable, "-c", OPEN, path, *mode)
             assert f"is open in process {os.getpid()}" in other.stderr, other
 
