@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -245,6 +246,7 @@ def _own_fields(cls: type) -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
+@cache
 def _field_texts(cls: type) -> dict[str, str]:
     """Return the strings that stand below the fields of a class."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]

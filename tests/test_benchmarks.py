@@ -24,10 +24,11 @@ def test_every_measurement_of_ours_runs(tmp_path: Path, monkeypatch: pytest.Monk
     run, text = load("run"), load("text")
     monkeypatch.setattr(run, "SECONDS", 0.1)
     monkeypatch.setattr(run.index_order, "SECONDS", 0.02)
-    text.write(tmp_path, 1_000)
+    records = often(1_000, less=300)
+    text.write(tmp_path, records)
     for name, measure in run.MEASUREMENTS.items():
         if "grain" not in name and (THOROUGH or name in SAMPLE):
-            found = measure(tmp_path, 1_000)
+            found = measure(tmp_path, records)
             assert all(value > 0 for value in found.values()), name
     assert run.MEASUREMENTS.keys() == load("report").TITLES.keys()
     assert str(FOLDER) not in sys.path
@@ -35,7 +36,7 @@ def test_every_measurement_of_ours_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_every_measurement_of_token_batches_runs(tmp_path: Path) -> None:
     measures = load("token_batches")
-    measures.make(tmp_path / "shards", 400_000)
+    measures.make(tmp_path / "shards", often(400_000, less=100_000))
     for name, measure in measures.MEASUREMENTS.items():
         if THOROUGH or not name.startswith("peer"):
             found = measure(tmp_path / "shards", 0.02)

@@ -54,7 +54,7 @@ def tables(corpus: dp.Corpus) -> dict[str, list[Any]]:
 def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int) -> None:
     draw, path, elsewhere = random.Random(seed), tmp_path / "c.duckdb", tmp_path / "other.duckdb"
     before: dict[str, list[Any]] = {}
-    with toy_corpus(path, 60, sources=("toy", "gone")) as corpus:
+    with toy_corpus(path, often(60, less=30), sources=("toy", "gone")) as corpus:
         corpus.add_recipe(replace(MINED, sources=("toy",)))
         corpus.add_recipe(PLAIN)
         corpus.index(dp.Terms(stemmer="none"), source="toy", split="train", progress=False)

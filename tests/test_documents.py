@@ -10,13 +10,16 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+import pyarrow.parquet as pq
 import pytest
 from commands import ok
 from conftest import Golden
+from effort import THOROUGH
 from hub_data import point_to
 from hub_server import Hub
 from programs import ran, said
@@ -67,10 +70,13 @@ def shell(code: str, environment: dict[str, str]) -> None:
 
 def commands(code: str, environment: dict[str, str]) -> None:
     """Run a block of commands: ours in this process, what else there is in a shell."""
-    for own, other in re.findall(r"^(duckplets [^|>\n]*)$|((?:^(?!duckplets [^|>\n]*$).*\n)+)",
-                                 code, re.MULTILINE):  # fmt: skip
+    ours = r"duckplets [^|>\n]*(?:> [\w.]+)?$"
+    for own, other in re.findall(rf"^({ours})|((?:^(?!{ours}).*\n)+)", code, re.MULTILINE):
         if own:
-            ok(*shlex.split(own)[1:])
+            command, _, file = own.partition(" > ")
+            told = ok(*shlex.split(command)[1:])
+            if file:
+                Path(file).write_text(told, encoding="utf-8")
         elif other.strip():
             shell(other, environment)
 
@@ -104,6 +110,7 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
+@pytest.mark.usefixtures("taken_for_whole")
 def test_the_blocks_of_the_readme_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, surroundings: dict[str, str], hub: Hub
 ) -> None:
@@ -128,6 +135,7 @@ def test_the_blocks_of_the_readme_run(
     assert found.count("sh") >= 2
 
 
+@pytest.mark.usefixtures("taken_for_whole")
 def test_the_blocks_of_the_report_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, surroundings: dict[str, str]
 ) -> None:
@@ -165,17 +173,27 @@ def test_examples_run_anywhere_and_say_the_same(
     capsys: pytest.CaptureFixture[str],
     golden: Golden,
 ) -> None:
-    if name == "wordnet" and not WORDNET.exists():
-        pytest.skip("wordnet.parquet is not here")
+    arguments, text = [], f"examples/{name}.txt"
+    if name == "wordnet":
+        if not WORDNET.exists():
+            pytest.skip("wordnet.parquet is not here")
+        if not THOROUGH:
+            text, arguments = "examples/wordnet_begun.txt", [str(tmp_path / "begun.parquet")]
+            pq.write_table(pq.read_table(WORDNET).slice(0, 5_000), arguments[0])
+    elif name == "local_cluster" and not THOROUGH:  # its workers are threads of this process
+        import distributed
+
+        cluster = partial(distributed.LocalCluster, processes=False)
+        monkeypatch.setattr(distributed, "LocalCluster", cluster)
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     monkeypatch.chdir(folder)
     script = ROOT / "examples" / f"{name}.py"
     if name in AS_PROGRAMS:
-        golden(f"examples/{name}.txt", said("-W", "error", script))
+        golden(text, said("-W", "error", script))
     else:
-        program(script)
-        golden(f"examples/{name}.txt", capsys.readouterr().out)
+        program(script, *arguments)
+        golden(text, capsys.readouterr().out)
     assert not list(folder.iterdir()), "an example leaves nothing behind"
 
 

@@ -119,7 +119,7 @@ JOBS: dict[str, tuple[Callable[[dp.Corpus, dp.Sampler, Any], object], str, str]]
 def test_a_forked_child_reads_rightly_or_says_why_not(path: Path, read_only: bool) -> None:
     with at_work(path, read_only=read_only) as (corpus, sampler, records):
         expected = sampler.batch_at(1).to_pydict()
-        for name, (job, *outcomes) in JOBS.items():
+        for name, (job, *outcomes) in some(JOBS.items(), less=6):
             told = forked(lambda: job(corpus, sampler, records))  # noqa: B023
             if outcomes[not read_only] == RIGHT:
                 assert told == "True", name
@@ -145,12 +145,12 @@ def test_forks_while_threads_read_and_open(path: Path) -> None:
                 assert len(next(sampler)) == 4
                 assert other.count() == 120
 
-    threads = [threading.Thread(target=read) for _ in range(3)]
+    threads = [threading.Thread(target=read) for _ in range(often(3, less=1))]
     with at_work(path, read_only=True) as (corpus, _, _):
         for thread in threads:
             thread.start()
         try:
-            for _ in range(often(100, less=3)):
+            for _ in range(often(100, less=2)):
                 assert forked(lambda: corpus.count()) == "120"
                 assert forked(lambda: len(next(corpus.sampler(batch_size=4)))) == "4"
         finally:
@@ -159,7 +159,7 @@ def test_forks_while_threads_read_and_open(path: Path) -> None:
                 thread.join()
 
 
-METHODS = some(["fork", "forkserver", "spawn"], less=2)  # the last two begin alike: anew
+METHODS = some(["fork", "forkserver", "spawn"], less=1)  # the last two begin anew
 
 
 def _counted(path: Path, answers: Any) -> None:

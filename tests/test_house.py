@@ -68,9 +68,11 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node but those that only a type checker sees."""
+    """Yield every statement but those that only a type checker sees."""
     yield tree
     for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.expr):
+            continue
         if is_type_checking(child):
             for other in child.orelse:  # type: ignore[attr-defined]
                 yield from nodes(other)

@@ -34,8 +34,8 @@ from duckplets.pools.compile import compile_pool
 from duckplets.sampling import state
 from duckplets.sources import MemorySource, feed
 
-ROUNDS = often(50, less=4)
-RECORDS = 1_500  # an ingest: of two sections, in three batches
+ROUNDS = often(50, less=2)
+RECORDS = often(1_500, less=300)  # an ingest: of two sections, in three batches
 BATCH = 16  # samples a step
 CHUNKING = dp.Chunking(max_tokens=12, overlap=(2,), summary_tokens=6)
 RECIPE = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
@@ -307,16 +307,21 @@ def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path:
             known = corpus.version
             whole(corpus, chunks)
         versions.append(known)
-    assert max(versions) > 1
+    assert max(versions) > often(1, less=0)
 
 
-@pytest.fixture
-def toy(tmp_path: Path) -> Path:
-    path = tmp_path / "toy.duckdb"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "toy.duckdb"
     with dp.Corpus(path) as corpus:
         corpus.ingest(rows(1, 200), name="s")
         corpus.split()
     return path
+
+
+@pytest.fixture
+def toy(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(made, tmp_path))
 
 
 def test_a_killed_save_leaves_the_last_one(start: Start, toy: Path) -> None:
@@ -438,7 +443,7 @@ def test_a_save_waits_for_who_looks_at_the_state_file(
 
 @pytest.mark.parametrize(
     ("records", "room"),
-    some([(10, 0), (1_000, 20_000), (1_000, 200_000), (60_000, 2_000_000)][::-1], less=3),
+    some([(1_000, 200_000), (10, 0), (1_000, 20_000), (60_000, 2_000_000)], less=1),
 )
 def test_a_full_disk_leaves_the_corpus_as_it_was(
     start: Start, toy: Path, records: int, room: int

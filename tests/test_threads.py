@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often
+from effort import often, some
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -82,14 +82,14 @@ def corpus(tmp_path: Path, made: Path) -> Iterator[dp.Corpus]:
         yield corpus
 
 
-@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("read_only", some([True, False], less=1))
 def test_threads_read_what_one_reads_alone(corpus: dp.Corpus, read_only: bool) -> None:
     if read_only:
         path = corpus.path
         corpus.close()
         corpus = dp.Corpus(path, read_only=True)
     expected = {name: read(corpus) for name, read in READING.items()}
-    calls = [*READING] * often(527, less=2)
+    calls = [*READING] * often(527, less=1)
     random.Random(1).shuffle(calls)
 
     def differs(name: str) -> str | None:
@@ -108,7 +108,7 @@ def test_the_cheap_ones_again_and_again(corpus: dp.Corpus) -> None:
     wrong = []
 
     def read() -> None:
-        for _ in range(often(300, less=4)):
+        for _ in range(often(300, less=2)):
             if [READING[name](corpus) for name in cheap] != expected:
                 wrong.append(threading.get_ident())
 
@@ -141,7 +141,7 @@ def test_each_batch_of_records_goes_to_one_thread(corpus: dp.Corpus) -> None:
 
 
 def test_threads_change_a_corpus_one_after_the_other(corpus: dp.Corpus) -> None:
-    before, rounds = corpus.count(), often(12, less=6)
+    before, rounds = corpus.count(), often(12, less=4)
 
     def ingest(number: int) -> int:
         rows = [{"id": f"{number}-{i}", "text": f"text {number} {i}"} for i in range(50)]
@@ -155,6 +155,9 @@ def test_threads_change_a_corpus_one_after_the_other(corpus: dp.Corpus) -> None:
     assert corpus.count() == before + rounds * 50
 
 
+PAGES = often(3, less=2)
+
+
 class Reading:
     """A source that looks at the corpus that is reading it."""
 
@@ -164,7 +167,7 @@ class Reading:
         self.look = look
 
     def batches(self, cursor: str | None) -> Iterator[tuple[list[dict[str, str]], str]]:
-        for number in range(3):
+        for number in range(PAGES):
             yield [{"id": str(number), "text": f"{number}: {self.look()}"}], str(number)
 
 
@@ -172,7 +175,7 @@ def test_a_source_reads_its_own_corpus(corpus: dp.Corpus) -> None:
     before = corpus.count()
     reading = ("count", "sql", "search", "read", "resume")
     report = corpus.ingest(Reading(lambda: [bool(READING[name](corpus)) for name in reading]))
-    assert (report.added, corpus.count()) == (3, before + 3)
+    assert (report.added, corpus.count()) == (PAGES, before + PAGES)
 
 
 def test_a_source_does_not_change_its_own_corpus(corpus: dp.Corpus) -> None:
@@ -249,7 +252,7 @@ def test_what_a_signal_handler_raises_arrives_as_it_is(corpus: dp.Corpus) -> Non
 
 def test_threads_save_and_look_at_the_same_state_file(corpus: dp.Corpus) -> None:
     """Whoever finds the file open for a save waits for the moment that it takes."""
-    saves = often(40, less=2)
+    saves, writers = often(40, less=2), often(4, less=2)
 
     def save(number: int) -> None:
         with corpus.sampler(run=f"run {number}", batch_size=4, prefetch=0) as sampler:
@@ -258,7 +261,7 @@ def test_threads_save_and_look_at_the_same_state_file(corpus: dp.Corpus) -> None
                 sampler.save()
                 assert f"run {number}" in {row["run"] for row in corpus.status()["runs"]}
 
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(save, range(4)))
+    with ThreadPoolExecutor(writers) as threads:
+        list(threads.map(save, range(writers)))
     steps = {row["run"]: row["step"] for row in corpus.status()["runs"]}
-    assert {steps[f"run {number}"] for number in range(4)} == {saves}
+    assert {steps[f"run {number}"] for number in range(writers)} == {saves}

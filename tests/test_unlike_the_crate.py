@@ -118,7 +118,7 @@ AROUND = [*(2**k + 1 for k in range(11)), 4097, 10_000]
 
 
 def test_every_number_is_read_once_with_a_cursor_saved_after_every_page() -> None:
-    for n in some(AROUND[: often(len(AROUND), less=11)], less=6):
+    for n in some(AROUND[: often(len(AROUND), less=10)], less=4):
         draw = random.Random(n)
         seen: list[int] = []
         cursor: Any = None

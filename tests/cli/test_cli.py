@@ -249,7 +249,7 @@ def write_formats() -> list[str]:
 def test_formats_are_told_by_the_suffix() -> None:
     names = write_formats()
     assert len(names) == 10
-    for name in names:
+    for name in some(names, less=4):  # all of them as one source: below
         out = ok("ingest", f"{name}.duckdb", name, "--anchor", "q", "--positive", "a", "--json")
         assert (lines(out)[0]["source"], lines(out)[0]["added"]) == ("x", 2), name
         with dp.Corpus(f"{name}.duckdb", read_only=True) as corpus:
@@ -456,6 +456,7 @@ def test_capacity(toy: str) -> None:
     assert ok("capacity", toy).splitlines()[0].split()[0] == "source"
 
 
+@pytest.mark.usefixtures("taken_for_whole")
 def test_doctor_finds_everything_in_order(toy: str) -> None:
     ok("sample", toy, "--save")
     for text in (ok("doctor"), ok("doctor", toy)):
@@ -479,7 +480,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("statement", BROKEN)
+@pytest.mark.parametrize("statement", some(BROKEN, less=4))
 def test_doctor_finds_what_is_broken(toy: str, statement: str) -> None:
     database = Database.open(Path(toy))
     database.rows(statement)
@@ -491,6 +492,7 @@ def test_doctor_finds_what_is_broken(toy: str, statement: str) -> None:
     assert re.fullmatch(r"error: \d problems? found\n", result.stderr)
 
 
+@pytest.mark.usefixtures("taken_for_whole")
 def test_doctor_on_files_that_are_none(toy: str) -> None:
     Path("toy.state.duckdb").write_text("junk " * 999)
     for corpus, said in ((toy, "toy.state.duckdb is not"), ("no.duckdb", "does not exist")):
@@ -517,8 +519,9 @@ def test_a_corpus_that_is_being_written(toy: str) -> None:
 # ---- the demo
 
 
+@pytest.mark.usefixtures("taken_for_whole")
 def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    fewer_docstrings(monkeypatch, 120)
+    fewer_docstrings(monkeypatch, 60)
     done = cli("demo", "--keep", "demo.duckdb")
     out, err = done.stdout, done.stderr
     assert done.exit_code == 0, err
@@ -531,10 +534,11 @@ def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fewer_docstrings(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Have the demo take fewer texts, but in full: test_demo takes them all."""
+    """Have the demo take fewer texts, but in full: test_demo takes more."""
     if not THOROUGH:
-        fewer = some(demo.docstrings(), less=count)
+        fewer, topics = some(demo.docstrings(), less=count), some(demo.topics(), less=12)
         monkeypatch.setattr(demo, "docstrings", lambda: fewer)
+        monkeypatch.setattr(demo, "topics", lambda: topics)
 
 
 def test_demo_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -555,6 +559,7 @@ def examples() -> list[str]:
     return [line.strip() for line in found]
 
 
+@pytest.mark.usefixtures("taken_for_whole", "pools_once")
 def test_examples_of_the_help_texts_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: Hub
 ) -> None:
@@ -565,7 +570,7 @@ def test_examples_of_the_help_texts_run(
         for i in range(50)
     ]
     Path("chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
-    with toy_corpus("toy.duckdb", 60) as corpus:
+    with toy_corpus("toy.duckdb", 20) as corpus:
         table = corpus.sql("SELECT text AS body, record_id AS url FROM section_texts")
     rows = "".join(f"question {i},the answer to question {i}\n" for i in range(50))
     Path("faq.csv").write_text("question,answer\n" + rows)
@@ -757,7 +762,7 @@ def test_both_files_can_be_looked_at_while_a_run_goes_on(toy: str) -> None:
         assert running.stdout.readline() == "started\n"
         wait_for(Path("toy.state.duckdb").exists)
         pool = len(lines(ok("pool", toy, "anchor_context")))
-        while len(set(steps)) < often(5, less=3):
+        while len(set(steps)) < often(5, less=2):
             assert running.poll() is None
             assert len(duckdb(toy, statement)) == pool
             steps += column(duckdb("toy.state.duckdb", "SELECT step FROM cursors", patience=60))

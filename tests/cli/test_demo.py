@@ -47,13 +47,15 @@ def test_the_walk_resumes_with_the_batch_of_the_unbroken_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    fewer = docstrings()[:: often(1, less=4)]
+    fewer = docstrings()[:: often(1, less=16)]
+    topical = topics()[:: often(1, less=8)]
     monkeypatch.setattr("duckplets.cli.demo.docstrings", lambda: fewer)
+    monkeypatch.setattr("duckplets.cli.demo.topics", lambda: topical)
     found = walk(tmp_path / "demo.duckdb", told.append)
     assert found.equal
     assert found.step == 1
     assert found.resumed.step == found.unbroken.step == 1
-    assert found.reports["topics"].added == len(topics())
+    assert found.reports["topics"].added == len(topical)
     assert found.reports["docstrings"].added == len(fewer)
     stages = ["ingest", "ingest", "split", "mine", "sample", "save", "resume"]
     assert found.mined.candidates > 6 * len(fewer)

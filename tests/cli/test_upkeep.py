@@ -17,6 +17,8 @@ from duckplets import status as corpus_status
 from duckplets.cli import upkeep
 from duckplets.pools.read import PoolReader
 
+pytestmark = pytest.mark.usefixtures("pools_once", "taken_for_whole")
+
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

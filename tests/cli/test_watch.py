@@ -26,7 +26,7 @@ import duckdb
 import pytest
 from commands import error, finished, ok, usage
 from conftest import Golden
-from effort import THOROUGH
+from effort import often
 from prebuilt import toy_corpus
 from programs import PATHS, python
 from rich.console import Console
@@ -34,12 +34,13 @@ from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.cli.watch import page
-from duckplets.db import probe
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.sampling import state
 from duckplets.sampling.eras import schedule_of
 from duckplets.sampling.settings import saved_settings
 from duckplets.sampling.standing import Standing, standing
+
+pytestmark = pytest.mark.usefixtures("taken_for_whole")
 
 MIXTURE = dp.Mixture(
     {"a": 0.6, "b": 0.3, "c": 0.1}, phases=[dp.Phase(40, {"a": 0.1, "c": 0.8}, lr_scale=0.5)]
@@ -53,15 +54,6 @@ def corpus(tmp_path: Path, pools_once: None) -> Iterator[dp.Corpus]:
     toy_corpus(tmp_path / "toy.duckdb", 30, sources=("a", "b", "c")).close()
     with dp.Corpus(tmp_path / "toy.duckdb", read_only=True) as opened:
         yield opened
-
-
-@pytest.fixture(autouse=not THOROUGH)
-def _files_are_taken_for_whole(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spare the process that reads each copy first, but where files are damaged."""
-    if "cannot" not in request.node.name:
-        monkeypatch.setattr(probe, "damage", lambda *_, **__: None)
 
 
 def trained(corpus: dp.Corpus, **arguments: Any) -> dp.Sampler:
@@ -160,7 +152,9 @@ def test_names_act_nowhere(tmp_path: Path) -> None:
 # ---- what is not there, or of something else
 
 
-def test_what_cannot_be_watched_is_said(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_what_cannot_be_watched_is_said(
+    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "does not exist" in error("watch", corpus.path, "--once")
     assert "does not exist" in error("watch", tmp_path / "no.duckdb", "--once")
     path = trained(corpus).save()
@@ -175,6 +169,7 @@ def test_what_cannot_be_watched_is_said(corpus: dp.Corpus, tmp_path: Path) -> No
     told = error("watch", other.path, "--once", "--state", path)
     assert "is of other text" in told
     path.write_bytes(path.read_bytes()[:5000])
+    monkeypatch.undo()  # a process reads it first
     told = error("watch", corpus.path, "--once")
     assert "toy.state.duckdb" in told
     assert "duckplets-" not in told  # the folder of the copy
@@ -317,7 +312,7 @@ print(json.dumps([sampler.step, max(saves)]))
 def test_a_run_is_watched_while_it_trains(corpus: dp.Corpus) -> None:
     """From before its first save to Ctrl-C, in 80 and in 200 columns; its saves wait for nobody."""
     corpus.close()
-    seconds = 60 if THOROUGH else 3
+    seconds = often(60, less=2)
     with (
         python(
             "-c", TRAINING, corpus.path, seconds, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -376,7 +376,7 @@ DIE = """
 
 
 @pytest.mark.parametrize(
-    "moment", ["0", "1", "2", "3", "close", "rename", "unlink"][:: often(1, less=3)]
+    "moment", ["0", "1", "2", "3", "close", "rename", "unlink"][:: often(1, less=6)]
 )
 def test_a_kill_while_creating_leaves_no_file_or_a_whole_one(moment: str, path: Path) -> None:
     run = ran(sys.executable, "-c", textwrap.dedent(DIE), path, "corpus", moment)
