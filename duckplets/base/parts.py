@@ -9,21 +9,17 @@ ended, nor how often, can be told from what is stored. Who is given no engine do
 
 from __future__ import annotations
 
-import operator
 import os
 import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-import pyarrow as pa
-
+from duckplets.base.packing import packed, unpacked
 from duckplets.errors import DuckpletsError, EngineError
 
 __all__ = [
@@ -33,9 +29,7 @@ __all__ = [
     "given",
     "mapped",
     "name_of",
-    "packed",
     "run_part",
-    "unpacked",
     "versions",
 ]
 
@@ -132,55 +126,6 @@ def name_of(function: Callable[..., Any]) -> str:
 def given(job: Any) -> Any:
     """Return a job: as a task it is made again wherever it was lost."""
     return job
-
-
-class Packed(NamedTuple):
-    """A table or an array of Arrow as a stream: pickled, a slice brings all it was cut from."""
-
-    is_array: bool
-    data: bytes
-
-
-def packed(value: Any) -> Any:
-    """Return a value as it is sent."""
-    if isinstance(value, pa.Array):
-        batch = pa.record_batch([value], ["array"])
-        return Packed(True, _stream(pa.Table.from_batches([batch])))
-    return Packed(False, _stream(value)) if isinstance(value, pa.Table) else _each(packed, value)
-
-
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def unpacked(value: Any) -> Any:
-    """Return a value that was sent, its arrays where processors like them.
-
-    They come as views of all that was received, wherever they lie in it.
-    """
-    if isinstance(value, np.ndarray):
-        return np.require(value, requirements=["ALIGNED"])
-    if not isinstance(value, Packed):
-        return _each(unpacked, value)
-    table = pa.ipc.open_stream(value.data).read_all()
-    return table["array"].combine_chunks() if value.is_array else table
-
-
-def _each(done: Callable[[Any], Any], value: Any) -> Any:
-    """Return a tuple, or a dataclass, of its own kind with what is done to each of its values."""
-    if isinstance(value, tuple):
-        made = tuple(map(done, value))
-        if all(map(operator.is_, made, value)):
-            return value
-        return type(value)(*made) if hasattr(value, "_fields") else made
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    of = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-    others = {name: new for name, each in of.items() if (new := done(each)) is not each}
-    return replace(value, **others) if others else value
 
 
 def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:

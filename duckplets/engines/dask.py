@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from duckplets.base.packing import packed, unpacked
 from duckplets.base.parts import (
     Part,
     PartError,
     given,
     name_of,
-    packed,
     run_part,
-    unpacked,
     versions,
 )
 from duckplets.base.shown import counted, shown

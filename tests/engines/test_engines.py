@@ -19,7 +19,8 @@ import pytest
 
 import duckplets as dp
 from duckplets.base.arrays import Lists
-from duckplets.base.parts import Engine, Part, mapped, packed, unpacked, versions
+from duckplets.base.packing import packed, unpacked
+from duckplets.base.parts import Engine, Part, mapped, versions
 from duckplets.engines import dask, opened
 from duckplets.engines.dask import DaskEngine
 
