@@ -6,9 +6,6 @@ import json
 import os
 import random
 import resource
-import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +14,8 @@ import pytest
 import test_kills
 from effort import often
 from gated_rows import GOOD, LONG, agrees, contents, lines_of, take, texts, written
+from killed_intakes import assert_kills_change_nothing, dying, nursery
 from prebuilt import empty_corpus
-from programs import python
-from test_kills import Child, tell
 
 import duckplets as dp
 from duckplets.quality import json_lines
@@ -350,18 +346,17 @@ def test_a_full_disk_is_one_error_and_nothing_is_lost(
 # ---- killed
 
 
-def lines(path: Path) -> None:
+def lines(path: Path, *death: int) -> None:
     """Take in two files, committed after every few rows."""
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
     vars(feed)["MAX_ROWS"] = 40
-    tell("ready")
+    dying(*death)
     with dp.Corpus(path) as corpus:
         for name in "ab":
             source = dp.JsonSource(path.with_name(f"{name}.jsonl"), text="text", id="id")
             take(corpus, source, name, jsonl=path.with_name("out.jsonl"))
-    tell("done")
 
 
 test_kills.JOBS["lines"] = lines
@@ -373,8 +368,8 @@ def test_killed_anywhere_and_run_again_the_bytes_are_those_of_the_unbroken_run(
     draw = random.Random(4)
     path, out = tmp_path / "c.duckdb", tmp_path / "out.jsonl"
     for name in "ab":
-        some = [*map(GOOD.format, range(often(900, less=200))), "short", LONG + ODD[1]]
-        written(tmp_path / f"{name}.jsonl", draw.choices(some, k=often(900, less=200)))
+        some = [*map(GOOD.format, range(often(900, less=60))), "short", LONG + ODD[1]]
+        written(tmp_path / f"{name}.jsonl", draw.choices(some, k=often(900, less=100)))
 
     def stored() -> tuple[bytes, Any]:
         with dp.Corpus(path) as corpus:
@@ -388,35 +383,8 @@ def test_killed_anywhere_and_run_again_the_bytes_are_those_of_the_unbroken_run(
             each.unlink(missing_ok=True)
         dp.Corpus(path).close()
 
-    with python(__file__, stdin=subprocess.PIPE, stderr=None) as nursery:
-
-        def run(after: float | None) -> Child:
-            child = Child(nursery, "lines", path)
-            assert child.first() == "ready"
-            if after is not None:
-                time.sleep(after)
-                os.kill(child.pid, signal.SIGKILL)
-            child.end()
-            return child
-
-        fresh()
-        started = time.monotonic()
-        assert run(None).code == 0
-        took = time.monotonic() - started
-        expected = stored()
-        fresh()
-        kills = 0
-        for _ in range(often(50, less=2)):
-            child = run(draw.uniform(0.05, 0.8) * took)
-            kills += child.code == -signal.SIGKILL
-            if "done" in child.told:
-                assert stored() == expected
-                fresh()
-        assert kills
-        last = run(None)
-        assert last.code == 0, last.told
-    assert stored() == expected
+    assert_kills_change_nothing(__file__, "lines", path, fresh, stored)
 
 
 if __name__ == "__main__":
-    test_kills.nursery()
+    nursery()
