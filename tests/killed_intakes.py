@@ -13,7 +13,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,19 @@ def dying(marks: int | None = None, milliseconds: int = 0) -> None:
     die_at_the_last()
 
 
+@contextmanager
+def running(script: str) -> Iterator[Callable[..., Child]]:
+    """Run jobs of a script to their ends: ``run(job, path, marks, milliseconds)``."""
+    with python(script, stdin=subprocess.PIPE, stderr=None) as process:
+
+        def run(job: str, path: Path, *death: int) -> Child:
+            child = Child(process, job, path, *death)
+            child.end()
+            return child
+
+        yield run
+
+
 def assert_kills_change_nothing(
     script: str, job: str, path: Path, fresh: Callable[[], None], stored: Callable[[], Any]
 ) -> None:
@@ -74,16 +88,10 @@ def assert_kills_change_nothing(
         stored: Return what is compared.
     """
     draw = random.Random(3)
-    with python(script, stdin=subprocess.PIPE, stderr=None) as process:
-
-        def run(*death: int) -> Child:
-            child = Child(process, job, path, *death)
-            child.end()
-            return child
-
+    with running(script) as run:
         fresh()
         started = time.monotonic()
-        whole = run()
+        whole = run(job, path)
         took = time.monotonic() - started
         assert whole.code == 0, whole.told
         expected = stored()
@@ -94,11 +102,11 @@ def assert_kills_change_nothing(
         for _ in range(often(50, less=1)):
             deaths.append((draw.randrange(marks), int(draw.uniform(1, 1000 * took / marks))))
         for number, death in enumerate(deaths):
-            child = run(*death)
+            child = run(job, path, *death)
             assert child.code == -signal.SIGKILL or (number and child.code == 0), child.told
             if child.code == 0:  # begin again
                 assert stored() == expected
                 fresh()
-        last = run()
+        last = run(job, path)
         assert last.code == 0, last.told
         assert stored() == expected

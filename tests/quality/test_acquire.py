@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import test_kills
-from effort import often
+from effort import THOROUGH, often
 from gated_rows import GOOD, QUALITY, check, contents, ends, texts, written
 from gated_sources import Pages, assert_nothing_is_left, some_rows, sources_of
 from killed_intakes import assert_kills_change_nothing, dying, nursery
@@ -42,7 +42,7 @@ def test_side_by_side_leaves_what_one_after_the_other_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-    for seed in range(often(40, less=2)):
+    for seed in range(often(40, less=1)):
         draw = random.Random(seed)
         monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(2, 30))
         cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
@@ -326,6 +326,7 @@ def beside(path: Path, *death: int) -> None:
 test_kills.JOBS["beside"] = beside
 
 
+@pytest.mark.timeout(3600 if THOROUGH else 300)
 def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: Path) -> None:
     draw = random.Random(3)
     path = tmp_path / "c.duckdb"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import test_kills
-from effort import often
+from effort import THOROUGH, often, some
 from gated_rows import GOOD, LONG, check, contents, ends, oracle, take, texts, written
 from killed_intakes import assert_kills_change_nothing, dying, nursery
 from prebuilt import empty_corpus
@@ -142,7 +142,7 @@ def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
     return Pages()
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("kind", some(SOURCES, less=2))
 def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(
     tmp_path: Path, kind: str
 ) -> None:
@@ -320,7 +320,7 @@ def test_copies_are_told_as_by_reading_one_row_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-    for seed in range(often(40, less=2)):
+    for seed in range(often(40, less=1)):
         draw = random.Random(seed)
         monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(often(1, less=9), 30))
         words = [GOOD.format(i) for i in range(9)] + ["short", "other"]
@@ -339,7 +339,7 @@ def test_copies_are_told_as_by_reading_one_row_after_the_other(
 
 # ---- killed
 
-ROWS = often(900, less=300)
+ROWS = often(900, less=150)
 
 
 def killed_rows() -> list[dict[str, Any]]:
@@ -360,7 +360,7 @@ def gates(path: Path, *death: int) -> None:
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
-    vars(feed)["MAX_ROWS"] = 60
+    vars(feed)["MAX_ROWS"] = often(60, less=30)
     dying(*death)
     with dp.Corpus(path) as corpus:
         source = dp.JsonSource(path.with_name("a.jsonl"), text="text", id="id")
@@ -370,6 +370,7 @@ def gates(path: Path, *death: int) -> None:
 test_kills.JOBS["gates"] = gates
 
 
+@pytest.mark.timeout(3600 if THOROUGH else 300)
 def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     written(tmp_path / "a.jsonl", killed_rows())
