@@ -260,10 +260,10 @@ def test_an_unfinished_ingest_goes_on_or_is_discarded(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.sources.hub.download._FIRST_WAIT", 0.01)
-    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", often(1000, less=400))
-    monkeypatch.setattr("duckplets.sources.feed.MAX_ROWS", often(700, less=300))
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 1000)
+    monkeypatch.setattr("duckplets.sources.feed.MAX_ROWS", 700)
     line = ("hf://org/one", "anchor=q", "positive=a")
-    rows = [{"q": f"q {i}", "a": f"a {i}"} for i in range(often(20_000, less=1_000))]
+    rows = [{"q": f"q {i}", "a": f"a {i}"} for i in range(often(20_000, less=10_000))]
     data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
     hub.add(
         "org/one", {"train-00000.jsonl": data, "train-00001.jsonl": data[: len(data) // 2 + 99]}

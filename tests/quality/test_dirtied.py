@@ -13,6 +13,7 @@ import random
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -217,11 +218,16 @@ def planted() -> dict[str, list[Planted]]:
     return kinds
 
 
-def of_clean(texts: Sequence[str], held: set[str]) -> list[End]:
-    """Say how ordinary texts end, by looks of their own; ``held`` are texts that came before."""
+@cache
+def languages() -> Any:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-    classify = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True).classify
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def of_clean(texts: Sequence[str], held: set[str]) -> list[End]:
+    """Say how ordinary texts end, by looks of their own; ``held`` are texts that came before."""
+    classify = languages().classify
     found: list[End] = []
     for text in texts:
         end = ACCEPTED
