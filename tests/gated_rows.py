@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from stored_rows import TIMES, stored_rows
+
 import duckplets as dp
 from duckplets.quality.settings import Quality
 
@@ -48,16 +50,7 @@ def ends(corpus: dp.Corpus) -> list[tuple[str, int, str, str]]:
 
 def contents(corpus: dp.Corpus) -> dict[str, Any]:
     """Return all that is stored but for times, and for how often it was committed."""
-    found = {}
-    for (table,) in corpus._database.rows("SELECT table_name FROM duckdb_tables() ORDER BY 1"):
-        rows = corpus.sql(f'SELECT * FROM "{table}" ORDER BY ALL').to_pylist()
-        for row in rows:
-            for name in ("created_at", "updated_at", "committed_at", "applied_at", "report"):
-                row.pop(name, None)
-            for name in ("started_at", "ended_at", "cursor"):
-                row.pop(name, None)
-        found[table] = rows
-    return found
+    return stored_rows(corpus, without=(*TIMES, "started_at", "ended_at", "cursor"))
 
 
 def check(corpus: dp.Corpus) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from effort import often
 from gated_rows import GOOD, written
 
 import duckplets as dp
@@ -76,7 +77,7 @@ def sources_of(seed: int, folder: Path) -> list[Any]:
     draw = random.Random(seed)
     found: list[Any] = []
     for number in range(3):
-        rows = some_rows(draw, draw.randrange(0, 60))
+        rows = some_rows(draw, draw.randrange(0, often(60, less=30)))
         name, kind = f"s{number}", draw.choice(["file", "pages", "memory"])
         if kind == "file":
             path = folder / f"{seed}-{name}.jsonl"
@@ -90,7 +91,7 @@ def sources_of(seed: int, folder: Path) -> list[Any]:
         else:
             usable = [row for row in rows if row["text"]] or [{"id": "0", "text": "short"}]
             sleep = draw.choice([0, 0.002 * (3 - number)])
-            fails = tuple(draw.choices(range(60), k=draw.choice([0, 2])))
+            fails = tuple(draw.choices(range(often(60, less=30)), k=draw.choice([0, 2])))
             made = Pages(name, usable, page=draw.randrange(1, 9), sleep=sleep, fails=fails)
             found.append(made)
     return found

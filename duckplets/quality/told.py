@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,13 @@ def shifts(database: Database, against: str | int) -> Shifts:
 
 def _values(database: Database, metric: str, source: str, version: int) -> Any:
     """Return the values of a metric, float64[records]."""
+    given = {"source": source, "version": version}
+    return database.arrow(_statement(metric), given)["value"].to_numpy()
+
+
+@cache
+def _statement(metric: str) -> str:
+    """Return the statement that reads a metric, made once for all sources and versions."""
     from sqlglot import exp, parse_one
 
     tree = parse_one(query("quality/told/metric_of"), dialect="duckdb")
@@ -143,8 +151,7 @@ def _values(database: Database, metric: str, source: str, version: int) -> Any:
     for column in list(tree.find_all(exp.Column)):
         if column.name == "metric":
             column.replace(name.copy())
-    given = {"source": source, "version": version}
-    return database.arrow(tree.sql(dialect="duckdb"), given)["value"].to_numpy()
+    return str(tree.sql(dialect="duckdb"))
 
 
 def _shift(source: str, metric: str, now: Any, before: Any) -> dict[str, Any]:

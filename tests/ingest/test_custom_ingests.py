@@ -6,17 +6,18 @@ import gc
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from effort import often
-from programs import python, said
+from killed_intakes import dying, nursery, running
+from test_kills import JOBS, tell
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -153,7 +154,7 @@ LOOP.append(LOOP)
 ONE = [{"text": "x"}]
 
 FAULTS: list[tuple[str, Callable[[Any], Any], str]] = [
-    ("records", failing(37, TypeError("bad page")), "row 37: TypeError: bad page"),
+    ("records", failing(7, TypeError("bad page")), "row 7: TypeError: bad page"),
     ("own error", failing(4, dp.SourceError("no more")), "row 4: SourceError: no more"),
     ("call", lambda _: raising(OSError(5, "no disk")), "row 1: OSError: [Errno 5] no disk"),
     ("no iterator", lambda _: 5, "row 1: TypeError: 'int' object is not iterable"),
@@ -288,9 +289,9 @@ def test_an_interrupted_ingest_ends_as_an_unbroken_one(tmp_path, many_marks):
 
 
 def test_an_ingest_that_fails_may_be_begun_anew(tmp_path, many_marks):
-    source = Flaky(50)
+    source = Flaky(13)
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        with pytest.raises(dp.SourceError, match="row 51"):
+        with pytest.raises(dp.SourceError, match="row 14"):
             corpus.ingest(source, progress=False)
         report = corpus.ingest(source, restart=True, progress=False)
     assert report.added == 81
@@ -453,48 +454,46 @@ def test_ctrl_c_does_not_wait_for_a_source_that_does_not_answer(tmp_path, monkey
     going_on.set()
 
 
-KILLED = """
-import sys
-import time
-import duckplets as dp
-from duckplets.ingest import ingest
-from duckplets.sources.user import marked_rows, record_feed
+class Nine:
+    """Nine pages, each told of as it is read."""
 
-marked_rows._MARK_ROWS = ingest._ROWS_A_COMMIT = 1
-record_feed._PIECE_SECONDS = -1.0
-
-class Source:
     name = "killed"
-    def batches(self, cursor):
+
+    def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
         for i in range(cursor or 0, 9):
-            print("page", i, flush=True)
+            tell("page", i)
             time.sleep(0.01)
             yield [{"text": f"text {i} {j}", "meta": {"n": i}} for j in range(5)], i + 1
 
-with dp.Corpus(sys.argv[1]) as corpus:
-    report = corpus.ingest(Source(), progress=lambda read, _: print("stored", read, flush=True))
-    print(report.added, corpus.version)
-"""
+
+def nine_pages(path: Path, *death: int) -> None:
+    """Ingest pages, and commit each."""
+    for module, name, value in (
+        (marked_rows, "_MARK_ROWS", 1),
+        (ingest, "_ROWS_A_COMMIT", 1),
+        (record_feed, "_PIECE_SECONDS", -1.0),
+    ):
+        vars(module)[name] = value
+    dying(*death)
+    with dp.Corpus(path) as corpus:
+        report = corpus.ingest(Nine(), progress=False)
+        tell("added", report.added, corpus.version)
 
 
-def test_a_killed_ingest_goes_on_and_ends_as_an_unbroken_one(
-    tmp_path, many_marks, monkeypatch, capsys
-):
+JOBS["nine_pages"] = nine_pages
+
+
+def test_a_killed_ingest_goes_on_and_ends_as_an_unbroken_one(tmp_path):
     whole, broken = tmp_path / "whole.duckdb", tmp_path / "broken.duckdb"
-    begun = []
-    for stored in ("stored 10", "stored 25"):
-        with python("-c", KILLED, broken) as running:
-            assert running.stdout is not None
-            pages = iter(running.stdout.readline, "")
-            begun.append(int(next(pages).split()[1]))
-            assert any(line.strip() == stored for line in pages)
-    resumed = said("-c", KILLED, broken)
-    monkeypatch.setattr(sys, "argv", ["killed", str(whole)])
-    exec(KILLED, {})  # in this process, which is not killed
-    unbroken = capsys.readouterr().out
-    assert resumed.splitlines()[-1] == unbroken.splitlines()[-1] == "45 1"
-    begun.append(int(resumed.split()[1]))
-    assert 1 <= begun[1] <= 2
-    assert 4 <= begun[2] <= 5
+    with running(__file__) as run:
+        # Killed within the second commit, and within the fourth of all.
+        told = [run("nine_pages", broken, marks).told for marks in (2, 3)]
+        told += [run("nine_pages", path).told for path in (broken, whole)]
+    assert [lines[0] for lines in told] == ["page 0", "page 1", "page 3", "page 0"]
+    assert [lines[-1] for lines in told[2:]] == ["added 45 1"] * 2
     with dp.Corpus(whole) as one, dp.Corpus(broken) as other:
         assert contents(one) == contents(other)
+
+
+if __name__ == "__main__":
+    nursery()

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 from effort import often
 from prebuilt import prebuilt
+from stored_rows import TIMES, Stored, stored_rows
 
 import duckplets as dp
 from duckplets import doctor
@@ -110,21 +111,15 @@ def opened(tmp_path: Path) -> Iterator[Callable[[str], dp.Corpus]]:
         corpus.close()
 
 
-def contents(corpus: dp.Corpus) -> dict[str, list[Any]]:
+def contents(corpus: dp.Corpus) -> Stored:
     """Return all that is stored but for times."""
-    found = {}
-    for (table,) in corpus._database.rows("SELECT table_name FROM duckdb_tables() ORDER BY 1"):
-        rows = corpus.sql(f'SELECT * FROM "{table}" ORDER BY ALL').to_pylist()
-        for row in rows:
-            for name in ("created_at", "updated_at", "committed_at", "applied_at", "report"):
-                row.pop(name, None)
-        found[table] = rows
-    return found
+    return stored_rows(corpus, without=TIMES)
 
 
 def visible(corpus: dp.Corpus) -> Any:
     tables = ("live_records", "section_texts", "chunk_texts", "source_counts", "split_counts")
-    return [corpus.sql(f"FROM {t} ORDER BY ALL").to_pylist() for t in tables] + [corpus.version]
+    read = corpus._database.arrow
+    return [read(f"FROM {t} ORDER BY ALL").to_pylist() for t in tables] + [corpus.version]
 
 
 def ingest(corpus: dp.Corpus, source: Any, **arguments: Any) -> dp.IngestReport:
@@ -140,7 +135,7 @@ def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(
     opened: Callable[[str], dp.Corpus], seed: int
 ) -> None:
     chance = random.Random(seed)
-    most = often(60, less=25)
+    most = often(60, less=20)
     records, page = some(chance.randrange(1, most), seed), chance.randrange(1, 9)
     unbroken, broken = opened("unbroken.duckdb"), opened("broken.duckdb")
     whole = ingest(unbroken, Pages(records, page))
@@ -162,7 +157,7 @@ def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(
 def test_it_goes_on_after_the_last_mark_that_was_stored(
     opened: Callable[[str], dp.Corpus],
 ) -> None:
-    corpus, source = opened("c.duckdb"), Pages(some(30), 3, tears=4)
+    corpus, source = opened("c.duckdb"), Pages(some(18), 3, tears=4)
     with pytest.raises(TornError):
         ingest(corpus, source)
     source.tears = None
@@ -176,9 +171,9 @@ def test_rows_after_the_last_mark_are_stored_with_the_whole(
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 10**9)
     monkeypatch.setattr("duckplets.ingest.ingest._SECONDS_A_COMMIT", 10**9)
     one, other = opened("one.duckdb"), opened("other.duckdb")
-    ingest(one, Pages(some(30)))
+    ingest(one, Pages(some(18)))
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-    ingest(other, Pages(some(30)))
+    ingest(other, Pages(some(18)))
     assert contents(one) == contents(other)
 
 
@@ -187,7 +182,7 @@ def test_control_c_leaves_what_was_stored(opened: Callable[[str], dp.Corpus]) ->
     before = visible(corpus)
     threads = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
-        ingest(corpus, Pages(some(30), 3, tears=5, error=KeyboardInterrupt()))
+        ingest(corpus, Pages(some(18), 3, tears=5, error=KeyboardInterrupt()))
     assert visible(corpus) == before
     assert threading.active_count() == threads
     (found,) = unfinished.ingests(corpus._database)
@@ -195,7 +190,7 @@ def test_control_c_leaves_what_was_stored(opened: Callable[[str], dp.Corpus]) ->
 
 
 def test_others_come_and_go_meanwhile(opened: Callable[[str], dp.Corpus]) -> None:
-    corpus, records = opened("c.duckdb"), some(40)
+    corpus, records = opened("c.duckdb"), some(24)
     with pytest.raises(TornError):
         ingest(corpus, Pages(records, tears=6))
     ingest(corpus, dp.MemorySource([{"text": f"other {i}"} for i in range(9)], text="text"))
@@ -283,15 +278,15 @@ def half(opened: Callable[[str], dp.Corpus]) -> dp.Corpus:
     """A corpus with half an ingest."""
     corpus = opened("half.duckdb")
     with pytest.raises(TornError):
-        ingest(corpus, Pages(some(30), tears=4))
+        ingest(corpus, Pages(some(18), tears=4))
     return corpus
 
 
 @pytest.mark.parametrize(
     ("source", "arguments", "message"),
     [
-        (Pages(some(30), version=2), {}, "with another source, stopped at"),
-        (Pages(some(30)), {"trust": 0.9}, "with another trust, stopped at"),
+        (Pages(some(18), version=2), {}, "with another source, stopped at"),
+        (Pages(some(18)), {"trust": 0.9}, "with another trust, stopped at"),
         (dp.MemorySource(some(3), text="title"), {"name": "pages"}, "from pages://here, stopped"),
     ],
 )
@@ -308,8 +303,8 @@ def test_restart_discards_what_was_stored(
     half: dp.Corpus, opened: Callable[[str], dp.Corpus]
 ) -> None:
     unbroken = opened("unbroken.duckdb")
-    ingest(unbroken, Pages(some(30), version=2))
-    ingest(half, Pages(some(30), version=2), restart=True)
+    ingest(unbroken, Pages(some(18), version=2))
+    ingest(half, Pages(some(18), version=2), restart=True)
     assert contents(half) == contents(unbroken)
 
 
@@ -325,7 +320,7 @@ def test_restart_without_an_unfinished_ingest_is_an_ordinary_one(
 def test_removing_discards_what_was_stored(
     half: dp.Corpus, opened: Callable[[str], dp.Corpus]
 ) -> None:
-    added = sum(bool(r["body"].strip()) for r in some(30)[:12])
+    added = sum(bool(r["body"].strip()) for r in some(18)[:12])
     assert half.remove("pages") <= added
     assert contents(half) == contents(opened("never.duckdb"))
     assert half.remove("memory") == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -15,15 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import test_kills
-from effort import often
+from effort import THOROUGH, often
 from gated_rows import GOOD, QUALITY, check, contents, ends, texts, written
 from gated_sources import Pages, assert_nothing_is_left, some_rows, sources_of
+from killed_intakes import assert_kills_change_nothing, dying, nursery
 from prebuilt import empty_corpus
-from programs import python
-from test_kills import Child, sound, tell
+from test_kills import sound
 
 import duckplets as dp
-from duckplets.quality.settings import Quality
 from duckplets.sources import feed, rereading
 
 
@@ -44,7 +42,7 @@ def test_side_by_side_leaves_what_one_after_the_other_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-    for seed in range(often(40, less=2)):
+    for seed in range(often(40, less=1)):
         draw = random.Random(seed)
         monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(2, 30))
         cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
@@ -303,75 +301,51 @@ def test_rows_that_find_no_room_on_disk_are_one_error(
 # ---- killed
 
 
-def beside(path: Path) -> None:
+def beside(path: Path, *death: int) -> None:
     """Take in three sources side by side, committed after every few rows."""
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
     vars(feed)["MAX_ROWS"] = 30
-    tell("ready")
+    dying(*death)
     draw = random.Random(7)
     with dp.Corpus(path) as corpus:
         file = dp.JsonSource(path.with_name("a.jsonl"), text="text", id="id")
         named = {
             "a": file,
-            "b": Pages("b", [row for row in some_rows(draw, 120) if row["text"]], sleep=0.001),
+            "b": Pages(
+                "b",
+                [row for row in some_rows(draw, often(120, less=40)) if row["text"]],
+                sleep=0.001,
+            ),
             "c": dp.JsonSource(path.with_name("c.jsonl"), text="text", id="id"),
         }
-        reports = corpus.acquire(
-            named, quality=Quality(language=None), progress=False, readers=2, on_conflict="skip"
-        )
-        tell("done", sum(report.read for report in reports.values()))
+        corpus.acquire(named, quality=QUALITY, progress=False, readers=2, on_conflict="skip")
 
 
 test_kills.JOBS["beside"] = beside
 
 
+@pytest.mark.timeout(3600 if THOROUGH else 300)
 def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: Path) -> None:
     draw = random.Random(3)
+    path = tmp_path / "c.duckdb"
     for name in "ac":
-        written(tmp_path / f"{name}.jsonl", some_rows(draw, 150))
-    with python(__file__, stdin=subprocess.PIPE, stderr=None) as nursery:
+        written(tmp_path / f"{name}.jsonl", some_rows(draw, often(150, less=40)))
 
-        def run(path: Path, after: float | None) -> Child:
-            child = Child(nursery, "beside", path)
-            assert child.first() == "ready"
-            if after is not None:
-                time.sleep(after)
-                os.kill(child.pid, signal.SIGKILL)
-            child.end()
-            return child
-
-        path = tmp_path / "c.duckdb"
+    def fresh() -> None:
+        path.unlink(missing_ok=True)
         dp.Corpus(path).close()
-        started = time.monotonic()
-        whole = run(path, None)
-        took = time.monotonic() - started
-        assert whole.code == 0, whole.told
+
+    def stored() -> Any:
         with dp.Corpus(path) as corpus:
-            expected = contents(corpus)
             check(corpus)
-        path.unlink()
-        dp.Corpus(path).close()
-        kills = 0
-        for _ in range(often(50, less=2)):
-            child = run(path, draw.uniform(0.1, 0.9) * took)
-            kills += child.code == -signal.SIGKILL
-            with dp.Corpus(path) as corpus:
-                is_done = corpus.version == 3
-                if is_done:
-                    assert contents(corpus) == expected
-            if is_done:  # begin again
-                path.unlink()
-                dp.Corpus(path).close()
-        assert kills
-        last = run(path, None)
-        assert last.code == 0, last.told
-        with dp.Corpus(path) as corpus:
-            assert contents(corpus) == expected
+            return contents(corpus)
+
+    assert_kills_change_nothing(__file__, "beside", path, fresh, stored)
     sound(path)
     assert_nothing_is_left(tmp_path)
 
 
 if __name__ == "__main__":
-    test_kills.nursery()
+    nursery()

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,9 +12,8 @@ import test_kills
 from effort import THOROUGH, often, some
 from gated_rows import GOOD, QUALITY, agrees, contents, take, written
 from gated_sources import Pages, assert_nothing_is_left, some_rows, sources_of
+from killed_intakes import assert_kills_change_nothing, dying, nursery
 from prebuilt import empty_corpus
-from programs import python
-from test_kills import Child, tell
 
 import duckplets as dp
 from duckplets.sources import feed, rereading
@@ -40,7 +35,7 @@ def test_side_by_side_with_one_file_leaves_what_one_after_the_other_leaves(
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr(rereading, "FIRST_WAIT", 0.001)
-    for seed in range(often(20, less=2)):
+    for seed in range(often(20, less=1)):
         draw = random.Random(seed)
         monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(2, 30))
         cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
@@ -69,7 +64,7 @@ def test_side_by_side_with_one_file_leaves_what_one_after_the_other_leaves(
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    some([(12, 22), (22, 12), (12, 12), (12, None), (22, 22), (None, 12)], less=3),
+    some([(12, 22), (22, 12), (12, 12), (12, None), (22, 22), (None, 12)], less=2),
 )
 def test_with_keep_going_every_source_comes_to_its_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int | None, second: int | None
@@ -112,16 +107,18 @@ def test_with_keep_going_every_source_comes_to_its_lines(
 # ---- killed
 
 
-def shared_lines(path: Path) -> None:
+def shared_lines(path: Path, *death: int) -> None:
     """Take in three sources side by side with one file, committed after every few rows."""
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
     vars(feed)["MAX_ROWS"] = 30
-    tell("ready")
+    dying(*death)
     draw = random.Random(9)
     with dp.Corpus(path) as corpus:
-        pages = Pages("b", [row for row in some_rows(draw, 120) if row["text"]], sleep=0.001)
+        pages = Pages(
+            "b", [row for row in some_rows(draw, often(120, less=40)) if row["text"]], sleep=0.001
+        )
         named: dict[str, Any] = {
             "none": Pages("none", SHORT),
             "a": dp.JsonSource(path.with_name("a.jsonl"), text="text", id="id"),
@@ -130,7 +127,6 @@ def shared_lines(path: Path) -> None:
         }
         given: dict[str, Any] = {"quality": QUALITY, "progress": False, "on_conflict": "skip"}
         corpus.acquire(named, readers=3, limit=30, jsonl=path.with_name("out.jsonl"), **given)
-    tell("done")
 
 
 test_kills.JOBS["shared_lines"] = shared_lines
@@ -141,7 +137,7 @@ def test_killed_and_run_again_the_bytes_are_those_of_the_unbroken_run(tmp_path: 
     draw = random.Random(5)
     path, out = tmp_path / "c.duckdb", tmp_path / "out.jsonl"
     for name in "ac":
-        written(tmp_path / f"{name}.jsonl", some_rows(draw, 150))
+        written(tmp_path / f"{name}.jsonl", some_rows(draw, often(150, less=40)))
 
     def stored() -> tuple[bytes, Any]:
         with dp.Corpus(path) as corpus:
@@ -153,36 +149,9 @@ def test_killed_and_run_again_the_bytes_are_those_of_the_unbroken_run(tmp_path: 
             each.unlink(missing_ok=True)
         dp.Corpus(path).close()
 
-    with python(__file__, stdin=subprocess.PIPE, stderr=None) as nursery:
-
-        def run(after: float | None) -> Child:
-            child = Child(nursery, "shared_lines", path)
-            assert child.first() == "ready"
-            if after is not None:
-                time.sleep(after)
-                os.kill(child.pid, signal.SIGKILL)
-            child.end()
-            return child
-
-        fresh()
-        started = time.monotonic()
-        assert run(None).code == 0
-        took = time.monotonic() - started
-        expected = stored()
-        fresh()
-        kills = 0
-        for _ in range(often(50, less=2)):
-            child = run(draw.uniform(0.05, 0.9) * took)
-            kills += child.code == -signal.SIGKILL
-            if "done" in child.told:
-                assert stored() == expected
-                fresh()
-        assert kills
-        last = run(None)
-        assert last.code == 0, last.told
-    assert stored() == expected
+    assert_kills_change_nothing(__file__, "shared_lines", path, fresh, stored)
     assert_nothing_is_left(tmp_path)
 
 
 if __name__ == "__main__":
-    test_kills.nursery()
+    nursery()

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +11,11 @@ from typing import Any
 
 import pytest
 import test_kills
-from effort import often
+from effort import THOROUGH, often, some
 from gated_rows import GOOD, LONG, check, contents, ends, oracle, take, texts, written
+from killed_intakes import assert_kills_change_nothing, dying, nursery
 from prebuilt import empty_corpus
-from programs import python
-from test_kills import Child, sound, tell
+from test_kills import sound
 
 import duckplets as dp
 from duckplets.quality.settings import Quality
@@ -146,7 +142,7 @@ def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
     return Pages()
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("kind", some(SOURCES, less=2))
 def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(
     tmp_path: Path, kind: str
 ) -> None:
@@ -324,7 +320,7 @@ def test_copies_are_told_as_by_reading_one_row_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-    for seed in range(often(40, less=2)):
+    for seed in range(often(40, less=1)):
         draw = random.Random(seed)
         monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(often(1, less=9), 30))
         words = [GOOD.format(i) for i in range(9)] + ["short", "other"]
@@ -343,7 +339,7 @@ def test_copies_are_told_as_by_reading_one_row_after_the_other(
 
 # ---- killed
 
-ROWS = often(900, less=300)
+ROWS = often(900, less=150)
 
 
 def killed_rows() -> list[dict[str, Any]]:
@@ -359,65 +355,38 @@ def killed_rows() -> list[dict[str, Any]]:
     ]
 
 
-def gates(path: Path) -> None:
+def gates(path: Path, *death: int) -> None:
     """Take in a file, committed after every few rows."""
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
-    vars(feed)["MAX_ROWS"] = 60
-    tell("ready")
+    vars(feed)["MAX_ROWS"] = often(60, less=30)
+    dying(*death)
     with dp.Corpus(path) as corpus:
         source = dp.JsonSource(path.with_name("a.jsonl"), text="text", id="id")
-        report = take(corpus, source, on_conflict="skip", size_mb=0.05)
-        tell("done", report.read)
+        take(corpus, source, on_conflict="skip", size_mb=0.05)
 
 
 test_kills.JOBS["gates"] = gates
 
 
+@pytest.mark.timeout(3600 if THOROUGH else 300)
 def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: Path) -> None:
-    draw = random.Random(3)
-    with python(__file__, stdin=subprocess.PIPE, stderr=None) as nursery:
+    path = tmp_path / "c.duckdb"
+    written(tmp_path / "a.jsonl", killed_rows())
 
-        def run(path: Path, after: float | None) -> Child:
-            child = Child(nursery, "gates", path)
-            assert child.first() == "ready"
-            if after is not None:
-                time.sleep(after)
-                os.kill(child.pid, signal.SIGKILL)
-            child.end()
-            return child
-
-        path = tmp_path / "c.duckdb"
-        written(tmp_path / "a.jsonl", killed_rows())
+    def fresh() -> None:
+        path.unlink(missing_ok=True)
         dp.Corpus(path).close()
-        started = time.monotonic()
-        whole = run(path, None)
-        took = time.monotonic() - started
-        assert whole.code == 0, whole.told
+
+    def stored() -> Any:
         with dp.Corpus(path) as corpus:
-            expected = contents(corpus)
             check(corpus)
-        path.unlink()
-        dp.Corpus(path).close()
-        kills = 0
-        for _ in range(often(50, less=2)):
-            child = run(path, draw.uniform(0.1, 0.8) * took)
-            kills += child.code == -signal.SIGKILL
-            with dp.Corpus(path) as corpus:
-                is_done = corpus.version > 0 and not corpus.unfinished()
-            if is_done:  # begin again
-                with dp.Corpus(path) as corpus:
-                    assert contents(corpus) == expected
-                path.unlink()
-                dp.Corpus(path).close()
-        assert kills
-        last = run(path, None)
-        assert last.code == 0, last.told
-        with dp.Corpus(path) as corpus:
-            assert contents(corpus) == expected
+            return contents(corpus)
+
+    assert_kills_change_nothing(__file__, "gates", path, fresh, stored)
     sound(path)
 
 
 if __name__ == "__main__":
-    test_kills.nursery()
+    nursery()
