@@ -20,8 +20,9 @@ from programs import python
 
 import duckplets
 
-KILLS = often(20, less=2)
-MUCH = often(5, less=2)  # fives of rows
+KILLS = often(20, less=1)
+MUCH = often(5, less=1)  # fives of rows
+EARLIEST = often(0, less=30) / 100  # part of the time after which one is killed
 LIST = """\
 # Parquet with a column of classes, and lines of JSON
 hf://org/moods/default/train anchor=question positive=answer meta=mood,tags group=key trust=0.9
@@ -112,7 +113,9 @@ def test_kills_leave_no_trace(ingesting: Ingesting, tmp_path: Path) -> None:
         killed = True
         while killed:
             again = kills < KILLS
-            killed, _ = ingesting.run(path, draw.uniform(0, 0.5) * seconds if again else None)
+            killed, _ = ingesting.run(
+                path, draw.uniform(EARLIEST, 0.5) * seconds if again else None
+            )
             kills += killed
             between += killed and has_unfinished(path)
         found = contents(path)
