@@ -51,6 +51,11 @@ _SETTINGS = {
     # Memory that goes back to the system at once is taken again for the next array: gates of
     # quality took twice the processor time by it.
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
+    # Looks at what runs, for a dashboard: a cluster of two workers that had nothing to do took a
+    # seventh of a processor by them.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
 }
 _INHERITED = "DASK_INTERNAL_INHERIT_CONFIG"
 _CARRYING = {"distributed.admin.large-graph-warning-threshold": "1GB"}  # parts have their input

@@ -42,8 +42,7 @@ def test_a_driver_that_was_killed_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_command_line_takes_an_engine(tmp_path: Path) -> None:
-    with corpus_of(tmp_path / "c.duckdb", 40, 1) as corpus:
-        corpus.index(progress=False)
+    corpus_of(tmp_path / "c.duckdb", 40, 1).close()
     path = str(tmp_path / "c.duckdb")
     for command in (["mine", path], ["index", path], ["judge", path], ["deduplicate", path]):
         wrong = cli(*command, "--engine", "ray://x")

@@ -16,6 +16,7 @@ import numpy as np
 import parts_of_tests
 import pyarrow as pa
 import pytest
+from effort import often
 
 import duckplets as dp
 from duckplets.base.arrays import Lists
@@ -59,6 +60,9 @@ def test_what_an_engine_is(cluster: Any) -> None:
 
 def test_workers_have_the_settings_of_this_package(cluster: Any) -> None:
     """They are programs, which know nothing that was set in this one."""
+    from dask.config import get
+
+    assert set(cluster.run(get, "distributed.worker.profile.enabled").values()) == {False}
     for name, wanted in (
         ("RAYON_NUM_THREADS", "1"),
         ("OMP_NUM_THREADS", "1"),  # of Dask's own
@@ -151,23 +155,26 @@ def test_errors_of_ours_come_as_they_are(engine: DaskEngine) -> None:
 
 
 def test_lost_workers_cost_time_only(engine: DaskEngine, tmp_path: Path) -> None:
-    job = {"at": 5, "times": 3, "folder": str(tmp_path)}
+    job = {"at": 5, "times": often(3, less=1), "folder": str(tmp_path)}
     assert list(engine.map(parts_of_tests.deadly, job, parts(12))) == list(range(12))
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == job["times"] + 1
 
 
 def test_what_ends_twenty_workers_is_named(
     engine: DaskEngine, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask, "MOST_LOSSES", 3)
-    cluster.run_on_scheduler(_allowing, allowed=1)
+    most = often(3, less=1)
+    monkeypatch.setattr(dask, "MOST_LOSSES", most)
+    cluster.run_on_scheduler(_allowing, allowed=most // 2)
     few = dask.of_client(cluster)
     job = {"at": 5, "times": 99, "folder": str(tmp_path)}
-    wanted = r"part 5: 4 workers ended while they worked at it, so it is likely what ends them"
+    wanted = (
+        rf"part 5: {most + 1} workers ended while they worked at it, so it is likely what ends them"
+    )
     with pytest.raises(dp.EngineError, match=wanted):
         list(few.map(parts_of_tests.deadly, job, parts(9)))
     cluster.run_on_scheduler(_allowing, allowed=dask.MOST_LOSSES)
-    assert len(list(tmp_path.iterdir())) == 4  # the scheduler gave up twice, after two each
+    assert len(list(tmp_path.iterdir())) == most + 1  # the scheduler gave up twice
 
 
 def _allowing(dask_scheduler: Any, allowed: int) -> None:

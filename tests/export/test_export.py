@@ -134,7 +134,7 @@ def st_rows(anchors: list[Anchor], shape: str, *, scores: bool) -> Iterator[list
 
 @pytest.mark.parametrize(
     ("shape", "scores", "suffix"),
-    some(product(SHAPES, [False, True], [".parquet", ".jsonl"]), less=6),
+    some(product(SHAPES, [False, True], [".parquet", ".jsonl"]), less=4),
 )
 def test_sentence_transformers_rows_are_those_of_the_tables(
     corpus: dp.Corpus, tmp_path: Path, shape: Any, scores: bool, suffix: str
@@ -186,7 +186,7 @@ def test_tuples_are_as_long_as_the_fullest_anchor_by_default(
 
 @pytest.mark.parametrize(
     ("shape", "options"),
-    some(product(SHAPES, [{}, {"negatives": 1}, {"scores": True}, {"source": "two"}]), less=6),
+    some(product(SHAPES, [{}, {"negatives": 1}, {"scores": True}, {"source": "two"}]), less=3),
 )
 def test_every_mined_anchor_is_written_or_counted(
     corpus: dp.Corpus, tmp_path: Path, shape: Any, options: dict[str, Any]
@@ -202,8 +202,10 @@ def test_every_mined_anchor_is_written_or_counted(
 # ---- FlagEmbedding
 
 
-@pytest.mark.parametrize("scores", [False, True])
-@pytest.mark.parametrize("instruction", [None, "Find the body – «von» diesem Titel"])
+@pytest.mark.parametrize(
+    ("scores", "instruction"),
+    some(product([False, True], [None, "Find the body – «von» diesem Titel"]), less=2),
+)
 def test_flagembedding_rows_are_those_of_the_tables(
     corpus: dp.Corpus, tmp_path: Path, scores: bool, instruction: str | None
 ) -> None:
@@ -262,7 +264,7 @@ def test_the_corpus_of_tevatron_is_all_documents_of_the_recipe(
     assert json_rows(tmp_path / "out/corpus.jsonl") == every
 
 
-@pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize("scores", some([True, False], less=1))
 def test_passages_carry_their_texts(corpus: dp.Corpus, tmp_path: Path, scores: bool) -> None:
     path = tmp_path / "out.jsonl"
     written(corpus, path, format="tevatron", shape="passages", scores=scores)
@@ -509,7 +511,7 @@ def by_id(corpus: dp.Corpus) -> dict[str, Anchor]:
     return {anchor.id: anchor for anchor in expected(corpus)}
 
 
-@pytest.mark.parametrize("negatives", [2, 7])
+@pytest.mark.parametrize("negatives", some([7, 2], less=1))
 def test_short_anchors_are_filled_up_at_random_and_marked(
     corpus: dp.Corpus, tmp_path: Path, negatives: int
 ) -> None:

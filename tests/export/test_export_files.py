@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from commands import error, lines, ok, usage
+from effort import some
 from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
 from programs import ran
 
@@ -61,7 +62,6 @@ FORMATS: list[tuple[str, str, list[str]]] = [
     ("tevatron", "t", ["t", "t/corpus.jsonl", "t/train.jsonl"]),
     ("beir", "b", ["b", "b/corpus.jsonl", "b/qrels", "b/qrels/train.tsv", "b/queries.jsonl"]),
 ]
-EVERY = pytest.mark.parametrize(("format", "name", "files"), FORMATS)
 
 
 class Stop:
@@ -79,8 +79,10 @@ class Stop:
             raise self.error
 
 
-@EVERY
-@pytest.mark.parametrize("after", [1, 5])
+@pytest.mark.parametrize(
+    ("format", "name", "files", "after"),
+    some([(*each, after) for each in FORMATS for after in (1, 5)], less=3),
+)
 def test_ctrl_c_leaves_nothing(
     corpus: dp.Corpus,
     tmp_path: Path,
@@ -99,7 +101,7 @@ def test_ctrl_c_leaves_nothing(
     assert names(tmp_path) == files
 
 
-@EVERY
+@pytest.mark.parametrize(("format", "name", "files"), some(FORMATS, less=2))
 def test_an_existing_path_stays_unless_it_is_to_be_overwritten(
     corpus: dp.Corpus,
     tmp_path: Path,
@@ -165,7 +167,7 @@ with dp.Corpus(path, read_only=True) as corpus:
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", some([signal.SIGKILL, signal.SIGINT], less=1))
 def test_a_killed_export_is_absent(
     path: Path, corpus: dp.Corpus, tmp_path: Path, how: signal.Signals
 ) -> None:

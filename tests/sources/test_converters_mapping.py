@@ -12,11 +12,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from effort import often
 from source_rows import untold
 
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import CsvSource, JsonSource, MemorySource, ParquetSource, Source, SqlSource
+from duckplets.sources import (
+    CsvSource,
+    JsonSource,
+    MemorySource,
+    ParquetSource,
+    Source,
+    SqlSource,
+    feed,
+)
 from duckplets.text.prefix import Field, Prefix
 
 _each = pytest.mark.parametrize
@@ -85,8 +94,9 @@ def test_fields_match_whatever_their_case_and_files_may_differ(tmp_path, reader)
     assert len(read(MemorySource(lines, converter="alpaca"), reader)) == 2
 
 
-def test_a_field_that_comes_late_is_read(reader):
-    rows: list[dict[str, Any]] = [{"instruction": "q", "output": "r"}] * 70_000
+def test_a_field_that_comes_late_is_read(reader, monkeypatch):
+    monkeypatch.setattr(feed, "MAX_ROWS", often(feed.MAX_ROWS, less=500))
+    rows: list[dict[str, Any]] = [{"instruction": "q", "output": "r"}] * often(70_000, less=700)
     rows.append({"system": "Be", "instruction": "q", "output": "r"})
     found = read(MemorySource(rows, converter="alpaca"), reader)
     assert len(json.loads(found[-1]["messages"])) == 3

@@ -217,11 +217,11 @@ def sound_row(draw: Random, converter: str, number: int) -> dict[str, Any]:
 
 @_each(
     ("converter", "with_id"),
-    some(product(["alpaca", "sharegpt", "openai", "pair"], [True, False]), less=5),
+    some(product(["alpaca", "sharegpt", "openai", "pair"], [True, False]), less=3),
 )
 def test_every_format_gives_the_same_rows_and_ids(tmp_path, reader, converter, with_id):
     draw = Random(converter)
-    rows = [sound_row(draw, converter, number) for number in range(often(40, less=20))]
+    rows = [sound_row(draw, converter, number) for number in range(often(40, less=10))]
     mapping: dict[str, Any] = {"converter": converter, "date": "day", "meta": ["n"]}
     if with_id:
         mapping |= {"id": "key", "on_error": "quarantine"}

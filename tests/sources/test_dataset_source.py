@@ -95,7 +95,7 @@ def test_from_every_mark_exactly_the_rest_is_read(name: str) -> None:
     whole = kept(items)
     marks = [i for i, item in enumerate(items) if isinstance(item, Mark)]
     assert len(marks) >= 3
-    for at in marks[:: often(1, less=3)]:
+    for at in [*marks[1 :: often(1, less=9)]]:
         rest = rest_of(source, items[at].cursor)
         assert kept(items[:at]) + kept(rest) == whole
         again = next((i for i, item in enumerate(rest) if isinstance(item, Mark)), None)

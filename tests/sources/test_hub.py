@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from effort import often
+from effort import THOROUGH
 from hub_data import MOODS, flat, items, jsonl, parquet, point_to, read, rows
 from hub_server import Hub
 
@@ -117,27 +117,23 @@ def test_ids_are_of_the_id_column_else_of_the_content(hub: Hub) -> None:
 
 
 def resumed_everywhere(source: HubSource) -> int:
-    """Check that from every mark (or every fifth) exactly the rest comes; returns how many."""
-    whole = read(source)
-    before: list[dict[str, Any]] = []
-    marks = 0
-    for item in list(items(source)):
-        if not isinstance(item, Mark):
-            before += flat(item)
-            continue
-        marks += 1
-        if (marks - 1) % often(1, less=5):
-            continue
-        cursor = json.loads(json.dumps(item.cursor))
-        rest = list(items(source, cursor))
-        after = [row for part in rest if not isinstance(part, Mark) for row in flat(part)]
-        assert before + after == whole, f"after mark {marks}"
+    """Check that from every mark (or the middle one) exactly the rest comes; returns how many."""
+    found = list(items(source))
+    whole = rows_in(found)
+    marks = [place for place, item in enumerate(found) if isinstance(item, Mark)]
+    for place in marks if THOROUGH else [marks[len(marks) // 2]]:
+        before = rows_in(found[:place])
+        rest = list(items(source, json.loads(json.dumps(found[place].cursor))))
+        assert before + rows_in(rest) == whole, f"after item {place}"
         again = next((part for part in rest if isinstance(part, Mark)), None)
         if again:  # a second interruption
-            cut = rest.index(again)
-            between = [row for part in rest[:cut] for row in flat(part)]
+            between = rows_in(rest[: rest.index(again)])
             assert before + between + read(source, again.cursor) == whole
-    return marks
+    return len(marks)
+
+
+def rows_in(found: list[Any]) -> list[dict[str, Any]]:
+    return [row for item in found if not isinstance(item, Mark) for row in flat(item)]
 
 
 @pytest.mark.usefixtures("small_tables")

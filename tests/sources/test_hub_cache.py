@@ -67,7 +67,7 @@ def test_the_longest_unused_go_first(tmp_path: Path) -> None:
     assert brought == ["b"]
 
 
-@pytest.mark.parametrize("seed", range(often(20, less=5)))
+@pytest.mark.parametrize("seed", range(often(20, less=2)))
 def test_it_stays_under_its_limit(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     sizes = {str(n) + "x": draw.randrange(1, 50) for n in range(30)}
@@ -168,11 +168,11 @@ def test_the_folder_is_the_users_unless_it_is_given(monkeypatch: pytest.MonkeyPa
 # ---- a data set larger than the cache
 
 
-SHARDS = {f"train-{i}.jsonl": jsonl(rows(200, i)) for i in range(6)}
+SHARDS = {f"train-{i}.jsonl": jsonl(rows(often(200, less=100), i)) for i in range(6)}
 LARGEST = max(map(len, SHARDS.values()))
 
 
-@pytest.mark.parametrize("limit", [LARGEST, 2 * LARGEST, 3 * LARGEST][:: often(1, less=2)])
+@pytest.mark.parametrize("limit", [LARGEST, 2 * LARGEST, 3 * LARGEST][:: often(1, less=3)])
 def test_a_data_set_larger_than_the_limit_is_read_within_it(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:

@@ -20,7 +20,9 @@ from programs import python
 
 import duckplets
 
-KILLS = often(20, less=2)
+KILLS = often(20, less=1)
+MUCH = often(5, less=1)  # fives of rows
+EARLIEST = often(0, less=30) / 100  # part of the time after which one is killed
 LIST = """\
 # Parquet with a column of classes, and lines of JSON
 hf://org/moods/default/train anchor=question positive=answer meta=mood,tags group=key trust=0.9
@@ -34,11 +36,17 @@ TIMES = ("created_at", "updated_at", "added_at", "committed_at")
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     with Hub() as server:
         point_to(server, monkeypatch, tmp_path / "cache")
-        shards = [parquet(rows(n, n), group=70, labels={"mood": MOODS}) for n in (210, 35, 160)]
+        shards = [
+            parquet(rows(n, n), group=70, labels={"mood": MOODS})
+            for n in (42 * MUCH, 7 * MUCH, 32 * MUCH)
+        ]
         server.add(
             "org/moods", {f"data/train-{i}.parquet": shard for i, shard in enumerate(shards)}
         )
-        server.add("org/lines", {"a.jsonl": jsonl(rows(230, 7)), "b.jsonl": jsonl(rows(100, 8))})
+        server.add(
+            "org/lines",
+            {"a.jsonl": jsonl(rows(46 * MUCH, 7)), "b.jsonl": jsonl(rows(20 * MUCH, 8))},
+        )
         (tmp_path / "sources.txt").write_text(LIST)
         yield server
 
@@ -98,14 +106,16 @@ def test_kills_leave_no_trace(ingesting: Ingesting, tmp_path: Path) -> None:
     whole = tmp_path / "whole.duckdb"
     _, seconds = ingesting.run(whole)
     expected = contents(whole)
-    assert len(expected["records"]) > 600
+    assert len(expected["records"]) > 120 * MUCH
     while kills < KILLS:
         path = tmp_path / f"killed{corpora}.duckdb"
         corpora += 1
         killed = True
         while killed:
             again = kills < KILLS
-            killed, _ = ingesting.run(path, draw.uniform(0, 0.5) * seconds if again else None)
+            killed, _ = ingesting.run(
+                path, draw.uniform(EARLIEST, 0.5) * seconds if again else None
+            )
             kills += killed
             between += killed and has_unfinished(path)
         found = contents(path)

@@ -21,11 +21,13 @@ from duckplets.sources.resumable import Resumable, Whole
 from duckplets.sources.rows import Mark
 from duckplets.sources.text_file import TextLinesSource
 
+BATCH = often(10, less=20)  # rows
+
 
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of at most ten rows, and a commit for every twenty."""
-    monkeypatch.setattr(feed, "MAX_ROWS", 10)
+    """Batches of few rows, and a commit for every one or two."""
+    monkeypatch.setattr(feed, "MAX_ROWS", BATCH)
     monkeypatch.setattr(feed, "_CHUNK_ROWS", 7)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
 
@@ -70,10 +72,10 @@ def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
         cursors = [item.cursor for item in items if isinstance(item, Mark)]
         assert rows_of(iter(items)) == whole
         assert isinstance(items[-1], Mark)
-        for cursor in [{"rows": 33}, cursors[0], None, cursors[-1]][: often(4, less=2)]:
+        for cursor in [{"rows": 33}, cursors[0], None, cursors[-1]][: often(4, less=1)]:
             rest = resumable.open_at(reader, json.loads(json.dumps(cursor)))
             assert rows_of(rest.batches) == whole[cursor["rows"] if cursor else 0 :]
-        assert len(cursors) >= (1 if isinstance(source, dp.TextFileSource) else 10)
+        assert len(cursors) >= (1 if isinstance(source, dp.TextFileSource) else 100 // BATCH)
         reader.close()
 
 
@@ -85,7 +87,7 @@ class Failing(Resumable):
 
         def until() -> Iterator[Any]:
             for number, item in enumerate(rows.batches):
-                if number == 9:
+                if number == 90 // BATCH:
                     raise RuntimeError("power is out")
                 yield item
 
@@ -109,7 +111,7 @@ def test_an_ingest_that_stopped_goes_on_and_ends_as_an_unbroken_one(tmp_path: Pa
         expected = corpus.ingest(json_source, name="a", progress=False)
         whole = content(corpus)
     with dp.Corpus(tmp_path / "stopped.duckdb") as corpus:
-        for _ in range(3):
+        for _ in range(often(3, less=2)):
             with pytest.raises(RuntimeError, match="power is out"):
                 corpus.ingest(Failing(json_source), name="a", progress=False)
             assert corpus.count() == 0

@@ -29,6 +29,7 @@ from duckplets.sources import (
     ParquetSource,
     Source,
     SqlSource,
+    feed,
 )
 
 RECORDS = [
@@ -132,7 +133,7 @@ ODD = st.text(
 )
 
 
-@settings(max_examples=often(20, less=8), deadline=None)
+@settings(max_examples=often(20, less=4), deadline=None)
 @given(pairs=st.lists(st.tuples(ODD, ODD), min_size=1, max_size=4))
 def test_any_text_comes_through_every_format(reader, pairs):
     with tempfile.TemporaryDirectory() as folder:  # DuckDB remembers a path it has read
@@ -356,7 +357,7 @@ def test_what_a_source_says_of_itself(tmp_path, reader):
 
 
 def test_many_rows_come_in_order_and_in_bounded_batches(tmp_path, reader):
-    count = 150_000
+    count = often(150_000, less=70_000)
     table = pa.table({"t": [f"text {i}" for i in range(count)]})
     pq.write_table(table, tmp_path / "m.parquet", row_group_size=40_000)
     rows = ParquetSource(tmp_path / "m.parquet", text="t").open(reader)
@@ -369,8 +370,9 @@ def test_many_rows_come_in_order_and_in_bounded_batches(tmp_path, reader):
     assert found.to_pylist() == table["t"].to_pylist()
 
 
-def test_large_texts_make_small_batches(reader):
-    records = [{"t": f"{i} " + "x" * 2_000_000} for i in range(80)]
+def test_large_texts_make_small_batches(reader, monkeypatch):
+    monkeypatch.setattr(feed, "MAX_BYTES", feed.MAX_BYTES // often(1, less=20))
+    records = [{"t": f"{i} " + "x" * often(2_000_000, less=100_000)} for i in range(80)]
     batches = list(MemorySource(pa.Table.from_pylist(records), text="t").open(reader).batches)
     assert len(batches) >= 2
     assert sum(batch.num_rows for batch in batches) == 80

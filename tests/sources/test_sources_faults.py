@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from effort import often
+from effort import often, some
 from source_rows import read, texts
 
 from duckplets.db.database import Database
@@ -21,6 +21,7 @@ from duckplets.sources import (
     MemorySource,
     ParquetSource,
     SqlSource,
+    feed,
 )
 
 HUGE = 'x y"z\n\\' * (often(50_000_000, less=20_000_000) // 7)  # DuckDB stops at 16 MB by itself
@@ -167,11 +168,13 @@ def test_lines_are_counted_as_the_file_counts_them(tmp_path, reader):
     ]
 
 
-def test_a_key_that_comes_late_is_found(tmp_path, reader):
-    lines = [json.dumps({"t": f"x{i}"}) for i in range(70_000)] + ['{"t":"y","Date":"2024-01-02"}']
+def test_a_key_that_comes_late_is_found(tmp_path, reader, monkeypatch):
+    monkeypatch.setattr(feed, "MAX_ROWS", often(feed.MAX_ROWS, less=500))
+    count = often(70_000, less=700)
+    lines = [json.dumps({"t": f"x{i}"}) for i in range(count)] + ['{"t":"y","Date":"2024-01-02"}']
     (tmp_path / "f.jsonl").write_text("\n".join(lines))
     rows = read(JsonSource(tmp_path / "f.jsonl", text="t", date="date"), reader)
-    assert (len(rows), str(rows[-1]["date"])) == (70_001, "2024-01-02")
+    assert (len(rows), str(rows[-1]["date"])) == (count + 1, "2024-01-02")
 
 
 JSON = {
@@ -340,7 +343,7 @@ def test_statements(tmp_path, reader):
         assert message in str(raised.value)
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "json", "parquet"])
+@pytest.mark.parametrize("kind", some(["csv", "parquet", "json", "jsonl"], less=2))
 def test_a_text_of_many_megabytes(tmp_path, reader, kind):
     records = [{"t": "1", "b": "small"}, {"t": "2", "b": HUGE}, {"t": "3", "b": "small"}]
     path = tmp_path / f"f.{kind}"

@@ -26,14 +26,21 @@ pytest.importorskip("tokenizers")
 
 BUCKET = "tokens"
 OUT = f"s3://{BUCKET}/some/shards"
-SMALL: dict[str, Any] = {"buckets": (16, 32), "shard_mb": 0.006, "row_group_size": 50}
+SMALL: dict[str, Any] = {
+    "buckets": (16, 32),
+    "shard_mb": 0.006,
+    "row_group_size": 50,
+}
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus, a tokenizer, and the shards of a local export."""
     home = tmp_path_factory.mktemp("stores")
-    rows = [{"id": n, "a": f"title {n}", "b": "word " * (n % 40) + str(n)} for n in range(300)]
+    rows = [
+        {"id": n, "a": f"title {n}", "b": "word " * (n % 40) + str(n)}
+        for n in range(often(300, less=120))
+    ]
     with dp.Corpus(home / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(rows, id="id", anchor="a", positive="b"), name="texts")
         corpus.split(train=0.8, validation=0.1, test=0.1, seed=3)

@@ -94,13 +94,13 @@ def test_a_file_that_was_cut_off_or_changed_is_found(folder: Path) -> None:
         8,
         23,
         len(whole) - 1,
-        *generator.sample(range(len(whole)), often(60, less=12)),
+        *generator.sample(range(len(whole)), often(60, less=6)),
     ):
         path.write_bytes(whole[:size])
         with pytest.raises(dp.DamagedFileError, match="delete this file"):
             opened(folder)
     tokens = 8 * (1 + sum(map(len, TEXTS.values())))
-    for at in generator.sample(range(len(whole)), often(200, less=40)):
+    for at in generator.sample(range(len(whole)), often(200, less=20)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
         try:
             file = opened(folder)
@@ -186,7 +186,7 @@ def test_others_wait_for_who_makes_it(folder: Path, caplog: pytest.LogCaptureFix
 def test_killed_at_any_moment_it_is_complete_or_absent(folder: Path) -> None:
     expected = opened(folder).path.read_bytes()
     generator = random.Random(time.time_ns())
-    for _ in range(often(30, less=2)):
+    for _ in range(often(30, less=1)):
         folder.with_name("out.tokens").unlink(missing_ok=True)
         with python("-c", _MAKE, folder, stdin=subprocess.PIPE) as running:
             assert running.stdout.readline() == "ready\n"
