@@ -239,9 +239,10 @@ def test_an_interrupted_one_changes_nothing(
             raise KeyboardInterrupt
 
     turned = [row | {"score": -row["score"]} for row in rows]
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(given, "_BLOCK_ROWS", 1)
-        corpus.add_negatives(turned, name=RECIPE, progress=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            corpus.add_negatives(turned, name=RECIPE, progress=interrupt)
     assert corpus.sql("SELECT * FROM negatives ORDER BY ALL").equals(before)
     assert not corpus.sql("SELECT * FROM duckdb_tables() WHERE temporary").num_rows
     corpus.add_negatives(turned, name=RECIPE)
