@@ -2,8 +2,9 @@
 
     position ─Planner→ plan ─RankPart→ own samples ─Fetcher→ Block ─slices→ Batch
 
-Blocks start small, so that the first batch comes soon, and grow to what the memory allows. What
-prepares them holds no reference to the sampler, so that a sampler nobody holds is let go.
+Blocks start small, so that the first batch comes soon, also after a jump, and grow to what the
+memory allows. What prepares them holds no reference to the sampler, so that a sampler nobody holds
+is let go.
 """
 
 from __future__ import annotations
@@ -301,17 +302,21 @@ class BlockSizes:
     most_bytes: int = _BLOCK_BYTES
     _target: int = _FIRST_BLOCK
     _largest: int = _LARGEST_BLOCK
+    _next: int | None = None  # where the last one ended
 
     def follow(self, start: int) -> tuple[int, int] | None:
         """Return the block that begins at a position; None at the end of the run."""
         if self.end is not None and start >= self.end:
             return None
+        if start != self._next:  # the cursor has jumped, and is to come to its batch soon
+            self._target = min(self._target, _FIRST_BLOCK)
         samples = min(self._target, self._largest)
         most = _LARGEST_SPAN if self.plans_all else _FARTHEST
         batches = min(samples // self.part.batch_size, most // self.part.stride)
         self._target = min(max(self._target, self.part.batch_size) * _GROWTH, _LARGEST_BLOCK)
         stop = start + max(1, batches) * self.part.stride
-        return start, stop if self.end is None else min(stop, self.end)
+        self._next = stop if self.end is None else min(stop, self.end)
+        return start, self._next
 
     def begin_small(self) -> None:
         """Begin with one batch."""

@@ -58,7 +58,7 @@ CASES_OF: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("case", some(range(len(CASES_OF)), less=3))
+@pytest.mark.parametrize("case", some(range(len(CASES_OF)), less=2))
 @pytest.mark.parametrize("seed", range(often(12, less=1)))
 def test_negatives_differ_and_anchors_keep_their_order(
     corpora: dict[str, dp.Corpus], case: int, seed: int
@@ -97,7 +97,7 @@ def test_a_batch_is_the_same_however_it_is_come_to(
     assert [next(resumed).to_pydict() for _ in range(3)] == batches[3:]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", some([3, 2], less=1))
 def test_ranks_share_the_same_batches(corpora: dict[str, dp.Corpus], ranks: int) -> None:
     shared: dict[str, Any] = {"recipes": [PLAIN, DATED], "no_duplicates": "negatives"}
     alone = corpora["odd"].sampler(**shared, batch_size=12, negatives=2)

@@ -160,9 +160,9 @@ RUNS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("run", RUNS, ids=str)
+@pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
 def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, run: dict[str, Any]) -> None:
-    assert_resumes_everywhere(corpus.sampler("messages", **run, prefetch=0), steps=often(9, less=3))
+    assert_resumes_everywhere(corpus.sampler("messages", **run, prefetch=0), steps=often(9, less=2))
 
 
 def test_ranks_share_a_batch(corpus: dp.Corpus) -> None:

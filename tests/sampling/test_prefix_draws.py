@@ -89,14 +89,14 @@ VARIED = Prefix(
 
 
 def drawn_of_varied(corpus: dp.Corpus, seed: int) -> list[tuple[str, str | None]]:
-    """Slot and line of about 100,000 texts."""
+    """Slot and line of about 100,000 texts, or of 37,000."""
     set_source(corpus, VARIED)
     slots = ("anchor", "positive", "negative")
     columns = [f"{slot}_prefix" for slot in slots]
     sampler = corpus.sampler(
         batch_size=4096, columns=columns, seed=seed, mixture={"b": 0}, prefetch=0
     )
-    tables = [batch.table for batch in itertools.islice(sampler, 9)]
+    tables = [batch.table for batch in itertools.islice(sampler, often(9, less=3))]
     return [
         (slot, line)
         for slot in slots
@@ -108,7 +108,7 @@ def drawn_of_varied(corpus: dp.Corpus, seed: int) -> list[tuple[str, str | None]
 @pytest.mark.parametrize("seed", some([3, 20], less=1))
 def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) -> None:
     drawn = drawn_of_varied(corpus, seed)
-    assert len(drawn) > 100_000
+    assert len(drawn) > often(100_000, less=35_000)
     # Of the second variant a quarter is without its only field: those are no prefix at all.
     expected = {None: 0.3 + 0.35 * 0.25, "abc": 0.35, "d": 0.35 * 0.75}
     for slot in ("anchor", "positive", "negative"):
@@ -165,7 +165,7 @@ def test_always_and_never(corpus: dp.Corpus) -> None:
 
 # ---- a function of the position
 
-SHOWN = often(30, less=9)  # batches
+SHOWN = often(30, less=5)  # batches
 RUNS: list[dict[str, Any]] = [
     {},
     {"kind": "pairs", "batch_size": 9},
@@ -175,14 +175,14 @@ RUNS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("run", some(RUNS, less=3), ids=str)
+@pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
 def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, run: dict[str, Any]) -> None:
     set_source(corpus, NAMES)
     give(corpus, {"b/r3": VARIED, "b/r9": Prefix.from_columns("date", 1.0)})
     assert_resumes_everywhere(corpus.sampler(**run, prefetch=0), steps=often(8, less=2))
 
 
-@pytest.mark.parametrize("run", some(RUNS, less=3), ids=str)
+@pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
 def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -> None:
     kind = run.get("kind", "triplets")
     slots = {"pairs": ["anchor", "other"], "texts": ["text"]}.get(kind, ["anchor", "positive"])

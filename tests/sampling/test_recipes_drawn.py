@@ -51,7 +51,7 @@ def nearest(windows: list[Window], days: int, *, other_sources: bool) -> dict[st
     return found
 
 
-@pytest.mark.parametrize("days", some([0, 3, 400, -5], less=2))
+@pytest.mark.parametrize("days", some([3, 0, 400, -5], less=1))
 def test_near_date_takes_the_nearest_other_record(tmp_path: Path, days: int) -> None:
     with odd_corpus(tmp_path / "c.duckdb", 40, 1, sources=2) as corpus:
         recipe = dp.TripletRecipe("near", ANCHOR, dp.near_date(days), CONTEXT)

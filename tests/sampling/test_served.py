@@ -41,7 +41,7 @@ def ids(batch: dp.Batch) -> list[dict[str, Any]]:
     return [{"step": batch.step, **row} for row in rows]
 
 
-@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=3), ids=str)
+@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=2), ids=str)
 def test_served_and_plan_are_what_was_yielded(
     corpus: dp.Corpus, configuration: dict[str, Any]
 ) -> None:

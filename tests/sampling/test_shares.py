@@ -301,7 +301,7 @@ def three_sources(path: Path, count: int) -> dp.Corpus:
 
 
 @pytest.mark.parametrize(
-    ("case", "kind"), some([(c, k) for c in SIZES for k in ("triplets", "texts")], less=3)
+    ("case", "kind"), some([(c, k) for c in SIZES for k in ("triplets", "texts")], less=2)
 )
 def test_shares_and_anchors_are_those_that_index_controls_list(
     tmp_path: Path, case: str, kind: Any
@@ -403,7 +403,7 @@ PARTIAL: dict[str, tuple[Any, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", some(PARTIAL, less=3))
+@pytest.mark.parametrize("case", some(PARTIAL, less=2))
 def test_who_is_not_named_is_told_with_its_weight(tmp_path: Path, case: str) -> None:
     mixture, notes = PARTIAL[case]
     with three_sources(tmp_path / "c.duckdb", 12) as corpus:

@@ -16,13 +16,19 @@ import duckplets as dp
 from duckplets.serving import snapshot
 
 
-@pytest.fixture
-def prepared(tmp_path: Path) -> Path:
-    path = tmp_path / "c.duckdb"
-    copied(path, odd_corpus, 80, 1, sources=2)
+@pytest.fixture(scope="module")
+def prepared_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("damaged") / "c.duckdb"
+    copied(path, odd_corpus, often(80, less=30), 1, sources=often(2, less=1))
     with dp.Corpus(path, read_only=True) as corpus:
         corpus.prepare()
     return path
+
+
+@pytest.fixture
+def prepared(prepared_once: Path, tmp_path: Path) -> Path:
+    shutil.copytree(prepared_once.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / prepared_once.name
 
 
 def outcome(path: Path) -> str:
@@ -30,7 +36,7 @@ def outcome(path: Path) -> str:
     try:
         with dp.Corpus(path, read_only=True) as corpus:
             sampler = corpus.sampler(batch_size=16, columns=["anchor", "positive", "negative"])
-            for _ in range(20):
+            for _ in range(often(20, less=5)):
                 next(sampler).to_pydict()
             for batch in corpus.read(
                 range(corpus.count()), columns=["record_id", "text", "anchor"]

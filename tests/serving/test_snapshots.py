@@ -52,7 +52,7 @@ def from_the_corpus(corpus: dp.Corpus, patch: pytest.MonkeyPatch, **arguments: A
         return served(corpus, snapshot=False, **arguments)
 
 
-@pytest.mark.parametrize("run", some(RUNS, less=4), ids=lambda run: " ".join(run) or "default")
+@pytest.mark.parametrize("run", some(RUNS, less=2), ids=lambda run: " ".join(run) or "default")
 def test_samples_do_not_depend_on_where_they_are_served_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: dict[str, Any]
 ) -> None:
@@ -70,9 +70,9 @@ def test_samples_do_not_depend_on_where_they_are_served_from(
 def test_mined_negatives_and_prefixes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by = dp.bm25(top_k=4, sampling="random")
     recipe = dp.TripletRecipe("mined", *[dp.role("anchor"), *[dp.role("context")] * 2], by=by)
-    with guarded_corpus(tmp_path / "c.duckdb", 60, 3) as corpus:
+    with guarded_corpus(tmp_path / "c.duckdb", often(60, less=40), 3) as corpus:
         corpus.add_recipe(recipe)
-        corpus.mine(progress=False)
+        corpus.mine(split="train", progress=False)
         for source in ("s0", "s1"):
             corpus.set_prefix(
                 source, dp.Prefix(0.5, [[dp.Field("from", "here"), dp.Field("n", "ö")]])
@@ -90,7 +90,9 @@ def read(corpus: dp.Corpus, columns: list[str]) -> pa.Table:
     return pa.concat_tables([b.table for b in corpus.read(order, batch_size=7, columns=columns)])
 
 
-@pytest.mark.parametrize("columns", [["text"], ["context"], ["record_id", "text", "anchor"]])
+@pytest.mark.parametrize(
+    "columns", some([["record_id", "text", "anchor"], ["text"], ["context"]], less=1)
+)
 def test_records_are_read_the_same(tmp_path: Path, columns: list[str]) -> None:
     path = tmp_path / "c.duckdb"
     copied(path, odd_corpus, 80, 1, sources=2)
@@ -177,7 +179,7 @@ def test_other_chunks_or_splits_make_it_anew(
             lambda: corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6)),
             lambda: corpus.compact(),
         ]
-        for change in steps:
+        for change in some(steps, less=2):
             change()
             before = served(corpus)
             assert before.equals(from_the_corpus(corpus, monkeypatch))
@@ -308,17 +310,18 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
 """
 
 
-@pytest.mark.parametrize("at", some(range(50), less=3))
+@pytest.mark.parametrize("at", some([13, *range(50)], less=1))
 def test_a_build_that_is_killed_leaves_a_whole_one_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     path = tmp_path / "c.duckdb"
-    with odd_corpus(path, 60, 5) as corpus:
+    with odd_corpus(path, often(60, less=40), 5) as corpus:
         if at % 2:
             corpus.prepare()
             more(corpus, "more", 20, 5)
     run = ran(sys.executable, "-c", KILLED, str(path), str(at // 2))
     assert run.returncode in (0, -signal.SIGKILL), run.stderr
+    assert run.returncode or at > 20
     with dp.Corpus(path, read_only=True) as corpus:
         expected = from_the_corpus(corpus, monkeypatch)
         assert served(corpus).equals(expected)
@@ -346,7 +349,7 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
 """
 
 
-@pytest.mark.parametrize("room", some(range(0, 40_000, 800), less=2))
+@pytest.mark.parametrize("room", some([4000, *range(0, 40_000, 800)], less=1))
 def test_a_full_disk_leaves_a_corpus_that_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:

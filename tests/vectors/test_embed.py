@@ -33,7 +33,7 @@ from duckplets.vectors.calls import Calls
 from duckplets.vectors.encoders import Encoder
 from duckplets.vectors.store import VectorStore
 
-KILLS = often(50, less=3)
+KILLS = often(50, less=1)
 
 
 @pytest.fixture

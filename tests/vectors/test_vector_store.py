@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import ok
+from effort import some
 from prebuilt import prebuilt, toy_corpus
 from text_vectors import DIMENSION, filled, texts_of, vectors, windowed
 
@@ -55,7 +56,7 @@ def test_every_form_of_a_table_gives_the_same(tmp_path: Path) -> None:
             },
         }
         found = {}
-        for name, form in forms.items():
+        for name, form in some(forms.items(), less=3):
             report = corpus.add_vectors(name, form, progress=False)
             assert (report.read, report.added) == (len(rows), distinct)
             assert report.repeated == len(rows) - distinct
@@ -72,7 +73,7 @@ def test_every_form_of_a_table_gives_the_same(tmp_path: Path) -> None:
 
 
 def test_a_section_is_named_by_record_and_role_only_where_it_is_one_chunk(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "c.duckdb") as corpus:
+    with toy_corpus(tmp_path / "c.duckdb", 30) as corpus:
         rows = corpus.sql(
             "SELECT record_id, role, position, text FROM sections JOIN records USING (record_key)"
         ).to_pylist()
@@ -112,7 +113,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "c.duckdb") as corpus:
+    with toy_corpus(tmp_path / "c.duckdb", 30) as corpus:
         for table, message in BAD:
             with pytest.raises(dp.VectorError, match=message):
                 corpus.add_vectors("default", table, progress=False)
@@ -181,8 +182,8 @@ def test_a_set_is_read_as_of_any_of_its_commits(
             np.sort(np.concatenate([h for h, _ in parts])), np.sort(hashes[:high])
         )
         place = {int(value): at for at, value in enumerate(hashes)}
-        for some, block in parts:
-            assert np.array_equal(block, matrix[[place[int(value)] for value in some]])
+        for part, block in parts:
+            assert np.array_equal(block, matrix[[place[int(value)] for value in part]])
         assert np.allclose(
             found.norms, np.concatenate([np.linalg.norm(block, axis=1) for _, block in parts])
         )
@@ -208,7 +209,7 @@ def test_hashes_are_found_wherever_they_crowd() -> None:
 def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     columns = ["anchor", "anchor_vector", "positive_vector", "negative_vector"]
-    with toy_corpus(path, 60, sources=("toy", "pinned", "gone")) as corpus:
+    with toy_corpus(path, 20, sources=("toy", "pinned", "gone")) as corpus:
         store = filled(corpus, commits=3)
         before = store.need("default")
         corpus.remove("gone")
@@ -219,10 +220,10 @@ def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Pat
             sampler.save()
         corpus.remove("pinned")
         report = corpus.compact()
-        assert report.freed["vectors of default"] == 120
+        assert report.freed["vectors of default"] == 40
         now = store.need("default")
         assert (now.number, now.digest) == (before.number, before.digest)
-        assert now.vectors == before.vectors - 120
+        assert now.vectors == before.vectors - 40
         resumed = corpus.resume()
         assert [next(resumed).to_pydict() for _ in range(3)] == expected
         resumed.close()
@@ -263,7 +264,7 @@ def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path: Path) ->
 
 def test_doctor_finds_other_vectors_and_lost_files(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
-    with toy_corpus(path) as corpus:
+    with toy_corpus(path, 30) as corpus:
         store = filled(corpus)
         with corpus.sampler(columns=["anchor_vector"]) as sampler:
             sampler.save()
