@@ -188,9 +188,7 @@ def test_length(corpus_path: Path, alone: Batches) -> None:
 # ---- ranks
 
 
-@pytest.mark.parametrize(
-    ("world_size", "workers"), some([(2, 2), (2, 0), (4, 2), (4, 0)], less=2)
-)
+@pytest.mark.parametrize(("world_size", "workers"), some([(2, 2), (2, 0), (4, 2), (4, 0)], less=2))
 def test_slices_of_all_ranks_are_the_batches(
     corpus_path: Path, alone: Batches, world_size: int, workers: int
 ) -> None:

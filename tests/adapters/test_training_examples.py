@@ -57,7 +57,9 @@ def fewer_docstrings() -> list[dict[str, str]]:
 
 def test_fine_tuning_lowers_the_loss_and_finds_more(example: Example) -> None:
     printed = example("finetune", 20, BATCH=16, docstrings=fewer_docstrings)
-    first, last = map(float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", printed).groups())
+    first, last = map(
+        float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", printed).groups()
+    )
     assert last < 0.7 * first, printed
     found = re.findall(
         r"(recall@1|recall@10|mean reciprocal rank) on the test split: (\S+) before, (\S+) after",
@@ -79,7 +81,9 @@ def test_a_killed_distillation_goes_on_with_the_same_losses(example: Example) ->
     printed = example("distillation", RECORDS=80)
     texts = re.search(r"embedded (\d+) texts, 384 numbers each", printed).group(1)
     assert f"embedded once more: 0 texts, for {texts} are there" in printed
-    first, last = map(float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", printed).groups())
+    first, last = map(
+        float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", printed).groups()
+    )
     assert last < 0.5 * first, printed
     assert "killed (signal 9) after 24 steps" in printed
     assert "resumed at step 20, with the losses of the unbroken run: True" in printed

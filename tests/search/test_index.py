@@ -408,9 +408,7 @@ def test_without_the_extension_what_is_there_stays(
 # ---- analysing
 
 
-@pytest.mark.parametrize(
-    "terms", some([Terms(stop_words=["fox"]), Terms(stemmer="none")], less=1)
-)
+@pytest.mark.parametrize("terms", some([Terms(stop_words=["fox"]), Terms(stemmer="none")], less=1))
 def test_analysing_gives_the_known_terms_of_the_first_tokens(odd: dp.Corpus, terms: Terms) -> None:
     database = of(odd)
     index.refresh(database, terms=terms)
@@ -430,9 +428,7 @@ def test_analysing_gives_the_known_terms_of_the_first_tokens(odd: dp.Corpus, ter
             assert sum(map(bool, got)) > len(tokens) / 2
 
 
-@pytest.mark.parametrize(
-    ("texts_at_once", "size"), some([(3, 8 << 20), (100, 50), (1, 1)], less=2)
-)
+@pytest.mark.parametrize(("texts_at_once", "size"), some([(3, 8 << 20), (100, 50), (1, 1)], less=2))
 def test_how_many_texts_are_analysed_at_once_changes_nothing(
     odd: dp.Corpus, texts_at_once: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
