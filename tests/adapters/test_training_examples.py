@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
