@@ -116,9 +116,9 @@ def test_layers_computed_once_change_no_vector(training: ModuleType) -> None:
     texts = ["a dog", "Return the absolute value of the argument.", "the sole object of her trip"]
     expected = training.encode(training.pretrained(), texts)
     model = training.minilm()
-    for some in (texts, texts[::-1], texts[1:2], texts):  # other paddings, and from memory
-        found = training.encode(model, some)
-        for text, vector in zip(some, found, strict=True):
+    for part in (texts, texts[::-1], texts[1:2], texts):  # other paddings, and from memory
+        found = training.encode(model, part)
+        for text, vector in zip(part, found, strict=True):
             torch.testing.assert_close(vector, expected[texts.index(text)], atol=1e-5, rtol=1e-4)
     assert training.minilm()[0].auto_model.embeddings is model[0].auto_model.embeddings
 
@@ -148,8 +148,8 @@ def test_training_lowers_the_loss_and_leaves_the_next_model_untouched(
     before = training.encode(plan.fresh(), ["the absolute value"])
     model, losses = training.train(corpus, quality.recipe("default"), plan, loss, seed=1)
     assert len(losses) == plan.steps
-    some = plan.steps // 4
-    assert sum(losses[-some:]) < 0.9 * sum(losses[:some])
+    few = plan.steps // 4
+    assert sum(losses[-few:]) < 0.9 * sum(losses[:few])
     after = training.encode(model, ["the absolute value"])
     assert not torch.allclose(after, before, atol=1e-3)
     assert torch.equal(training.encode(plan.fresh(), ["the absolute value"]), before)

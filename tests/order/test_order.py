@@ -95,7 +95,7 @@ def test_a_part_is_the_slice_of_the_whole(n: int, cuts: tuple[float, float], fir
 
 @BOTH_WAYS
 @given(st.integers(1, 100_000), st.integers(0, 2**50), st.integers(0, 2**64 - 1))
-@settings(max_examples=often(300, less=20))
+@settings(max_examples=often(300, less=20), deadline=None)
 def test_one_item_is_that_of_an_array(sorted_up_to: int, n: int, index: int, stream: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(order, "_SMALL", sorted_up_to)
