@@ -207,11 +207,11 @@ def test_the_script_runs_from_end_to_end(
 ) -> None:
     monkeypatch.setattr(quality, "SAMPLES", 100)
     monkeypatch.setattr(quality, "JUDGED", 8)
-    monkeypatch.setattr(quality, "DOCUMENTS", often(100, less=50))
+    monkeypatch.setattr(quality, "DOCUMENTS", 100)
     few = {"steps": 1, "seeds": (1,), "batch": 4, "settings": ("default",)}
     short = {name: replace(model, **few) for name, model in training.MODELS.items()}
     monkeypatch.setattr(quality, "MODELS", short)
-    monkeypatch.setitem(quality.DATA, "python", small(quality, "python", often(150, less=75)))
+    monkeypatch.setitem(quality.DATA, "python", small(quality, "python", 150))
     found = json.loads(json.dumps(quality.experiment("python")))
     for model in short:
         for loss in training.LOSSES:
