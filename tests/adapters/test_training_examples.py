@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from effort import THOROUGH
-from programs import said
+from programs import python
 
 pytest.importorskip("torch")
 
@@ -41,9 +41,11 @@ def example(
     return run
 
 
-def program(name: str, folder: Path, *options: str) -> str:
+def program(name: str, folder: Path, *options: str) -> Any:
     """Run an example by itself, somewhere else; return its stdout."""
-    printed = said(*options, EXAMPLES / f"{name}.py", cwd=folder)
+    with python(*options, EXAMPLES / f"{name}.py", cwd=folder) as running:
+        printed, errors = running.communicate()  # for as long as a test may take
+    assert running.returncode == 0, printed + errors
     assert not list(folder.iterdir()), "an example leaves nothing behind"
     return printed
 
