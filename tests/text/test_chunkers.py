@@ -378,7 +378,7 @@ def chunks_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
 def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     mine = "# Head\nIt is. So!\n\n## Next \nmore \n"
-    with toy_corpus(path, 8) as corpus:
+    with toy_corpus(path, 20) as corpus:
         before = chunks_of(corpus)
         corpus.ingest(dp.MemorySource([{"t": mine}], text="t"), name="own")
         plain = chunks_of(corpus)
@@ -427,13 +427,13 @@ def test_a_failure_changes_nothing(tmp_path: Path) -> None:
 
     register_chunker("mine", failing)
     source = dp.MemorySource([{"id": "1", "t": "good"}, {"id": "2", "t": "bad"}], id="id", text="t")
-    with toy_corpus(tmp_path / "c.duckdb", 8) as corpus:
+    with toy_corpus(tmp_path / "c.duckdb", 20) as corpus:
         corpus.ingest(source, name="own")
         before = chunks_of(corpus), corpus.status()
         with pytest.raises(ChunkingError, match="record own/2, section 0: the chunker left out"):
             corpus.chunk(dp.Chunking(chunker="mine"))
         assert (chunks_of(corpus), corpus.status()) == before
-    with toy_corpus(tmp_path / "d.duckdb", 8) as corpus:
+    with toy_corpus(tmp_path / "d.duckdb", 20) as corpus:
         corpus.chunk(dp.Chunking(chunker="mine"))
         before = chunks_of(corpus), corpus.status()
         with pytest.raises(ChunkingError, match="record again/2, section 0: the chunker left out"):
@@ -453,7 +453,7 @@ def test_a_failure_changes_nothing(tmp_path: Path) -> None:
 
 def test_the_command_names_a_chunker(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
-    toy_corpus(path, 8).close()
+    toy_corpus(path, 20).close()
     said = cli("chunk", path, "--chunker", "sentences", "--max-tokens", "9").stderr
     assert "chunker={'name': 'sentences', 'version': '1'}" in said
     assert "chunker" in ok("status", path)
