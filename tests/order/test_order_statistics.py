@@ -40,7 +40,7 @@ def neighbours(items: Integers) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("n", [2048, 4096, 8192, 16_384, 100_000, 2**18, 2**18 + 1])
+@pytest.mark.parametrize("n", some([2048, 4096, 8192, 16_384, 2**18, 2**18 + 1, 100_000], less=3))
 def test_neighbours_are_those_of_a_true_permutation(n: int) -> None:
     keys = 40 if n < 50_000 else 8
     seen = [neighbours(epoch(key("neighbours", n, k), n)) for k in range(keys)]
@@ -90,14 +90,14 @@ def deviations(n: int, orders: int = 4) -> tuple[npt.NDArray[np.float64], ...]:
     return mean, furthest
 
 
-@pytest.mark.parametrize("n", LIKE_NUMPY[: often(4, less=3)])
+@pytest.mark.parametrize("n", LIKE_NUMPY[: often(4, less=2)])
 def test_an_order_is_like_one_of_numpys(n: int) -> None:
     mean, furthest = deviations(n)
     assert dict(zip(COUNTED, np.abs(mean) < 4.5, strict=True)) == dict.fromkeys(COUNTED, True)
     assert dict(zip(COUNTED, furthest < 5, strict=True)) == dict.fromkeys(COUNTED, True)
 
 
-@pytest.mark.parametrize("n", LIKE_NUMPY[:3])
+@pytest.mark.parametrize("n", LIKE_NUMPY[: often(3, less=1)])
 def test_two_rounds_would_not_be_like_numpy(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "_ROUNDS", 2)
     mean, _ = deviations(n)
@@ -143,7 +143,7 @@ def test_four_rounds_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- positions where orders agree, with 0, 1, 2, … and with each other
 
 
-@pytest.mark.parametrize("n", some([2, 10, 3, 1000, 4096, 5000, 8192, 4097], less=4))
+@pytest.mark.parametrize("n", some([2, 10, 3, 4097, 4096, 5000, 8192, 1000], less=3))
 def test_one_item_stays_in_place_on_average(n: int) -> None:
     keys = 400
     fixed = [int((epoch(key("fixed", n, k), n) == np.arange(n)).sum()) for k in range(keys)]
@@ -152,7 +152,7 @@ def test_one_item_stays_in_place_on_average(n: int) -> None:
         assert 0.7 < np.var(fixed) < 1.4
 
 
-@pytest.mark.parametrize("n", [1000, 4097])
+@pytest.mark.parametrize("n", some([1000, 4097], less=1))
 def test_one_item_agrees_on_average_between_epochs(n: int) -> None:
     orders = [epoch(key("epochs"), n, e) for e in range(300)]
     agreeing = [int((a == b).sum()) for a, b in itertools.pairwise(orders)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effort import often
+from effort import often, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +36,7 @@ def parts_of(batch_size: int, world_size: int, workers: int = 1) -> list[RankPar
 # -- slices -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=often(200, less=40), deadline=None)
+@settings(max_examples=often(200, less=12), deadline=None)
 @given(
     batch_size=st.integers(1, 12),
     world_size=st.integers(1, 12),
@@ -57,7 +57,7 @@ def test_slices_laid_end_to_end_are_the_batch(
     assert all(p.slice(start, start + p.batch)[0] == start + p.rank * batch_size for p in ranks)
 
 
-@settings(max_examples=often(200, less=40), deadline=None)
+@settings(max_examples=often(200, less=12), deadline=None)
 @given(
     batch_size=st.integers(1, 9),
     world_size=st.integers(1, 9),
@@ -160,7 +160,7 @@ def served(planner: Planner, run: RunSettings) -> list[list[list[tuple[str, int,
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("distinct", [False, True])
 def test_every_row_is_served_once_an_epoch_for_all_sizes(mixed: bool, distinct: bool) -> None:
-    for n in range(1, 51):
+    for n in some(range(1, 51), less=15):
         rows = {"a": n, "b": n % 7 + 1} if mixed else {"a": n}
         for world_size in WORLDS:
             size, epochs = (n + world_size) % 5 + 1, world_size % 3 + 1
@@ -180,7 +180,7 @@ def test_every_row_is_served_once_an_epoch_for_all_sizes(mixed: bool, distinct: 
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_full_batches_differ_in_no_rank_and_rows_by_one_at_most(mixed: bool) -> None:
-    for n in range(1, 51):
+    for n in some(range(1, 51), less=15):
         mixture = dp.Mixture({"a": 9, "b": 1}) if mixed else None
         rows = {"a": n, "b": 3} if mixed else {"a": n}
         for world_size in WORLDS:

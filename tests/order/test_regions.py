@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ def epoch_of(n: int, epoch: int, block: int, blocks: int) -> np.ndarray:
     return items
 
 
-@settings(max_examples=40)
+@settings(max_examples=often(40, less=8), deadline=None)
 @given(st.integers(1, 150), st.integers(1, 40), st.integers(1, 5), st.integers(0, 10**9))
 def test_an_epoch_has_every_item_once_and_a_region_few_blocks(
     n: int, block: int, blocks: int, epoch: int
@@ -30,7 +31,7 @@ def test_an_epoch_has_every_item_once_and_a_region_few_blocks(
         assert len(np.unique(items[low : low + region] // block)) <= blocks
 
 
-@settings(max_examples=30)
+@settings(max_examples=often(30, less=6), deadline=None)
 @given(st.integers(1, 60), st.integers(1, 9), st.integers(1, 4), st.data())
 def test_any_positions_have_the_items_they_have_among_all(
     n: int, block: int, blocks: int, data: st.DataObject

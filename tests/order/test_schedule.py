@@ -153,7 +153,7 @@ def runs_on(leaf: Integers, index: Integers, first: dict[int, int]) -> None:
         assert here.tolist() == list(range(begin, begin + len(here)))
 
 
-EXAMPLES = settings(max_examples=often(150, less=30), deadline=None)
+EXAMPLES = settings(max_examples=often(150, less=10), deadline=None)
 
 
 @EXAMPLES
@@ -187,7 +187,7 @@ def test_counts_are_those_of_the_walk(case: Case) -> None:
             assert asked.count(name, draw) == counts[draw]
 
 
-@settings(max_examples=often(60, less=12), deadline=None)
+@settings(max_examples=often(60, less=6), deadline=None)
 @given(cases(), st.sampled_from([10**9, 10**12, 10**9 + 1, 10**12 + 7]))
 def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
     # The last changes are far out as well.

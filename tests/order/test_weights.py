@@ -46,7 +46,7 @@ def test_at_temperature_1_weights_are_taken_as_written(
     assert exact_shares(values, 1.0) == expected
 
 
-@settings(max_examples=often(200, less=40), deadline=None)
+@settings(max_examples=often(200, less=12), deadline=None)
 @given(several)
 def test_temperature_1_changes_nothing(values: list[float]) -> None:
     assert exact_shares(values, 1) == exact_weights(values)
@@ -102,7 +102,7 @@ def test_roots_and_powers_that_come_out_are_small_integers(
     assert exact_shares(values, temperature) == expected
 
 
-@settings(max_examples=often(200, less=40), deadline=None)
+@settings(max_examples=often(200, less=12), deadline=None)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=20), st.floats(0.3, 1e6))
 def test_shares_agree_with_floats(values: list[float], temperature: float) -> None:
     logs = np.log(values) / temperature
@@ -110,7 +110,7 @@ def test_shares_agree_with_floats(values: list[float], temperature: float) -> No
     assert np.allclose(parts(values, temperature), raised / raised.sum(), rtol=0, atol=1e-9)
 
 
-@settings(max_examples=often(300, less=60), deadline=None)
+@settings(max_examples=often(300, less=20), deadline=None)
 @given(several, st.one_of(st.sampled_from(TEMPERATURES), st.floats(0.01, 100)))
 def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(
     values: list[float], temperature: float
@@ -123,7 +123,7 @@ def test_zero_stays_zero_the_rest_stays_above_and_order_is_kept(
     assert by_weight == sorted(by_weight)
 
 
-@settings(max_examples=often(100, less=20), deadline=None)
+@settings(max_examples=often(100, less=8), deadline=None)
 @given(st.lists(st.integers(1, 10**6), min_size=2, max_size=10), st.floats(0.05, 20))
 def test_only_ratios_matter(values: list[int], temperature: float) -> None:
     scaled = [value * 8.0 for value in values]
@@ -132,7 +132,7 @@ def test_only_ratios_matter(values: list[int], temperature: float) -> None:
     )
 
 
-@settings(max_examples=often(100, less=20), deadline=None)
+@settings(max_examples=often(100, less=8), deadline=None)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=10))
 def test_a_higher_temperature_is_flatter(values: list[float]) -> None:
     assume(max(values) > min(values))

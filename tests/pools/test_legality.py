@@ -280,7 +280,7 @@ def mined_stream(corpus: dp.Corpus, rule: Rule, stream: Stream, careless: Iterab
     return replace(stream, candidates=found)
 
 
-@pytest.mark.parametrize("seed", range(often(60, less=2)))
+@pytest.mark.parametrize("seed", range(often(60, less=1)))
 def test_sql_drawing_and_the_rule_agree(seed: int, tmp_path: Path) -> None:
     with odd_corpus(tmp_path / "c.duckdb", seed) as corpus:
         everything = chunks_of(corpus)
@@ -317,7 +317,7 @@ def test_sql_drawing_and_the_rule_agree(seed: int, tmp_path: Path) -> None:
 WIDER = [name for name in STRATEGIES if name != "same_record"]
 
 
-@pytest.mark.parametrize("seed", range(often(40, less=2)))
+@pytest.mark.parametrize("seed", range(40) if THOROUGH else [1])
 def test_of_a_split_who_has_too_few_draws_from_all_sources(seed: int, tmp_path: Path) -> None:
     with odd_corpus(
         tmp_path / "c.duckdb", seed, others=random.Random(seed).randint(1, 9)
@@ -353,7 +353,7 @@ def test_of_a_split_who_has_too_few_draws_from_all_sources(seed: int, tmp_path: 
                     assert code == (FROM_SPLIT if rule.is_short(chunks[a]) else BY_CHANCE)
 
 
-@pytest.mark.parametrize("seed", range(often(40, less=3)))
+@pytest.mark.parametrize("seed", range(often(40, less=1)))
 def test_records_with_too_few_of_their_own_are_filled_up(seed: int, tmp_path: Path) -> None:
     with odd_corpus(tmp_path / "c.duckdb", seed) as corpus:
         everything = chunks_of(corpus)

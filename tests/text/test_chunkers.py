@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commands import cli, error, ok
-from effort import often
+from effort import often, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prebuilt import toy_corpus
@@ -232,7 +232,7 @@ def expected(texts: list[str], given: list[list[tuple[int, int]]], chunking: Chu
     return found
 
 
-@settings(max_examples=often(400, less=60), deadline=None)
+@settings(max_examples=often(400, less=20), deadline=None)
 @given(
     texts=pieces,
     max_tokens=st.integers(1, 5),
@@ -257,7 +257,7 @@ def test_any_spans_are_cut_by_the_tokens_they_touch(
     assert all(row[7] <= max_tokens for row in rows)
 
 
-@settings(max_examples=often(60, less=12), deadline=None)
+@settings(max_examples=often(60, less=6), deadline=None)
 @given(texts=pieces, max_tokens=st.integers(1, 4), by_bytes=st.booleans())
 def test_spans_in_the_tokens_of_a_file(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], max_tokens: int, by_bytes: bool
@@ -359,7 +359,9 @@ def test_built_in_chunkers_cover_any_text(texts: list[str], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-@pytest.mark.parametrize("unit", [".", '."', "\n ", "\n", "` ", "```\n", "# ", "。」", " ", "A. "])
+@pytest.mark.parametrize(
+    "unit", some([".", '."', "\n ", "\n", "` ", "```\n", "# ", "。」", " ", "A. "], less=5)
+)
 def test_built_in_chunkers_take_no_square_of_time(name: str, unit: str) -> None:
     """A hundred thousand characters of anything: the square would be minutes, and time out."""
     text = unit * (100_000 // len(unit)) + "x"

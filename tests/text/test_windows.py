@@ -117,7 +117,7 @@ def test_white_space_is_that_of_python() -> None:
     assert "".join(spaces) == NARROW_SPACES + WIDE_SPACES
 
 
-@settings(max_examples=often(400, less=80), deadline=None)
+@settings(max_examples=often(400, less=20), deadline=None)
 @given(texts=texts_of, chunking=chunkings, block=st.sampled_from([1, 7, 64, 1 << 20]))
 def test_words_are_those_of_the_reference(texts: list[str], chunking: Chunking, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -129,7 +129,7 @@ def test_words_are_those_of_the_reference(texts: list[str], chunking: Chunking, 
         assert len(texts[section][start : start + length].split()) == count
 
 
-@settings(max_examples=often(100, less=20), deadline=None)
+@settings(max_examples=often(100, less=8), deadline=None)
 @given(texts=texts_of, chunking=chunkings, cut=st.integers(0, 8), nulls=st.sets(st.integers(0, 7)))
 def test_every_arrow_form_gives_the_same(
     texts: list[str], chunking: Chunking, cut: int, nulls: set[int]
@@ -177,7 +177,7 @@ def test_default_settings_at_the_edges() -> None:
     assert [row[7] for row in found if row[1]] == [512] * 3
 
 
-@settings(max_examples=often(100, less=20), deadline=None)
+@settings(max_examples=often(100, less=8), deadline=None)
 @given(flags=st.lists(st.booleans(), max_size=200))
 def test_rank_and_select_are_inverse(flags: list[bool]) -> None:
     bits, at = Bits(np.array(flags, np.bool_)), np.arange(len(flags) + 1)
@@ -198,7 +198,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_tokenizer_windows_cover_and_count(tokenizer: Path) -> None:
     encode = encoder(tokenizer).encode
 
-    @settings(max_examples=often(150, less=30), deadline=None)
+    @settings(max_examples=often(150, less=10), deadline=None)
     @given(texts=texts_of | st.lists(st.text("ab! 漢é😀\n\u3000", max_size=30)), chunking=chunkings)
     def check(texts: list[str], chunking: Chunking) -> None:
         chunking = dataclasses.replace(chunking, tokenizer=str(tokenizer))
