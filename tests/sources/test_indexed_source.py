@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from effort import some
+from effort import often, some
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -29,8 +29,8 @@ def reader():
 
 @pytest.fixture
 def marks(monkeypatch):
-    """A mark every few batches, and a commit at each mark."""
-    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 6)
+    """A mark after each batch or every few, and a commit at each mark."""
+    monkeypatch.setattr(marked_rows, "_MARK_ROWS", often(1, less=6))
     monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
 

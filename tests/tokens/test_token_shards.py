@@ -385,7 +385,10 @@ def test_an_interrupted_export_leaves_a_folder_that_goes_on(
     from duckplets.tokens import shards as room
 
     monkeypatch.setattr(room, "_PART", (20_000, 200))
-    out, generator = corpus_file.parent / "interrupted", random.Random(5)
+    out, generator = (
+        corpus_file.parent / "interrupted",
+        random.Random(time.time_ns() if THOROUGH else 5),
+    )
     before, interrupted = threading.active_count(), 0
     how: dict[str, Any] = {**SMALL, "split": ["train", "validation", "test"]}
     handler = signal.signal(signal.SIGALRM, _interrupted)

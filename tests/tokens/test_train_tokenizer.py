@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from corpora import WORDS
-from effort import some
+from effort import often, some
 
 import duckplets as dp
 
@@ -24,7 +24,7 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("train") / "words.duckdb"
     rows = [
         {"t": f"{WORDS[n % 16]} {WORDS[n * 7 % 16]}  {'secret' * (n % 3)} naïve {n} 名前"}
-        for n in range(200)
+        for n in range(often(400, less=200))
     ]
     with dp.Corpus(path) as corpus:
         corpus.ingest(dp.MemorySource(rows, text="t"), name="words")
