@@ -165,7 +165,7 @@ def test_always_and_never(corpus: dp.Corpus) -> None:
 
 # ---- a function of the position
 
-SHOWN = often(30, less=5)  # batches
+SHOWN = often(30, less=9)  # batches
 RUNS: list[dict[str, Any]] = [
     {},
     {"kind": "pairs", "batch_size": 9},
