@@ -8,7 +8,6 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -17,11 +16,10 @@ import pytest
 from effort import THOROUGH
 from object_server import Proxy, proxied, store
 
-from duckplets.db import database, files, fts, migrate, probe, sessions
+from duckplets.db import database, files, migrate, probe, sessions
 from duckplets.db.database import Database
 from duckplets.sampling import runs
 from duckplets.sampling.blocks import Reader
-from duckplets.search import vocabulary
 
 GOLDEN = Path(__file__).parent / "golden"
 DEFAULT_AHEAD = 2  # blocks, of Corpus.sampler
@@ -166,36 +164,6 @@ def _readers_share_an_instance() -> Iterator[None]:
         yield
     for opened in kept.values():
         opened.close()
-
-
-_closed_stemmers: list[tuple[int, Database]] = []  # each with its process
-
-
-@pytest.fixture(autouse=not THOROUGH)
-def _stemmers_are_used_again(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Give the instance of a vocabulary that was closed to the next one, which begins it anew.
-
-    To make one and to load the extension takes 80 ms; a small mining needs two.
-    """
-    made = fts.stemming
-    if request.path.stem == "test_index":  # makes indexes of DuckDB's own in them
-        return
-
-    def stemming() -> Database:
-        if fts.stemming is not made:  # a test says that there is none
-            return fts.stemming()
-        for kept in _closed_stemmers:
-            if kept[0] == os.getpid():
-                _closed_stemmers.remove(kept)
-                return kept[1]
-        database = made()
-        own = (os.getpid(), database)
-        database.close = lambda: _closed_stemmers.append(own)  # type: ignore[method-assign]
-        return database
-
-    monkeypatch.setattr(vocabulary, "extension", SimpleNamespace(stemming=stemming))
 
 
 @pytest.fixture(autouse=True)

@@ -1,21 +1,21 @@
 -- name: tables
 -- What a vocabulary is kept in: an instance in memory. A word that is a stop word, or whose term is
 -- unknown, has the key -1; the empty word, which stands between two blanks, -2.
-CREATE OR REPLACE TABLE words (
+CREATE TABLE words (
     word VARCHAR NOT NULL,
     term_key INTEGER NOT NULL
 );
 
-CREATE OR REPLACE TABLE terms (
+CREATE TABLE terms (
     term VARCHAR NOT NULL,
     term_key INTEGER NOT NULL
 );
 
-CREATE OR REPLACE TABLE stop_words (
+CREATE TABLE stop_words (
     word VARCHAR NOT NULL
 );
 
-CREATE OR REPLACE MACRO plain(text, strip_accents, lower) AS
+CREATE MACRO plain(text, strip_accents, lower) AS
     CASE
         WHEN lower AND strip_accents THEN lower(strip_accents(text))
         WHEN lower THEN lower(text)
@@ -28,11 +28,11 @@ VALUES ('', -2)
 
 -- name: stemmed
 -- Terms are stemmed, by the fts extension.
-CREATE OR REPLACE MACRO term_of(word, stemmer) AS stem(word, stemmer)
+CREATE MACRO term_of(word, stemmer) AS stem(word, stemmer)
 
 -- name: unstemmed
 -- Terms are words as they are; the fts extension is not needed.
-CREATE OR REPLACE MACRO term_of(word, stemmer) AS word
+CREATE MACRO term_of(word, stemmer) AS word
 
 -- name: size
 -- How many terms there are.
