@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
@@ -183,14 +183,15 @@ class ShardCache:
 
     def _files(self, but: Path) -> list[tuple[Path, os.stat_result]]:
         """Return the files that the cache has written, links and folders not among them."""
+        found = []
         with os.scandir(self.folder) as entries:
-            return [
-                (Path(entry.path), entry.stat(follow_symlinks=False))
-                for entry in entries
-                if _OURS.fullmatch(entry.name)
-                and entry.is_file(follow_symlinks=False)
-                and entry.name != but.name
-            ]
+            for entry in entries:
+                if not _OURS.fullmatch(entry.name) or entry.name == but.name:
+                    continue
+                with suppress(FileNotFoundError):  # whoever brought it has given it its name
+                    if entry.is_file(follow_symlinks=False):
+                        found.append((Path(entry.path), entry.stat(follow_symlinks=False)))
+        return found
 
     def _open(self, path: Path, size: int) -> Held | None:
         """Open a shard that is whole; None where it is not, or was deleted meanwhile."""

@@ -206,3 +206,27 @@ def test_a_limit_below_a_shard_is_told(hub: Hub, tmp_path: Path) -> None:
     source = HubSource("hf://org/data text=question", cache=tmp_path / "c", cache_limit=2000)
     with pytest.raises(SourceError, match="cache_limit=2000 is less than a shard of"):
         read(source)
+
+
+def test_files_that_others_name_meanwhile_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing has names; by the time one is looked at, its download may have ended."""
+    cache = ShardCache(tmp_path, 100)
+    hold(cache, "a", 10).close()
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def late(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        passing = tmp_path / f"{'0' * 40}.feather.part"
+        passing.write_bytes(b"x")
+        with scandir(folder) as entries:
+            found = list(entries)
+        passing.unlink()
+        assert any(entry.name == passing.name for entry in found)
+        yield iter(found)
+
+    monkeypatch.setattr(os, "scandir", late)
+    held = hold(cache, "b", 20)
+    assert held.path.stat().st_size == 20
+    held.close()
