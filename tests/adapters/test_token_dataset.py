@@ -76,7 +76,7 @@ def test_ranks_share_batches_and_a_saved_run_goes_on(
         TokenDataset(folder, **{**COMMON, "batch_size": 3}, rank=rank, world_size=2, state=path)
         for rank in range(2)
     ]
-    batches = [plain(loader(dataset, rank)) for rank, dataset in enumerate(ranks)]
+    batches = [plain(loader(dataset, often(1, less=rank))) for rank, dataset in enumerate(ranks)]
     both = [
         {k: v if k == "step" else v + two[k] for k, v in one.items()}
         for one, two in zip(*batches, strict=True)
@@ -88,7 +88,7 @@ def test_ranks_share_batches_and_a_saved_run_goes_on(
     assert repr(resumed) == f"TokenDataset({str(folder)!r})"
 
 
-@pytest.mark.parametrize("workers", [0, often(2, less=1)])
+@pytest.mark.parametrize("workers", [0, 2])
 def test_without_a_token_file_workers_have_one_order(
     folder: Path, alone: Batches, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
