@@ -286,7 +286,7 @@ def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path:
         chunks = len(corpus.sql("FROM chunks")) // 2
         whole(corpus, chunks)
     versions = []
-    for number in range(ROUNDS):
+    for number in range(often(ROUNDS, less=4)):
         if number % 10 == 0:  # files that stay small, so that rounds stay short
             known = 0
             path = tmp_path / f"c{number}.duckdb"
@@ -307,7 +307,7 @@ def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path:
             known = corpus.version
             whole(corpus, chunks)
         versions.append(known)
-    assert max(versions) > often(1, less=0)
+    assert max(versions) > 1
 
 
 @pytest.fixture(scope="module")

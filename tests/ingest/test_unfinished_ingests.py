@@ -67,6 +67,9 @@ class Pages:
             yield Mark(number + 1)
 
 
+MANY = often(30, less=18)  # records
+
+
 def some(count: int, seed: int = 0) -> Records:
     """Return records with long texts, blank ones, and ids that come again with equal content."""
     chance = random.Random(seed)
@@ -157,7 +160,7 @@ def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(
 def test_it_goes_on_after_the_last_mark_that_was_stored(
     opened: Callable[[str], dp.Corpus],
 ) -> None:
-    corpus, source = opened("c.duckdb"), Pages(some(18), 3, tears=4)
+    corpus, source = opened("c.duckdb"), Pages(some(MANY), 3, tears=4)
     with pytest.raises(TornError):
         ingest(corpus, source)
     source.tears = None
@@ -171,9 +174,9 @@ def test_rows_after_the_last_mark_are_stored_with_the_whole(
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 10**9)
     monkeypatch.setattr("duckplets.ingest.ingest._SECONDS_A_COMMIT", 10**9)
     one, other = opened("one.duckdb"), opened("other.duckdb")
-    ingest(one, Pages(some(18)))
+    ingest(one, Pages(some(MANY)))
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-    ingest(other, Pages(some(18)))
+    ingest(other, Pages(some(MANY)))
     assert contents(one) == contents(other)
 
 
@@ -182,7 +185,7 @@ def test_control_c_leaves_what_was_stored(opened: Callable[[str], dp.Corpus]) ->
     before = visible(corpus)
     threads = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
-        ingest(corpus, Pages(some(18), 3, tears=5, error=KeyboardInterrupt()))
+        ingest(corpus, Pages(some(MANY), 3, tears=5, error=KeyboardInterrupt()))
     assert visible(corpus) == before
     assert threading.active_count() == threads
     (found,) = unfinished.ingests(corpus._database)
@@ -190,7 +193,7 @@ def test_control_c_leaves_what_was_stored(opened: Callable[[str], dp.Corpus]) ->
 
 
 def test_others_come_and_go_meanwhile(opened: Callable[[str], dp.Corpus]) -> None:
-    corpus, records = opened("c.duckdb"), some(24)
+    corpus, records = opened("c.duckdb"), some(often(40, less=24))
     with pytest.raises(TornError):
         ingest(corpus, Pages(records, tears=6))
     ingest(corpus, dp.MemorySource([{"text": f"other {i}"} for i in range(9)], text="text"))
@@ -278,15 +281,15 @@ def half(opened: Callable[[str], dp.Corpus]) -> dp.Corpus:
     """A corpus with half an ingest."""
     corpus = opened("half.duckdb")
     with pytest.raises(TornError):
-        ingest(corpus, Pages(some(18), tears=4))
+        ingest(corpus, Pages(some(MANY), tears=4))
     return corpus
 
 
 @pytest.mark.parametrize(
     ("source", "arguments", "message"),
     [
-        (Pages(some(18), version=2), {}, "with another source, stopped at"),
-        (Pages(some(18)), {"trust": 0.9}, "with another trust, stopped at"),
+        (Pages(some(MANY), version=2), {}, "with another source, stopped at"),
+        (Pages(some(MANY)), {"trust": 0.9}, "with another trust, stopped at"),
         (dp.MemorySource(some(3), text="title"), {"name": "pages"}, "from pages://here, stopped"),
     ],
 )
@@ -303,8 +306,8 @@ def test_restart_discards_what_was_stored(
     half: dp.Corpus, opened: Callable[[str], dp.Corpus]
 ) -> None:
     unbroken = opened("unbroken.duckdb")
-    ingest(unbroken, Pages(some(18), version=2))
-    ingest(half, Pages(some(18), version=2), restart=True)
+    ingest(unbroken, Pages(some(MANY), version=2))
+    ingest(half, Pages(some(MANY), version=2), restart=True)
     assert contents(half) == contents(unbroken)
 
 
@@ -320,7 +323,7 @@ def test_restart_without_an_unfinished_ingest_is_an_ordinary_one(
 def test_removing_discards_what_was_stored(
     half: dp.Corpus, opened: Callable[[str], dp.Corpus]
 ) -> None:
-    added = sum(bool(r["body"].strip()) for r in some(18)[:12])
+    added = sum(bool(r["body"].strip()) for r in some(MANY)[:12])
     assert half.remove("pages") <= added
     assert contents(half) == contents(opened("never.duckdb"))
     assert half.remove("memory") == 1

@@ -281,8 +281,9 @@ def test_other_terms_make_it_due(tmp_path: Path) -> None:
         corpus.add_recipe(recipe())
         assert len(corpus.mine().pairs) == 3
         corpus.index(dp.Terms(stemmer="none"), source="odd0")
-        assert len(corpus.mine(split="test").pairs) == 1
-        assert corpus.mine(split="test").pairs == ()
+        where: Any = {} if THOROUGH else {"split": "test"}
+        assert len(corpus.mine(**where).pairs) == often(3, less=1)
+        assert corpus.mine(**where).pairs == ()
 
 
 def test_a_run_pinned_to_an_old_version_yields_its_bytes(tmp_path: Path) -> None:

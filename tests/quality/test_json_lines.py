@@ -324,10 +324,11 @@ def test_a_full_disk_is_one_error_and_nothing_is_lost(
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr(feed, "MAX_ROWS", 30)
-    path = tmp_path / "out.jsonl"
-    source = written(tmp_path / "a.jsonl", [GOOD.format(i) + "\x01" * 15_000 for i in range(60)])
+    path, size = tmp_path / "out.jsonl", often(16_000_000, less=4_000_000)
+    lines = [GOOD.format(i) + "\x01" * (size * 3 // 800) for i in range(60)]
+    source = written(tmp_path / "a.jsonl", lines)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
         with pytest.raises(dp.SourceError, match=r"File too large\. What was committed stays"):
             take(corpus, source, jsonl=path)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from commands import cli
 from corpora import ODD_MAPPING, odd_corpus, odd_records
-from effort import often, some
+from effort import THOROUGH, often, some
 from mined_corpora import guarded_corpus
 from prebuilt import copied, toy_corpus
 from programs import python, ran
@@ -72,7 +72,8 @@ def test_mined_negatives_and_prefixes_too(tmp_path: Path, monkeypatch: pytest.Mo
     recipe = dp.TripletRecipe("mined", *[dp.role("anchor"), *[dp.role("context")] * 2], by=by)
     with guarded_corpus(tmp_path / "c.duckdb", often(60, less=40), 3) as corpus:
         corpus.add_recipe(recipe)
-        corpus.mine(split="train", progress=False)
+        where: Any = {} if THOROUGH else {"split": "train"}
+        corpus.mine(progress=False, **where)
         for source in ("s0", "s1"):
             corpus.set_prefix(
                 source, dp.Prefix(0.5, [[dp.Field("from", "here"), dp.Field("n", "ö")]])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import ok
-from effort import some
+from effort import often, some
 from prebuilt import prebuilt, toy_corpus
 from text_vectors import DIMENSION, filled, texts_of, vectors, windowed
 
@@ -73,7 +73,7 @@ def test_every_form_of_a_table_gives_the_same(tmp_path: Path) -> None:
 
 
 def test_a_section_is_named_by_record_and_role_only_where_it_is_one_chunk(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", 30) as corpus:
+    with toy_corpus(tmp_path / "c.duckdb", MANY) as corpus:
         rows = corpus.sql(
             "SELECT record_id, role, position, text FROM sections JOIN records USING (record_key)"
         ).to_pylist()
@@ -90,6 +90,7 @@ def test_a_section_is_named_by_record_and_role_only_where_it_is_one_chunk(tmp_pa
             corpus.add_vectors("default", one, progress=False)
 
 
+MANY = often(200, less=30)  # records
 V = np.zeros((2, 3), np.float32)
 NAN = np.array([[0, 0, 0], [0, np.nan, 0]], np.float32)
 BAD: list[tuple[Any, str]] = [
@@ -113,7 +114,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", 30) as corpus:
+    with toy_corpus(tmp_path / "c.duckdb", MANY) as corpus:
         for table, message in BAD:
             with pytest.raises(dp.VectorError, match=message):
                 corpus.add_vectors("default", table, progress=False)
@@ -209,7 +210,8 @@ def test_hashes_are_found_wherever_they_crowd() -> None:
 def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     columns = ["anchor", "anchor_vector", "positive_vector", "negative_vector"]
-    with toy_corpus(path, 20, sources=("toy", "pinned", "gone")) as corpus:
+    records = often(60, less=20)
+    with toy_corpus(path, records, sources=("toy", "pinned", "gone")) as corpus:
         store = filled(corpus, commits=3)
         before = store.need("default")
         corpus.remove("gone")
@@ -220,10 +222,10 @@ def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Pat
             sampler.save()
         corpus.remove("pinned")
         report = corpus.compact()
-        assert report.freed["vectors of default"] == 40
+        assert report.freed["vectors of default"] == 2 * records
         now = store.need("default")
         assert (now.number, now.digest) == (before.number, before.digest)
-        assert now.vectors == before.vectors - 40
+        assert now.vectors == before.vectors - 2 * records
         resumed = corpus.resume()
         assert [next(resumed).to_pydict() for _ in range(3)] == expected
         resumed.close()
@@ -264,7 +266,7 @@ def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path: Path) ->
 
 def test_doctor_finds_other_vectors_and_lost_files(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
-    with toy_corpus(path, 30) as corpus:
+    with toy_corpus(path, MANY) as corpus:
         store = filled(corpus)
         with corpus.sampler(columns=["anchor_vector"]) as sampler:
             sampler.save()
