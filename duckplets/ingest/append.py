@@ -1,13 +1,26 @@
-"""Append rows as records, with their sections, chunks, messages and prefixes, to one source."""
+"""Tell which rows are stored already, and append the others as records to one source.
+
+    ids ─hash─→ held in memory? ─no→ all are new
+                                └yes→ SQL compares them with the records of those keys
+    new rows ─→ records, sections, chunks, messages, prefixes
+
+In a large transaction SQL compared a batch with all ids of 3M records in half a second, for it
+reads again what the transaction has written: of an ingest of 10M that was half of the time. The
+first batch is compared that way, for it may be the only one. Before the second the hashes of all
+stored ids are read, 12 bytes each, and sorted; those of later batches are sorted runs, joined as in
+a log-structured merge tree. A hash only says where to look: what is the same, SQL decides.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
@@ -20,6 +33,130 @@ _COLUMNS = (
     *("date", "group_key", "taxonomy", "meta"),
     *("trust", "content_hash", "created_at", "updated_at"),
 )
+
+HELD = 2**25  # records: 400 MB are the most that they take
+_ENDLESS = 2**63 - 1
+
+
+class _Run(NamedTuple):
+    """Hashes in order, those that are equal by key, and the keys of their records; shape (n,)."""
+
+    hashes: Words
+    keys: npt.NDArray[np.uint32]
+
+
+class HeldHashes:
+    """The hashes of ids, to find the keys of the records that may have one of some ids.
+
+    Args:
+        most: Records of this key and later ones are not held: they may have any id. At most 2**32.
+        next_key: Greater than those of all records that there are.
+    """
+
+    def __init__(self, most: int, next_key: int = 0) -> None:
+        self._most = most
+        self._runs: list[_Run] = []
+        self._some_are_not = next_key > most
+
+    def add(self, hashes: Words, keys: Integers) -> None:
+        """Take in the ids of records.
+
+        Args:
+            hashes: Of their ids.
+            keys: Theirs, ascending, and greater than those before; of the same shape (n,).
+        """
+        held = int(np.searchsorted(keys, self._most))
+        self._some_are_not |= held < len(keys)
+        if not held:
+            return
+        self._runs.append(_sorted(hashes[:held], keys[:held].astype(np.uint32)))
+        while len(self._runs) > 1 and len(self._runs[-2].keys) <= 2 * len(self._runs[-1].keys):
+            newer, older = self._runs.pop(), self._runs.pop()
+            hashes = np.concatenate([older.hashes, newer.hashes])
+            self._runs.append(_sorted(hashes, np.concatenate([older.keys, newer.keys])))
+
+    def between(self, hashes: Words) -> tuple[int, int] | None:
+        """Return two keys between which, both included, all records lie that may have such an id.
+
+        Args:
+            hashes: Of the ids; shape (n,).
+
+        Returns:
+            None if there is no such record.
+        """
+        hashes = np.sort(hashes)
+        least, greatest = (self._most, _ENDLESS) if self._some_are_not else (_ENDLESS, -1)
+        for run in self._runs:
+            first = np.searchsorted(run.hashes, hashes)
+            first[first == len(run.hashes)] = 0
+            is_there = run.hashes[first] == hashes
+            if is_there.any():
+                last = np.searchsorted(run.hashes, hashes[is_there], side="right") - 1
+                least = min(least, int(run.keys[first[is_there]].min()))
+                greatest = max(greatest, int(run.keys[last].max()))
+        return None if least > greatest else (least, greatest)
+
+
+class KnownIds:
+    """The ids that are stored, and those that an ingest adds.
+
+    Args:
+        database: The corpus; methods run inside a transaction.
+        unpublished: The version that marks records of the same ingest not yet seen, or None.
+    """
+
+    def __init__(self, database: Database, unpublished: int | None) -> None:
+        self._database, self._unpublished = database, unpublished
+        self._is_first = True
+        self._held: HeldHashes | None = None  # from the second batch on
+        self._hashes: Words | None = None  # of the batch that was compared last
+
+    def compare(self, incoming: pa.Table, *, last_wins: bool) -> pa.Table | None:
+        """Return the rows with their ``verdict``, as ``classify`` has it; None if all are new.
+
+        Args:
+            incoming: Rows of a batch: row (ascending), record_id, content_hash.
+            last_wins: Whether of several rows of one id the last counts.
+        """
+        between: tuple[int, int] | None = (0, _ENDLESS)
+        with self._database.registered(incoming=incoming):
+            if not self._is_first:
+                self._held = self._held or self._stored()
+                found = self._database.table("ingest/records/incoming_hashes")
+                self._hashes = found["hash"].to_numpy()
+                between = self._held.between(self._hashes)
+                if between is None and len(np.unique(self._hashes)) == len(self._hashes):
+                    return None
+            self._is_first = False
+            first, last = between or (_ENDLESS, _ENDLESS)
+            asked = {"first_key": first, "last_key": last, "last_wins": last_wins}
+            return self._database.table(
+                "ingest/records/classify", asked | {"unpublished": self._unpublished}
+            )
+
+    def add(self, kept: Flags, keys: Integers) -> None:
+        """Take in that those rows of the batch that was compared last were stored.
+
+        Args:
+            kept: Which of them were; shape (rows,).
+            keys: Of their records, ascending.
+        """
+        if self._held is not None and self._hashes is not None:
+            self._held.add(self._hashes[kept], keys)
+
+    def _stored(self) -> HeldHashes:
+        """Return those of records stored before, and of the first batch."""
+        held = HeldHashes(HELD, next_keys(self._database)["record"])
+        found = self._database.table(
+            "ingest/records/id_hashes", {"unpublished": self._unpublished, "before": HELD}
+        )
+        held.add(found["hash"].to_numpy(), found["record_key"].to_numpy())
+        return held
+
+
+def _sorted(hashes: Words, keys: npt.NDArray[np.uint32]) -> _Run:
+    order = np.argsort(hashes, kind="stable")
+    return _Run(hashes[order], keys[order])
 
 
 class Appending:

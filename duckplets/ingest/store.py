@@ -23,7 +23,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import unfinished
-from duckplets.ingest.append import Appending, quarantine, refuse_conflict
+from duckplets.ingest.append import Appending, KnownIds, quarantine, refuse_conflict
 from duckplets.ingest.chunks import current_chunking
 from duckplets.ingest.counts import Counts
 from duckplets.ingest.gates import Gates, Intake
@@ -119,6 +119,7 @@ class Storing:
             placing=request.placing,
         )
         self.first_record_key = self.appending.record_key
+        self.known = KnownIds(database, self.removed_version)
         if request.gates is not None:
             request.gates.begin(self._intake(trust, is_anew=source is None))
 
@@ -334,19 +335,17 @@ class Storing:
         if batch.num_rows == 0:
             return
         self.counts.added += batch.num_rows
-        self.appending.append(batch, ids)
+        keys = self.appending.append(batch, ids)
+        self.known.add(keep.to_numpy(zero_copy_only=False), keys)
 
     def _classify(self, ids: pa.Array, batch: pa.RecordBatch) -> pa.Array:
         """Return which rows to store, after marking the records they replace."""
         on_conflict = self.request.on_conflict
         hashes = batch["content_hash"]
         incoming = pa.table({"row": batch["row"], "record_id": ids, "content_hash": hashes})
-        parameters = {
-            "last_wins": on_conflict == "replace",
-            "unpublished": self.removed_version,
-        }
-        with self.database.registered(incoming=incoming):
-            found = self.database.table("ingest/records/classify", parameters)
+        found = self.known.compare(incoming, last_wins=on_conflict == "replace")
+        if found is None:
+            return pa.repeat(True, batch.num_rows)
         verdicts = found["verdict"]
         if on_conflict == "error":
             refuse_conflict(found)

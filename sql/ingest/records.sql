@@ -184,3 +184,20 @@ WHERE
     AND (value ->> 'times')::BIGINT < (
         SELECT max((value ->> 'times')::BIGINT) FROM settings WHERE name = 'rearranged'
     )
+
+-- name: id_hashes
+-- The ids of live records, hashed.
+-- Parameters: $before (a key; it and later ones are left out), $unpublished (marks records of the
+-- same ingest, committed but not yet seen).
+-- Rows: by record_key.
+SELECT hash(record_id) AS hash, record_key
+FROM records
+WHERE record_key < $before AND (removed_version IS NULL OR removed_version = $unpublished)
+ORDER BY record_key
+
+-- name: incoming_hashes
+-- The ids of incoming rows (Arrow: row, record_id), hashed.
+-- Rows: by row.
+SELECT hash(record_id) AS hash
+FROM incoming
+ORDER BY row

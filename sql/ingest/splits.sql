@@ -53,9 +53,7 @@ WHERE record_key NOT IN (SELECT record_key FROM splits WHERE record_key >= $firs
 INSERT INTO text_hashes
 SELECT section_key, normalised_hash(sections.text)
 FROM sections
-WHERE
-    section_key IN (SELECT section_key FROM leading_sections)
-    AND section_key NOT IN (SELECT section_key FROM text_hashes)
+WHERE section_key IN (SELECT section_key FROM unhashed_leading_sections)
 
 -- name: ties
 -- What connects records with others: their group, and the texts of their anchors.
@@ -138,14 +136,19 @@ FROM (
 -- The anchors of validation and of test in the newest version, and how many of them are an anchor
 -- of train as well.
 -- Rows: validation, then test; none for a split without any.
-WITH texts AS (
-    SELECT
-        live_records.split,
-        coalesce(text_hashes.text_hash, normalised_hash(sections.text)) AS text_hash
+WITH hashes AS (
+    SELECT section_key, text_hash
+    FROM text_hashes
+    UNION ALL
+    SELECT section_key, normalised_hash(text) AS text_hash
+    FROM sections
+    WHERE section_key IN (SELECT section_key FROM unhashed_leading_sections)
+),
+texts AS (
+    SELECT live_records.split, hashes.text_hash
     FROM leading_sections
     JOIN live_records ON live_records.record_key = leading_sections.record_key
-    JOIN sections ON sections.section_key = leading_sections.section_key
-    LEFT JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
+    JOIN hashes ON hashes.section_key = leading_sections.section_key
 )
 
 SELECT

@@ -463,14 +463,19 @@ rows_of = st.lists(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=often(15, less=2), deadline=None)
-@given(ingests=st.lists(rows_of, min_size=1, max_size=4), batch=st.sampled_from([1, 2, 3, 100]))
+@settings(max_examples=often(40, less=3), deadline=None)
+@given(
+    ingests=st.lists(rows_of, min_size=1, max_size=4),
+    batch=st.sampled_from([1, 2, 3, 100]),
+    held=st.sampled_from([0, 1, 3, 2**25]),
+)
 def test_policies_are_those_of_the_reference(
-    copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int
+    copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int, held: int
 ) -> None:
     expected = Expected(policy)
     with copies() as corpus, pytest.MonkeyPatch.context() as patch:
         small_batches(patch, batch)
+        patch.setattr("duckplets.ingest.append.HELD", held)
         for rows in ingests:
             outcome = expected.ingest(rows, batch)
             if isinstance(outcome, tuple):
