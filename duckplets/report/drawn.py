@@ -27,14 +27,15 @@ _LOOKED = 2_048  # samples among which those of rare recipes are looked for
 _RECIPES = 24  # that samples are shown of
 _BARS = 12
 _POINTS = 200  # of the line of a source
+_MESSAGES = 12  # of a conversation
 _DETAILS = ("record_id", "section", "kind", "window", "start", "length")
 _BASICS = ("position", "recipe", "source")
 
 
 def columns_of(kind: str, negatives: int) -> list[str]:
-    """Return the columns by which the texts of samples are found; of messages none are."""
+    """Return the columns by which the texts of samples are found."""
     if kind == "messages":
-        return list(_BASICS)
+        return [*_BASICS, "record_id"]
     found = [f"{slot}_{detail}" for slot in slot_names(kind, negatives) for detail in _DETAILS]
     more = [] if kind == "texts" else ["swapped", *negative_columns(kind, negatives)]
     return [*_BASICS, *more, *found]
@@ -46,8 +47,6 @@ def columns_of(kind: str, negatives: int) -> list[str]:
 def samples(database: Database, sampler: Sampler, cut: int) -> tuple[list[Table], list[Table]]:
     """Return samples of each recipe, and the next ones to leaf through, texts cut at ``cut``."""
     kind = sampler.settings.kind
-    if kind == "messages":
-        return [], []
     batch = sampler.settings.batch_size
     rows = [
         row
@@ -58,6 +57,8 @@ def samples(database: Database, sampler: Sampler, cut: int) -> tuple[list[Table]
     version = sampler.settings.versions[-1].corpus_version
 
     def of(title: str, some: Sequence[dict[str, Any]]) -> Table:
+        if kind == "messages":
+            return _conversations(database, title, some, version, cut)
         return _cards(database, title, some, slots, version, cut)
 
     by_recipe: dict[str, list[dict[str, Any]]] = {}
@@ -83,6 +84,23 @@ def _cards(
     lengths = {"cut": cut, "around": cut // 4}
     given: dict[str, int | str] = {"asked": json.dumps(numbered), "version": version, **lengths}
     return asked(database, title, "report/drawn/texts", given, form="cards", most=len(wanted))
+
+
+def _conversations(
+    database: Database, title: str, rows: Sequence[dict[str, Any]], version: int, cut: int
+) -> Table:
+    wanted = [{"number": n} | row for n, row in enumerate(rows)]
+    lengths = {"cut": cut, "each": _MESSAGES}
+    given: dict[str, int | str] = {"asked": json.dumps(wanted), "version": version, **lengths}
+    return asked(
+        database,
+        title,
+        "report/drawn/messages",
+        given,
+        form="cards",
+        most=2 * _MESSAGES * len(rows),  # chosen and rejected ones
+        note=f"Of a conversation the first {_MESSAGES} messages are shown.",
+    )
 
 
 def _wanted(row: dict[str, Any], slots: Sequence[str]) -> Iterator[dict[str, Any]]:

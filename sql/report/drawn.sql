@@ -50,3 +50,77 @@ SELECT
 FROM sections
 JOIN chosen ON chosen.section_key = sections.section_key
 ORDER BY chosen.number
+
+-- name: messages
+-- The messages of samples, those of rejected answers last.
+-- Parameters: $asked (JSON: the samples in order), $version (of the corpus), $cut (characters of a
+-- message), $each (messages of a list that are shown, the first).
+-- Rows: as asked, messages in their order.
+WITH asked AS (
+    SELECT unnest(from_json($asked, '[{
+        "number": "BIGINT", "position": "BIGINT", "recipe": "VARCHAR", "source": "VARCHAR",
+        "record_id": "VARCHAR"
+    }]'), recursive := true)
+),
+
+-- As they were at that version: what was replaced has the id of what took its place.
+pinned AS (
+    SELECT record_id, max(record_key) AS record_key
+    FROM records
+    WHERE added_version <= $version AND record_id IN (SELECT record_id FROM asked)
+    GROUP BY record_id
+),
+
+lists AS (
+    SELECT record_key, 'message' AS slot, messages
+    FROM conversations
+    UNION ALL
+    SELECT record_key, 'rejected message' AS slot, rejected_messages AS messages
+    FROM conversations
+    WHERE rejected_messages IS NOT NULL
+),
+
+several AS (
+    SELECT
+        asked.*, lists.slot,
+        from_json(
+            lists.messages,
+            '[{"role": "VARCHAR", "content": [{"type": "VARCHAR", "value": "VARCHAR"}],
+            "loss_weight": "DOUBLE"}]'
+        ) AS messages
+    FROM asked
+    JOIN pinned ON pinned.record_id = asked.record_id
+    JOIN lists ON lists.record_key = pinned.record_key
+),
+
+single AS (
+    SELECT
+        several.* EXCLUDE (messages),
+        unnest(messages[:$each]) AS message,
+        generate_subscripts(messages[:$each], 1) AS nth,
+        len(messages) AS messages
+    FROM several
+),
+
+written AS (
+    SELECT
+        single.*,
+        array_to_string([
+            CASE WHEN part.type = 'text' THEN part.value ELSE '(' || part.type || ')' END
+            FOR part IN single.message.content
+        ], chr(10)) AS words
+    FROM single
+)
+
+SELECT
+    position, recipe, source, FALSE AS swapped,
+    slot || ' ' || nth || ' of ' || messages AS slot,
+    record_id, message.role AS role,
+    'loss weight ' || message.loss_weight AS heading,
+    'message' AS kind, NULL::BIGINT AS "window",
+    NULL::VARCHAR AS negative_by, NULL::BIGINT AS negative_rank, NULL::DOUBLE AS negative_score,
+    NULL::DOUBLE AS positive_score,
+    '' AS before, left(words, $cut) AS text, '' AS after,
+    length(words) AS characters, length(words) AS section_characters
+FROM written
+ORDER BY written.number, written.slot, written.nth
