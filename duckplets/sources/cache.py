@@ -10,6 +10,7 @@ Only files of these names are ever deleted, and none that a process has open thr
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import sys
@@ -22,7 +23,10 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
 from duckplets.base.locks import lock
+from duckplets.base.shown import shown
 from duckplets.errors import SourceError
+
+_LOG = logging.getLogger("duckplets")
 
 MARKER = ".duckplets-hub-cache"
 LIMIT = 32 * 10**9  # bytes
@@ -180,6 +184,11 @@ class ShardCache:
                 break
             if _delete(path):
                 total -= facts.st_size
+        if total + size > self.limit:
+            _LOG.warning(
+                "the cache %s passes its limit of %d bytes: %d are in use, and %d come to them",
+                *(shown(self.folder), self.limit, total, size),
+            )
 
     def _files(self, but: Path) -> list[tuple[Path, os.stat_result]]:
         """Return the files that the cache has written, links and folders not among them."""

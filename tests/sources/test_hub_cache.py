@@ -85,13 +85,19 @@ def test_it_stays_under_its_limit(tmp_path: Path, seed: int) -> None:
         shard.close()
 
 
-def test_what_is_in_use_stays(tmp_path: Path) -> None:
+def test_what_is_in_use_stays_and_passing_the_limit_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     cache = ShardCache(tmp_path, 100)
     first = hold(cache, "a", 60)
+    assert not caplog.messages
     second = hold(ShardCache(tmp_path, 100), "b", 60)  # as another process would
+    (said,) = caplog.messages
+    assert "passes its limit of 100 bytes: 60 are in use, and 60 come to them" in said
     assert first.path.read_bytes() == b"a" * 60
     first.close()
     hold(cache, "c", 30).close()
+    assert caplog.messages == [said]
     assert not first.path.exists()
     assert second.path.exists()
     second.close()
