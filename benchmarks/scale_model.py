@@ -142,7 +142,7 @@ class Model:
             "gates without language": (self.bytes / gated, "gates", "quality_gates.json"),
             "index": (words * self.mining["cpus"] / index["tokens_per_s"], "index", "mining.json"),
             "mining, each document shard by itself": (self.query(SHARD), "mine", "mining.json"),
-            "token shards": (of_shards, "shards", "scale.json, on a machine with other work"),
+            "token shards": (of_shards, "shards", "scale.json"),
             "snapshot": (made["seconds"] * self.large["cpus"] / self.large["records"], None, None),
         }
         sources = {

@@ -71,8 +71,6 @@ def measured(model: Model) -> str:
         for records, each in model.records.items()
     ]
     heads = ("peak of ingest", "opening", "triplets a second of processor time")
-    hub = model.text_in["hub"]
-    times = model.line("ingest", "cpu_s").slope * hub["records"] / hub["disk_cpu_seconds"]
     pages = {records: each["report"] for records, each in model.records.items() if "report" in each}
     told = "; ".join(
         f"of {records:,} records it took {page['page_cpu_s']:.1f} s of processor time and is "
@@ -83,11 +81,7 @@ def measured(model: Model) -> str:
         f"\n\nThe report page, once pools are counted (`status`) and a snapshot is made "
         f"(`prepare`): {told}."
     )
-    return (
-        f"{table(['records', *LINES.values(), *heads], *rows)}\n\nWith that other work, a record's "
-        f"ingest took {times:.1f} times the processor time that it takes on quiet cores "
-        f"(text_in.json, of somewhat longer records).{of_pages if pages else ''}"
-    )
+    return table(["records", *LINES.values(), *heads], *rows) + (of_pages if pages else "")
 
 
 def fifty(model: Model) -> str:
