@@ -467,7 +467,7 @@ rows_of = st.lists(
 @given(
     ingests=st.lists(rows_of, min_size=1, max_size=4),
     batch=st.sampled_from([1, 2, 3, 100]),
-    held=st.sampled_from([0, 1, 3, 2**25]),
+    held=st.sampled_from([0, 1, 3, 2**27]),
 )
 def test_policies_are_those_of_the_reference(
     copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int, held: int
