@@ -20,16 +20,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
+import engines
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from engines import peak
 from quality_gates import documents
 
 import duckplets as dp
 from duckplets.engines import opened
 from duckplets.sources.limits import Reader
 from duckplets.sources.parts import cuts_of
+
+cloudpickle.register_pickle_by_value(engines)  # workers do not look for modules in this folder
 
 FILES = 16
 WORDS = ["wind", "water", "stone", "bridge", "river", "garden", "morning", "letter", "window"]
@@ -126,7 +129,7 @@ def main() -> None:
                         best[how] = max(best[how], rate)
             ratio = round(best["engine"] / best["alone"], 2)
             found[work] = {how: round(rate) for how, rate in best.items()} | {"ratio": ratio}
-        peaks = engine.client.run(peak)
+        peaks = engine.client.run(engines.peak)
     found["worker_peak_mb"] = max(peaks.values())
     with tempfile.TemporaryDirectory() as name:
         found["planning"] = {"files": arguments.files}

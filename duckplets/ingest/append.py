@@ -6,9 +6,9 @@
 
 In a large transaction SQL compared a batch with all ids of 3M records in half a second, for it
 reads again what the transaction has written: of an ingest of 10M that was half of the time. The
-first batch is compared that way, for it may be the only one. Before the second the hashes of all
-stored ids are read, 12 bytes each, and sorted; those of later batches are sorted runs, joined as in
-a log-structured merge tree. A hash only says where to look: what is the same, SQL decides.
+first batches are compared that way, for there may be few. Then the hashes of all stored ids are
+read, 12 bytes each, and sorted; those of later batches are sorted runs, joined as in a
+log-structured merge tree. A hash only says where to look: what is the same, SQL decides.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _COLUMNS = (
 )
 
 HELD = 2**27  # records, 12 bytes each: 1.6 GB, where a corpus takes 86
+_WORTH = 16  # all hashes are read in the time in which SQL compares a sixteenth as many rows
 _ENDLESS = 2**63 - 1
 
 
@@ -103,12 +104,14 @@ class KnownIds:
     Args:
         database: The corpus; methods run inside a transaction.
         unpublished: The version that marks records of the same ingest not yet seen, or None.
+        next_key: Of the first record that the ingest adds.
     """
 
-    def __init__(self, database: Database, unpublished: int | None) -> None:
+    def __init__(self, database: Database, unpublished: int | None, next_key: int) -> None:
         self._database, self._unpublished = database, unpublished
-        self._is_first = True
-        self._held: HeldHashes | None = None  # from the second batch on
+        self._few = next_key // _WORTH  # rows, for which hashes of as many records are not read
+        self._rows = 0
+        self._held: HeldHashes | None = None
         self._hashes: Words | None = None  # of the batch that was compared last
 
     def compare(self, incoming: pa.Table, *, last_wins: bool) -> pa.Table | None:
@@ -120,14 +123,14 @@ class KnownIds:
         """
         between: tuple[int, int] | None = (0, _ENDLESS)
         with self._database.registered(incoming=incoming):
-            if not self._is_first:
+            if self._rows > self._few:
                 self._held = self._held or self._stored()
                 found = self._database.table("ingest/records/incoming_hashes")
                 self._hashes = found["hash"].to_numpy()
                 between = self._held.between(self._hashes)
                 if between is None and len(np.unique(self._hashes)) == len(self._hashes):
                     return None
-            self._is_first = False
+            self._rows += incoming.num_rows
             first, last = between or (_ENDLESS, _ENDLESS)
             asked = {"first_key": first, "last_key": last, "last_wins": last_wins}
             return self._database.table(
@@ -145,7 +148,7 @@ class KnownIds:
             self._held.add(self._hashes[kept], keys)
 
     def _stored(self) -> HeldHashes:
-        """Return those of records stored before, and of the first batch."""
+        """Return those of records stored before, and of the first batches."""
         held = HeldHashes(HELD, next_keys(self._database)["record"])
         found = self._database.table(
             "ingest/records/id_hashes", {"unpublished": self._unpublished, "before": HELD}

@@ -119,7 +119,7 @@ class Storing:
             placing=request.placing,
         )
         self.first_record_key = self.appending.record_key
-        self.known = KnownIds(database, self.removed_version)
+        self.known = KnownIds(database, self.removed_version, self.first_record_key)
         if request.gates is not None:
             request.gates.begin(self._intake(trust, is_anew=source is None))
 
