@@ -26,7 +26,6 @@ from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest.chunks import SectionWriter, current_chunking, next_keys, sliced
 from duckplets.ingest.in_place import Placing
-from duckplets.sources.rows import DROPPED
 from duckplets.text.chunking import Chunking
 
 _COLUMNS = (
@@ -234,17 +233,17 @@ class Appending:
             self._database.run("ingest/conversations/append")
 
 
-def quarantine(
-    database: Database, skipped: pa.RecordBatch, source: str, version: int, *, of_gates: bool
-) -> int:
+def quarantine(database: Database, skipped: pa.RecordBatch, source: str, version: int) -> int:
     """Set aside the rows, as JSON, that cannot be used; return how many.
+
+    Those that a condition, a gate or a preprocessor has left out are no bad rows: they have no
+    JSON, and are counted only.
 
     Args:
         database: The corpus, inside a transaction.
         skipped: Rows with a ``skip`` and a column ``quarantined``.
         source: Name of the source.
         version: The version that the ingest makes.
-        of_gates: Whether rows may be there that gates have said no to: these are no bad rows.
     """
     reasons = skipped["skip"]
     if "complaint" in skipped.schema.names:
@@ -254,9 +253,7 @@ def quarantine(
     for name, kind in (("file", pa.string()), ("line", pa.int64())):
         there = name in names
         columns[name] = skipped[name].cast(kind) if there else pa.nulls(count, kind)
-    rows = pa.table(columns).filter(pc.not_equal(skipped["skip"], DROPPED))
-    if of_gates:
-        rows = rows.filter(pc.is_valid(rows["quarantined"]))
+    rows = pa.table(columns).filter(pc.is_valid(skipped["quarantined"]))
     if rows.num_rows:
         with database.registered(set_aside=rows):
             database.run("ingest/conversations/quarantine", {"source": source, "version": version})

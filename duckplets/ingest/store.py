@@ -152,9 +152,8 @@ class Storing:
             noted = batch.filter(pc.is_valid(batch["note"]))
             self.counts.note(noted, noted["note"], self.counts.incomplete)
         if skipped.num_rows and "quarantined" in batch.schema.names:
-            of_gates = self.request.gates is not None
             self.counts.quarantined += quarantine(
-                self.database, skipped, self.request.name, self.version, of_gates=of_gates
+                self.database, skipped, self.request.name, self.version
             )
         if skipped.num_rows < batch.num_rows:
             self._flags = flags_of(batch) if self._flags is None else self._flags

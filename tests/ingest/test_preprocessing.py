@@ -379,6 +379,23 @@ def test_ingest_stores_clean_text_and_what_came(corpus: dp.Corpus) -> None:
     assert again.reasons == {"duplicate id, same content": report.added, **report.reasons}
 
 
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_rows_of_noise_are_counted_and_not_set_aside(
+    corpus: dp.Corpus, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.sources.feed.MAX_ROWS", batch)
+    rows = [{"id": str(i), "a": f"Question {i} of all.", "b": "An answer."} for i in range(4)]
+    rows[1] |= {"a": "1 2 3 4 5 6", "b": "7 8 9 10 11"}  # mostly digits
+    rows[2] |= {"a": None}
+    corpus.chunk(DENOISED)
+    source = dp.MemorySource(rows, id="id", anchor="a", positive="b", on_error="quarantine")
+    report = corpus.ingest(source, name="s", progress=False)
+    assert report.reasons == {NOTHING_LEFT: 1, "no anchor": 1}
+    found = corpus.sql('SELECT "row", reason, document FROM quarantine').to_pylist()
+    assert [(row["row"], row["reason"]) for row in found] == [(3, "no anchor")]
+    assert json.loads(found[0]["document"]) == rows[2]
+
+
 def test_ids_and_hashes_are_those_of_the_original(tmp_path: Path) -> None:
     rows = [{k: v for k, v in row.items() if k != "id"} for row in rows_of(60, 2)]
     source = {"anchor": "anchor", "positive": "positive", "context": "context"}
