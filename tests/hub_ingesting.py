@@ -29,6 +29,7 @@ assert yaml.__version__
 def all_of(sources: str, path: str) -> None:
     feed.MAX_ROWS, feed._CHUNK_ROWS = 20, 20
     ingest._ROWS_A_COMMIT = 30
+    ingest._TIMES_A_COMMIT = 0
     with duckplets.Corpus(path, threads=1, memory_limit="300MB") as corpus:
         done = set(corpus.sources()["name"].to_pylist())
         if not done and not corpus.version:

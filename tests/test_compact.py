@@ -199,6 +199,7 @@ def test_an_unfinished_ingest_goes_on_after_it(
     monkeypatch.setattr("duckplets.sources.user.marked_rows._MARK_ROWS", 1)
     monkeypatch.setattr("duckplets.sources.user.record_feed._PIECE_SECONDS", -1.0)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 100)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     pages = Pages()
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(dp.SourceError):

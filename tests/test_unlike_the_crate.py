@@ -154,6 +154,7 @@ def test_an_ingest_that_stops_after_every_page_loses_no_row(
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
     monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
+    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
     failures = 0
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         while not corpus.count():

@@ -31,9 +31,12 @@ from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.limits import Reader
 
-# Marks that follow each other closely are passed by: a commit takes some ten milliseconds.
+# Marks that follow each other closely are passed by, for a commit takes ten milliseconds; and so
+# are those within ten times what the last one took: each writes an unfinished row group anew, half
+# a second of texts of 600 bytes.
 _ROWS_A_COMMIT = 16_384
 _SECONDS_A_COMMIT = 2.0
+_TIMES_A_COMMIT = 10
 # What is appended is not read again soon: a million rows came in as fast as with 1 GB, and the
 # peak of the process fell from 1.6 to 1.0 GB.
 _MEMORY = "300MB"
@@ -136,6 +139,7 @@ class _InPieces:
         self.rows = rows
         self.settings = settings
         self.found = found
+        self._took = 0.0  # seconds of the last commit
 
     def run(
         self,
@@ -171,6 +175,8 @@ class _InPieces:
                     self.request.gates.save()
                 counts = under_way.counts.to_json()
                 unfinished.save(self.database, self.request.name, mark.cursor, counts)
+                begun = time.monotonic()
+            self._took = time.monotonic() - begun
         if under_way.refusal is not None:
             raise under_way.refusal
         return report
@@ -212,8 +218,9 @@ class _InPieces:
                 continue
             if self.request.gates is not None:
                 self.request.gates.at(item.cursor)
-            long_ago = time.monotonic() - started >= _SECONDS_A_COMMIT
-            if long_ago or under_way.counts.read - before >= _ROWS_A_COMMIT:
+            seconds, rows = time.monotonic() - started, under_way.counts.read - before
+            is_much = seconds >= _SECONDS_A_COMMIT or rows >= _ROWS_A_COMMIT
+            if is_much and seconds >= _TIMES_A_COMMIT * self._took:
                 return item
         return None
 

@@ -43,6 +43,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duckplets.sources.parts._GROUPS", 4_000)
     monkeypatch.setattr("duckplets.ingest.workers._SMALL", 3_000)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
 
 def rows_of(draw: random.Random, count: int, first: int = 0) -> list[dict[str, Any]]:
@@ -530,6 +531,7 @@ from duckplets.sources import feed
 from gated_rows import QUALITY
 from local_engine import Shuffled
 ingest._ROWS_A_COMMIT = 0
+ingest._TIMES_A_COMMIT = 0
 feed.MAX_ROWS = streams.MAX_ROWS = 30
 with dp.Corpus({corpus!r}) as corpus:
     source = dp.JsonSource({files!r}, id="id", anchor="title", positive="body")

@@ -109,6 +109,7 @@ def many_marks(monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
     monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
+    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
 
 def contents(corpus: dp.Corpus) -> dict[str, list[dict[str, Any]]]:
@@ -471,6 +472,7 @@ def nine_pages(path: Path, *death: int) -> None:
     for module, name, value in (
         (marked_rows, "_MARK_ROWS", 1),
         (ingest, "_ROWS_A_COMMIT", 1),
+        (ingest, "_TIMES_A_COMMIT", 0),
         (record_feed, "_PIECE_SECONDS", -1.0),
     ):
         vars(module)[name] = value

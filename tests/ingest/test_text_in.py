@@ -261,6 +261,7 @@ def test_an_unfinished_ingest_goes_on_or_is_discarded(
 ) -> None:
     monkeypatch.setattr("duckplets.sources.hub.download._FIRST_WAIT", 0.01)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 1000)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.sources.feed.MAX_ROWS", 700)
     line = ("hf://org/one", "anchor=q", "positive=a")
     rows = [{"q": f"q {i}", "a": f"a {i}"} for i in range(often(20_000, less=10_000))]

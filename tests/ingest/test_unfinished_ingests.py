@@ -88,6 +88,7 @@ def some(count: int, seed: int = 0) -> Records:
 @pytest.fixture(autouse=True)
 def _every_mark_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
 
 @prebuilt
@@ -176,6 +177,7 @@ def test_rows_after_the_last_mark_are_stored_with_the_whole(
     one, other = opened("one.duckdb"), opened("other.duckdb")
     ingest(one, Pages(some(MANY)))
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     ingest(other, Pages(some(MANY)))
     assert contents(one) == contents(other)
 

@@ -42,6 +42,7 @@ def test_side_by_side_leaves_what_one_after_the_other_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     for seed in range(often(40, less=1)):
         draw = random.Random(seed)
         monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(2, 30))
@@ -306,6 +307,7 @@ def beside(path: Path, *death: int) -> None:
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
+    ingest._TIMES_A_COMMIT = 0
     vars(feed)["MAX_ROWS"] = 30
     dying(*death)
     draw = random.Random(7)

@@ -34,6 +34,7 @@ def test_side_by_side_with_one_file_leaves_what_one_after_the_other_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     monkeypatch.setattr(rereading, "FIRST_WAIT", 0.001)
     for seed in range(often(20, less=1)):
         draw = random.Random(seed)
@@ -71,6 +72,7 @@ def test_with_keep_going_every_source_comes_to_its_lines(
 ) -> None:
     """Sources fail before their first line (12) or after it (22), and the same call goes on."""
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     monkeypatch.setattr(feed, "MAX_ROWS", 10)
     named = {}
     for number, fails in enumerate((first, second, None)):
@@ -112,6 +114,7 @@ def shared_lines(path: Path, *death: int) -> None:
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
+    ingest._TIMES_A_COMMIT = 0
     vars(feed)["MAX_ROWS"] = 30
     dying(*death)
     draw = random.Random(9)

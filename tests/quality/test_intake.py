@@ -240,6 +240,7 @@ def test_what_comes_in_while_an_intake_is_unfinished_comes_first(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
     class Torn:
         name = "torn"
@@ -320,6 +321,7 @@ def test_copies_are_told_as_by_reading_one_row_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     for seed in range(often(40, less=1)):
         draw = random.Random(seed)
         monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(often(1, less=9), 30))
@@ -360,6 +362,7 @@ def gates(path: Path, *death: int) -> None:
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
+    ingest._TIMES_A_COMMIT = 0
     vars(feed)["MAX_ROWS"] = often(60, less=30)
     dying(*death)
     with dp.Corpus(path) as corpus:

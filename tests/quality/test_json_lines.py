@@ -108,6 +108,7 @@ def test_interrupted_anywhere_it_leaves_what_the_unbroken_run_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     for seed in range(often(40, less=1)):
         draw = random.Random(seed)
         monkeypatch.setattr(json_lines, "_RECORDS", draw.randrange(1, 9))
@@ -252,6 +253,7 @@ def test_an_unfinished_intake_keeps_its_file_and_the_file_its_intake(
     corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     path = tmp_path / "out.jsonl"
     _, before = begun(corpus, path)
     torn = Torn("torn", [GOOD.format(i) for i in range(100, 120)], {10: OSError("gone")})
@@ -323,6 +325,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_lost(
     corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     monkeypatch.setattr(feed, "MAX_ROWS", 30)
     path, size = tmp_path / "out.jsonl", often(16_000_000, less=4_000_000)
     lines = [GOOD.format(i) + "\x01" * (size * 3 // 800) for i in range(60)]
@@ -349,6 +352,7 @@ def lines(path: Path, *death: int) -> None:
     from duckplets.ingest import ingest
 
     ingest._ROWS_A_COMMIT = 0
+    ingest._TIMES_A_COMMIT = 0
     vars(feed)["MAX_ROWS"] = 40
     dying(*death)
     with dp.Corpus(path) as corpus:

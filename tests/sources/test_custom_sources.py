@@ -77,6 +77,7 @@ def many_marks(monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
     monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
+    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
 
 def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[Record]:

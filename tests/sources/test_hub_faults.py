@@ -332,6 +332,7 @@ def test_an_ingest_that_failed_goes_on_where_it_stopped(
     monkeypatch.setattr(feed, "MAX_ROWS", 50)
     monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 50)
+    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
     def stored(corpus: duckplets.Corpus) -> Any:
         query = "SELECT record_key, record_id, content_hash FROM records ORDER BY record_key"

@@ -33,6 +33,7 @@ def marks(monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", often(1, less=6))
     monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
+    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
 
 def asked(source: IndexedSource, cursor: Any = None) -> list[int]:

@@ -205,6 +205,7 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
     monkeypatch.setattr(feed, "MAX_ROWS", often(10, less=20))
     monkeypatch.setattr(feed, "_CHUNK_ROWS", 7)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
+    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
     source = Resumable(dp.JsonSource(f"s3://{BUCKET}/json/*.json", **COLUMNS))
     with dp.Corpus(tmp_path / "whole.duckdb") as corpus:
         corpus.ingest(source)

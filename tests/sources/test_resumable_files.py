@@ -30,6 +30,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "MAX_ROWS", BATCH)
     monkeypatch.setattr(feed, "_CHUNK_ROWS", 7)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
+    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
 
 def many(tmp_path: Path) -> list[Any]:
