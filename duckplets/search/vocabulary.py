@@ -8,8 +8,10 @@ arrays: however large a vocabulary is, no Python object is made of a word.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -87,7 +89,7 @@ class Vocabulary:
         self._grows = True
         self._forms = {"strip_accents": terms.strip_accents, "lower": terms.lower}
         needed = terms.needs_extension
-        self._database = extension.stemming() if needed else Database.scratch()
+        self._database = _instance(os.getpid(), stems=needed).cursor()
         try:
             self._database.run("search/vocabulary/tables")
             self._database.run(
@@ -101,7 +103,7 @@ class Vocabulary:
             raise
 
     def close(self) -> None:
-        """Close the DuckDB that stems."""
+        """Forget the words."""
         self._splitter.close()
         self._database.close()
 
@@ -213,7 +215,6 @@ class Vocabulary:
 
     def _set_stop_words(self) -> None:
         if self._terms.stop_words == ENGLISH:
-            self._database.run("search/vocabulary/english_index")
             self._database.run("search/vocabulary/english_words", self._forms)
         elif self._terms.stop_words:
             given = pa.table({"word": pa.array(self._terms.stop_words, pa.string())})
@@ -228,6 +229,25 @@ class Vocabulary:
             raise RecipeError(
                 f"ignore={self._terms.ignore!r} is no regular expression of RE2: {error}"
             ) from error
+
+
+@cache
+def _instance(process: int, *, stems: bool) -> Database:
+    """Return what vocabularies of this process are kept in: to open it takes longer than a search.
+
+    Args:
+        process: This one; where it was forked, that from which it was forked has another.
+        stems: Whether with the fts extension.
+    """
+    opened = extension.stemming() if stems else Database.scratch()
+    try:
+        opened.run("search/vocabulary/shared")
+        if stems:
+            opened.run("search/vocabulary/english")
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def stretches(sizes: NDArray[np.integer[Any]], *, rows: int, total: int) -> Iterator[slice]:

@@ -1,20 +1,5 @@
--- name: tables
--- What a vocabulary is kept in: an instance in memory. A word that is a stop word, or whose term is
--- unknown, has the key -1; the empty word, which stands between two blanks, -2.
-CREATE TABLE words (
-    word VARCHAR NOT NULL,
-    term_key INTEGER NOT NULL
-);
-
-CREATE TABLE terms (
-    term VARCHAR NOT NULL,
-    term_key INTEGER NOT NULL
-);
-
-CREATE TABLE stop_words (
-    word VARCHAR NOT NULL
-);
-
+-- name: shared
+-- What all vocabularies of an instance in memory use.
 CREATE MACRO plain(text, strip_accents, lower) AS
     CASE
         WHEN lower AND strip_accents THEN lower(strip_accents(text))
@@ -23,16 +8,39 @@ CREATE MACRO plain(text, strip_accents, lower) AS
         ELSE text
     END;
 
+CREATE TABLE english (word VARCHAR)
+
+-- name: english
+-- The English stop words of the fts extension come with an index of any table.
+PRAGMA create_fts_index('english', 'word', 'word', stopwords = 'english')
+
+-- name: tables
+-- What a vocabulary is kept in, seen by its connection alone. A word that is a stop word, or whose
+-- term is unknown, has the key -1; the empty word, which stands between two blanks, -2.
+CREATE TEMP TABLE words (
+    word VARCHAR NOT NULL,
+    term_key INTEGER NOT NULL
+);
+
+CREATE TEMP TABLE terms (
+    term VARCHAR NOT NULL,
+    term_key INTEGER NOT NULL
+);
+
+CREATE TEMP TABLE stop_words (
+    word VARCHAR NOT NULL
+);
+
 INSERT INTO words
 VALUES ('', -2)
 
 -- name: stemmed
 -- Terms are stemmed, by the fts extension.
-CREATE MACRO term_of(word, stemmer) AS stem(word, stemmer)
+CREATE TEMP MACRO term_of(word, stemmer) AS stem(word, stemmer)
 
 -- name: unstemmed
 -- Terms are words as they are; the fts extension is not needed.
-CREATE MACRO term_of(word, stemmer) AS word
+CREATE TEMP MACRO term_of(word, stemmer) AS word
 
 -- name: size
 -- How many terms there are.
@@ -89,7 +97,7 @@ JOIN words ON words.word = found.word
 -- name: stem
 -- Stem different words that are met for the first time (Arrow: place, word); stop words have no term.
 -- Parameters: $stemmer.
-CREATE OR REPLACE TABLE fresh AS
+CREATE OR REPLACE TEMP TABLE fresh AS
 SELECT
     place,
     word,
@@ -120,16 +128,12 @@ SELECT fresh.word, coalesce(terms.term_key, -1)
 FROM fresh
 LEFT JOIN terms ON terms.term = fresh.term
 
--- name: english_index
--- The English stop words of the fts extension come with an index of any table.
-PRAGMA create_fts_index('stop_words', 'word', 'word', stopwords = 'english')
-
 -- name: english_words
 -- Stop words: those of the fts extension for English.
 -- Parameters: $strip_accents, $lower.
 INSERT INTO stop_words
 SELECT DISTINCT plain(sw, $strip_accents, $lower)
-FROM fts_main_stop_words.stopwords
+FROM fts_main_english.stopwords
 
 -- name: stop_words
 -- Stop words: those given (Arrow: word), in the form that the words of a text have.

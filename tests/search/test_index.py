@@ -398,6 +398,7 @@ def test_without_the_extension_what_is_there_stays(
     def missing() -> Database:
         raise ExtensionError("it is missing")
 
+    vocabulary._instance.cache_clear()
     monkeypatch.setattr(extension, "stemming", missing)
     with pytest.raises(ExtensionError):
         index.refresh(database)
