@@ -89,17 +89,18 @@ class Vocabulary:
         self._grows = True
         self._forms = {"strip_accents": terms.strip_accents, "lower": terms.lower}
         needed = terms.needs_extension
-        self._database = _instance(os.getpid(), stems=needed).cursor()
+        shared = _instance(os.getpid(), stems=needed)
+        self._database, self._splitter = shared.cursor(), shared.cursor()
         try:
             self._database.run("search/vocabulary/tables")
             self._database.run(
                 "search/vocabulary/stemmed" if needed else "search/vocabulary/unstemmed"
             )
             self._set_stop_words()
-            self._check_ignore()
-            self._splitter = self._database.cursor()
+            if terms.ignore != LETTERS_AND_DIGITS:
+                self._check_ignore()
         except BaseException:
-            self._database.close()
+            self.close()
             raise
 
     def close(self) -> None:
@@ -222,7 +223,6 @@ class Vocabulary:
                 self._database.run("search/vocabulary/stop_words", self._forms)
 
     def _check_ignore(self) -> None:
-        self._splitter = self._database
         try:
             self.split(pa.array(["a"]))
         except QueryError as error:
