@@ -190,10 +190,14 @@ class _Export:
             self._clear()
         else:
             self._take_up(told)
+        self._remove_left()
+        self._save(at_once=True)
+
+    def _remove_left(self) -> None:
+        """Remove what killed processes, workers too, were just writing."""
         for left in self.out.rglob(".*"):
             if _LEFT.search(left.name):
                 remove(left)
-        self._save(at_once=True)
 
     def _take_up(self, told: Mapping[str, Any]) -> None:
         self.stage, self.counters = told["stage"], dict(told["counters"])
@@ -263,6 +267,7 @@ class _Export:
         self.outbox.send(TOKENIZER, MIXTURES, MANIFEST)
         self._save("completed")
         remove(self.out / SPOOL)
+        self._remove_left()
         return made
 
     def _is_whole(self) -> bool:

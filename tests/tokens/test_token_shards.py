@@ -27,6 +27,7 @@ from corpora import WORDS
 from effort import THOROUGH, often
 
 import duckplets as dp
+from duckplets.tokens import outbox
 from duckplets.tokens.documents import read_document, write_document
 from duckplets.tokens.manifest import MANIFEST, Manifest, buckets_of, shard_path
 from duckplets.tokens.places import status
@@ -339,6 +340,22 @@ def test_a_killed_export_goes_on(
     assert digests(out) == digests(folder)
     assert status(out)["stage"] == "completed"
     assert dp.verify(out).ok
+    assert not list(out.rglob(".*"))
+
+
+def test_nothing_is_left_of_workers_that_were_killed(
+    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, out = outbox.write_shard, tmp_path / "out"
+
+    def killed_before(folder: Path, spool: Any, shard: Any, form: Any) -> Any:
+        half = (folder / shard.path).with_name(".shard_b0_s0.99-1.new.parquet")
+        half.parent.mkdir(parents=True, exist_ok=True)
+        half.write_bytes(b"PAR1")
+        return write(folder, spool, shard, form)
+
+    monkeypatch.setattr(outbox, "write_shard", killed_before)
+    assert shards(out, home=corpus_file.parent).made
     assert not list(out.rglob(".*"))
 
 
