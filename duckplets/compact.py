@@ -165,10 +165,11 @@ def _slices(reader: Database, sql: str, name: str) -> Iterator[pa.Table]:
 
 def _insert(name: str) -> str:
     from sqlglot import exp
+    from sqlglot.dialects.duckdb import DuckDB
 
     into = exp.to_table(name)
     rows = exp.select("*").from_("incoming")
-    return exp.Insert(this=into, expression=rows, by_name=True).sql(dialect="duckdb", identify=True)
+    return exp.Insert(this=into, expression=rows, by_name=True).sql(dialect=DuckDB, identify=True)
 
 
 def _keep_keys(reader: Database, new: Database) -> None:

@@ -230,13 +230,14 @@ def _attached(path: Path, config: dict[str, Any]) -> Session:
     forked process that instance is the parent's.
     """
     from sqlglot import exp, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
 
-    attach = parse_one(query("db/sessions/attach"), dialect="duckdb")
+    attach = parse_one(query("db/sessions/attach"), dialect=DuckDB)
     for node in list(attach.find_all(exp.Literal)):
         node.replace(exp.Literal.string(str(path)))
     connection = duckdb.connect(config=config)
     try:
-        connection.execute(attach.sql(dialect="duckdb", comments=False))
+        connection.execute(attach.sql(dialect=DuckDB, comments=False))
         connection.execute(query("db/sessions/use"))
     except BaseException:
         connection.close()

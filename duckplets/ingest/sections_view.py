@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.db import placed
 from duckplets.db.database import Database
@@ -32,7 +33,7 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
     for run in _runs(files):
         view = exp.union(view, _outside(run), distinct=False)
     made = exp.Create(this=exp.to_table(_VIEW), kind="VIEW", replace=True, expression=view)
-    database.rows(made.sql(dialect="duckdb", comments=False))
+    database.rows(made.sql(dialect=DuckDB, comments=False))
 
 
 def complete(database: Database) -> None:

@@ -55,6 +55,7 @@ def told(tree: exp.Expression, where: str | None = None) -> tuple[exp.Expression
         where: Rows of which it is asked; by default of all.
     """
     from sqlglot import exp
+    from sqlglot.dialects.duckdb import DuckDB
 
     holder = exp.Paren(this=tree.copy())
     bounds, facts = bounds_of(holder), {}
@@ -66,7 +67,7 @@ def told(tree: exp.Expression, where: str | None = None) -> tuple[exp.Expression
             continue
         value = type(node).__name__ not in PIECES | {"Column", "Paren"}
         if value and not columns & _OF_CHUNKS and bounds[id(node)].copies == 0:
-            sql = node.sql(dialect="duckdb")
+            sql = node.sql(dialect=DuckDB)
             sql = f"({sql})" if where is None else f"CASE WHEN {where} THEN ({sql}) END"
             name = f"fact_{hashlib.sha256(sql.encode()).hexdigest()[:16]}"
             facts[name] = Fact(sql, copies_of(node))

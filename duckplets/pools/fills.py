@@ -329,4 +329,6 @@ def facts_of(recipe: TripletRecipe | TextRecipe) -> Mapping[str, Fact]:
 
 
 def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False) -> str:
-    return (told(tree, where)[0] if staged else tree).sql(dialect="duckdb")
+    from sqlglot.dialects.duckdb import DuckDB
+
+    return (told(tree, where)[0] if staged else tree).sql(dialect=DuckDB)

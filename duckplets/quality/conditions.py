@@ -82,6 +82,7 @@ def condition(text: str) -> Condition:
 
 def _parsed(text: str) -> Condition:
     from sqlglot import exp
+    from sqlglot.dialects.duckdb import DuckDB
 
     from duckplets.recipes.conditions import free_condition
 
@@ -97,7 +98,7 @@ def _parsed(text: str) -> Condition:
     for column in list(holder.find_all(exp.Column)):
         if column.name in gates:
             column.replace(_own(column.name))
-    sql = holder.sql(dialect="duckdb")
+    sql = holder.sql(dialect=DuckDB)
     reads = frozenset((used - {"text", *gates}) | {f"own:{name}" for name in gates})
     looks = "text" in used
     metrics = frozenset({f"own:{text}"}) if looks else reads
@@ -113,8 +114,9 @@ def _own(name: str) -> Any:
 
 def _sql(value: Any, equals: int) -> str:
     from sqlglot import exp
+    from sqlglot.dialects.duckdb import DuckDB
 
-    return exp.EQ(this=value, expression=exp.Literal.number(equals)).sql(dialect="duckdb")
+    return exp.EQ(this=value, expression=exp.Literal.number(equals)).sql(dialect=DuckDB)
 
 
 # -- rows that are wanted --------------------------------------------------------------------------
@@ -167,6 +169,7 @@ def chosen(
         trust: Of the source, for rows without their own.
     """
     from sqlglot import exp, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
 
     columns = {column: rows[column] for column in _OF_ROWS} | {"text": texts, "record_id": ids}
     columns |= {
@@ -174,8 +177,8 @@ def chosen(
         "trust": pc.fill_null(rows["trust"], trust),
         "source": pa.array([name] * rows.num_rows, pa.string()),
     }
-    statement = parse_one(query("quality/intake/chosen"), dialect="duckdb", into=exp.Select)
-    sql = statement.where(condition.copy()).sql(dialect="duckdb")
+    statement = parse_one(query("quality/intake/chosen"), dialect=DuckDB, into=exp.Select)
+    sql = statement.where(condition.copy()).sql(dialect=DuckDB)
     with database.registered(mapped_rows=pa.table(columns)), database.deadline("where="):
         found = database.arrow(sql)
     return pc.is_in(rows["row"], found["row"].combine_chunks()).to_numpy(zero_copy_only=False)

@@ -98,6 +98,7 @@ def _parameters(quality: Quality) -> dict[str, Any]:
 def _failed(database: Database, condition: Condition) -> pa.ChunkedArray:
     """Return the text of a condition where it is not true, else null; in the order of places."""
     from sqlglot import exp, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
 
     if condition.looks:
         answer = exp.Bracket(
@@ -105,10 +106,10 @@ def _failed(database: Database, condition: Condition) -> pa.ChunkedArray:
         )
         tree: Any = exp.EQ(this=answer, expression=exp.Literal.number(1))
     else:
-        tree = parse_one(condition.sql, dialect="duckdb")
+        tree = parse_one(condition.sql, dialect=DuckDB)
     holds = exp.Anonymous(this="coalesce", expressions=[exp.Paren(this=tree), exp.false()])
     query = exp.select("place", exp.alias_(holds, "holds")).from_("quality_metrics")
-    found = database.arrow(query.sql(dialect="duckdb"))
+    found = database.arrow(query.sql(dialect=DuckDB))
     holds = found["holds"].take(pc.sort_indices(found["place"]))
     return pc.if_else(holds, pa.scalar(None, pa.string()), pa.scalar(condition.text))
 

@@ -301,13 +301,14 @@ def _maps(values: dict[str, Sequence[float]], count: int) -> pa.Array:
 def _answers(database: Database, table: pa.Table, condition: Condition) -> list[float]:
     """Return 1 for the rows for which a condition on the text is true, else 0."""
     from sqlglot import exp, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
 
     holds = exp.Anonymous(
         this="coalesce",
-        expressions=[exp.Paren(this=parse_one(condition.sql, dialect="duckdb")), exp.false()],
+        expressions=[exp.Paren(this=parse_one(condition.sql, dialect=DuckDB)), exp.false()],
     )
     query = exp.select("row", exp.alias_(holds, "holds")).from_("quality_looked")
     with database.registered(quality_looked=table):
-        found = database.arrow(query.sql(dialect="duckdb"))
+        found = database.arrow(query.sql(dialect=DuckDB))
     by_row = dict(zip(found["row"].to_pylist(), found["holds"].to_pylist(), strict=True))
     return [float(by_row[row]) for row in table["row"].to_pylist()]

@@ -145,13 +145,14 @@ def _values(database: Database, metric: str, source: str, version: int) -> Any:
 def _statement(metric: str) -> str:
     """Return the statement that reads a metric, made once for all sources and versions."""
     from sqlglot import exp, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
 
-    tree = parse_one(query("quality/told/metric_of"), dialect="duckdb")
+    tree = parse_one(query("quality/told/metric_of"), dialect=DuckDB)
     name = exp.Dot(this=exp.column("metrics"), expression=exp.to_identifier(metric, quoted=True))
     for column in list(tree.find_all(exp.Column)):
         if column.name == "metric":
             column.replace(name.copy())
-    return str(tree.sql(dialect="duckdb"))
+    return str(tree.sql(dialect=DuckDB))
 
 
 def _shift(source: str, metric: str, now: Any, before: Any) -> dict[str, Any]:

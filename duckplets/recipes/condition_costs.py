@@ -389,5 +389,7 @@ def _stars(pattern: str, star: str) -> int:
 
 
 def _sql(node: Any) -> str:
-    text = node.sql(dialect="duckdb")
+    from sqlglot.dialects.duckdb import DuckDB
+
+    text = node.sql(dialect=DuckDB)
     return text if len(text) <= 80 else f"{text[:79]}…"

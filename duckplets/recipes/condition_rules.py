@@ -296,4 +296,6 @@ def _type(node: Any) -> str:
 
 
 def _sql(node: Any) -> str:
-    return short(node.sql(dialect="duckdb"))
+    from sqlglot.dialects.duckdb import DuckDB
+
+    return short(node.sql(dialect=DuckDB))

@@ -215,6 +215,7 @@ def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp
         spellings of one term the same term.
     """
     from sqlglot import exp
+    from sqlglot.dialects.duckdb import DuckDB
 
     sides = _sides(tree)
     terms: dict[str, dict[str, exp.Expression]] = {"anchor": {}, "negative": {}}
@@ -226,7 +227,7 @@ def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp
         if len(seen) == 1 and type(node).__name__ not in PIECES:
             (side,) = seen
             term = _on_slot(node.unnest().copy())
-            sql = term.sql(dialect="duckdb")
+            sql = term.sql(dialect=DuckDB)
             terms[side].setdefault(sql, term)
             number = list(terms[side]).index(sql)
             node.replace(exp.column(f"{side[0]}{number}", table=side))

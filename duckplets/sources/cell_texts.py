@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.sources.expressions import as_text, call
 
@@ -53,7 +54,7 @@ def by_form(text: exp.Expr, forms: tuple[str, ...]) -> exp.Expr:
             given = call("regexp_replace", given, exp.Literal.string(_ZONE), nothing)
         days.append(call("try_strptime", given, exp.Literal.string(bare)))
     moment = call("coalesce", *days) if days else exp.null()
-    return exp.cast(moment, "DATE", dialect="duckdb")
+    return exp.cast(moment, "DATE", dialect=DuckDB)
 
 
 def object_of(places: list[int]) -> exp.Expr:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.sources.base import EARLIER, MARK, MARKED, ROLES
 from duckplets.sources.cell_texts import text_at
@@ -76,7 +77,7 @@ class Cells:
         if shape == "both":
             return exp.column(f"l{place}")
         if shape.removesuffix("[]") in _PLAIN and shape.endswith("[]"):
-            return exp.cast(column, "VARCHAR[]", dialect="duckdb")
+            return exp.cast(column, "VARCHAR[]", dialect=DuckDB)
         if shape == "binary[]" and self.text_of != EARLIER:
             return each(_decoded(exp.column("x")), column)
         if shape.endswith("[]"):

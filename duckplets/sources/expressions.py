@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from sqlglot import exp, parse_one
+from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.db.queries import query
 
@@ -80,7 +81,7 @@ def statement(name: str) -> exp.Select:
 
 @cache
 def _parsed(name: str) -> exp.Select:
-    return parse_one(query(name), into=exp.Select, dialect="duckdb")
+    return parse_one(query(name), into=exp.Select, dialect=DuckDB)
 
 
 def filled_in(select: exp.Select, name: str, source: exp.Select) -> exp.Select:

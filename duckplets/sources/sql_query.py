@@ -129,11 +129,12 @@ def _told(batch: pa.RecordBatch, uuids: dict[str, str]) -> pa.RecordBatch:
 def _named(statement: str, name: str, path: Path | None = None) -> str:
     """Return a statement about an attached database with its name and path in place."""
     from sqlglot import exp, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
 
-    tree = parse_one(query(statement), dialect="duckdb")
+    tree = parse_one(query(statement), dialect=DuckDB)
     for node in list(tree.find_all(exp.Identifier, exp.Var, exp.Literal)):
         if isinstance(node, exp.Literal):
             node.replace(exp.Literal.string(str(path)))
         elif node.name == "attached":
             node.replace(exp.to_identifier(name, quoted=True))
-    return tree.sql(dialect="duckdb", comments=False)
+    return tree.sql(dialect=DuckDB, comments=False)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.sources.base import EARLIER, GIVEN, ROLES
 from duckplets.sources.cell_texts import (
@@ -98,7 +99,7 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     extra = [*(made.extra if made else ()), *own]
     extra += [] if further is None else [FURTHER]
     tree = tree.select(*(exp.column(name) for name in extra), copy=False)
-    return tree.sql(dialect="duckdb", comments=False)
+    return tree.sql(dialect=DuckDB, comments=False)
 
 
 def _cells(layout: Layout, made: Made | None, carried: tuple[str, ...]) -> exp.Select:
@@ -123,7 +124,7 @@ def _cells(layout: Layout, made: Made | None, carried: tuple[str, ...]) -> exp.S
     for name, items in (lists | {f"s{i}": cells.texts(i) for i in judged}).items():
         raw.append(exp.alias_(items, name))
         present = each(exp.column("x"), exp.column(name), filled(exp.column("x")))
-        none = exp.cast(exp.Array(), "VARCHAR[]", dialect="duckdb")
+        none = exp.cast(exp.Array(), "VARCHAR[]", dialect=DuckDB)
         whole.append(exp.alias_(call("coalesce", present, none), name))
     for place in judged:
         raw.append(exp.alias_(cells.wrong(place), f"w{place}"))
@@ -135,7 +136,7 @@ def _cells(layout: Layout, made: Made | None, carried: tuple[str, ...]) -> exp.S
 
 def _mapped(layout: Layout, made: Made | None) -> exp.Select:
     parts = layout.parts
-    none = exp.cast(exp.Array(), "VARCHAR[]", dialect="duckdb")
+    none = exp.cast(exp.Array(), "VARCHAR[]", dialect=DuckDB)
     columns = {
         "id": first_of(parts["id"]),
         "sections": made.sections if made else _sections(layout),
@@ -210,7 +211,7 @@ def _meta(places: list[int], names: tuple[str, ...]) -> exp.Expr:
         struct(key=exp.Literal.string(names[place]), value=text_at(place))
         for place in sorted(set(places), key=lambda place: names[place])
     ]
-    return having("value", exp.cast(exp.Array(expressions=pairs), _PAIRS, dialect="duckdb"))
+    return having("value", exp.cast(exp.Array(expressions=pairs), _PAIRS, dialect=DuckDB))
 
 
 def _own_meta() -> exp.Expr:
@@ -315,7 +316,7 @@ def values_statement(
         values = values.select(exp.alias_(kind, f"f{i}_kind"))
     if whole:
         values = values.select(document.copy())
-    return values.from_(read.subquery("read")).sql(dialect="duckdb", comments=False)
+    return values.from_(read.subquery("read")).sql(dialect=DuckDB, comments=False)
 
 
 @lru_cache(maxsize=64)
@@ -340,7 +341,7 @@ def elements_statement(places: tuple[int, ...]) -> str:
         is_odd = exp.and_(is_array.copy(), call("len", odd) > _number(0))
         told = exp.case().when(is_odd, _literal("LIST")).else_(kind.copy())
         changed += [exp.alias_(texts, f"e{i}"), exp.alias_(told, f"k{i}")]
-    return select.select(*changed).from_("input").sql(dialect="duckdb", comments=False)
+    return select.select(*changed).from_("input").sql(dialect=DuckDB, comments=False)
 
 
 def text_places(parts: Parts, text_of: str | None) -> list[int]:

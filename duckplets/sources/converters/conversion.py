@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.errors import SourceError
 from duckplets.sources.base import Mapped
@@ -77,7 +78,7 @@ class Conversion:
         """Return a table with the messages that the user's function makes of its rows."""
         if "document" not in table.column_names:
             text = exp.select(exp.alias_(document(columns), "document")).from_("input")
-            rows = ask(text.sql(dialect="duckdb"), table, {})["document"]
+            rows = ask(text.sql(dialect=DuckDB), table, {})["document"]
             table = table.append_column("document", rows)
         made = called(self._converter, table["document"])
         for name, column in made.items():
@@ -108,7 +109,7 @@ def documents_of(ask: Ask, mapping: Mapped, table: pa.Table) -> list[str | None]
     at = table.column_names.index("fault")
     table = table.set_column(at, "fault", pa.nulls(table.num_rows, pa.string()))
     text = exp.select(exp.alias_(document(columns), "document")).from_("input")
-    return list(ask(text.sql(dialect="duckdb"), table, {})["document"].to_pylist())
+    return list(ask(text.sql(dialect=DuckDB), table, {})["document"].to_pylist())
 
 
 @lru_cache(maxsize=64)
