@@ -12,10 +12,16 @@ import pytest
 from duckplets.engines import dask
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _importable() -> Iterator[None]:
+    """Let workers import what tests import."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        yield
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
     """A client of a cluster of two workers."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # what tests import, they import
-        with dask.local(2) as engine:
-            yield engine.client
+    with dask.local(2) as engine:
+        yield engine.client
