@@ -104,7 +104,7 @@ ROOMS = (
 )
 FOLDERS = {
     "sql": "Statements, in folders of the same names; a header says what each takes and yields.",
-    "migrations": "The schema of all files of ours, one transaction each, append-only.",
+    "migrations": "The schema of all files of ours, append-only.",
     "tests": "In folders of the same names, and `golden/`: what must stay as it is.",
     "examples": "Scripts to start from, run by the tests.",
     "benchmarks": "Speed and memory beside peers'; printed as JSON.",
