@@ -14,6 +14,7 @@ from duckplets import doctor
 from duckplets.db import fts as extension
 from duckplets.db.database import Database, engine_version
 from duckplets.errors import ExtensionError, QueryError
+from duckplets.search import vocabulary
 from duckplets.search.terms import STEMMERS, Terms
 from duckplets.search.vocabulary import Vocabulary
 
@@ -37,6 +38,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Database, "install_extension", refuse)
     return asked
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_open() -> None:
+    """Forget the instances that the vocabularies of other tests have opened."""
+    vocabulary._instance.cache_clear()
 
 
 @pytest.fixture
@@ -135,9 +142,9 @@ def test_a_wheel_in_a_folder_with_odd_characters_loads(
 
 @pytest.mark.usefixtures("no_wheel", "install")
 def test_words_as_they_are_need_no_extension() -> None:
-    vocabulary = Vocabulary(Terms(stemmer="none", stop_words=["the"]))
-    assert vocabulary.read(pa.array(["The running foxes"])).key.tolist() == [-1, 0, 1]
-    assert vocabulary.terms(0, 9).to_pylist() == ["running", "foxes"]
+    words = Vocabulary(Terms(stemmer="none", stop_words=["the"]))
+    assert words.read(pa.array(["The running foxes"])).key.tolist() == [-1, 0, 1]
+    assert words.terms(0, 9).to_pylist() == ["running", "foxes"]
 
 
 @pytest.mark.usefixtures("no_wheel", "install")
