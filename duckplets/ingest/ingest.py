@@ -37,6 +37,7 @@ from duckplets.sources.limits import Reader
 _ROWS_A_COMMIT = 16_384
 _SECONDS_A_COMMIT = 2.0
 _TIMES_A_COMMIT = 10
+_MOST_SECONDS = 60.0  # without a commit, however long one takes
 # What is appended is not read again soon: a million rows came in as fast as with 1 GB, and the
 # peak of the process fell from 1.6 to 1.0 GB.
 _MEMORY = "300MB"
@@ -220,7 +221,7 @@ class _InPieces:
                 self.request.gates.at(item.cursor)
             seconds, rows = time.monotonic() - started, under_way.counts.read - before
             is_much = seconds >= _SECONDS_A_COMMIT or rows >= _ROWS_A_COMMIT
-            if is_much and seconds >= _TIMES_A_COMMIT * self._took:
+            if is_much and seconds >= min(_TIMES_A_COMMIT * self._took, _MOST_SECONDS):
                 return item
         return None
 

@@ -394,3 +394,16 @@ def test_settings_that_are_no_json_are_refused(opened: Callable[[str], dp.Corpus
 def test_a_source_without_marks_is_no_resumable_one() -> None:
     assert isinstance(Pages([]), ResumableSource)
     assert not isinstance(dp.MemorySource([], text="text"), ResumableSource)
+
+
+@pytest.mark.parametrize(("times", "commits"), [(0, 6), (10**9, 1)])
+def test_marks_soon_after_a_commit_are_passed_by(
+    opened: Callable[[str], dp.Corpus], monkeypatch: pytest.MonkeyPatch, times: int, commits: int
+) -> None:
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", times)
+    saved: list[Any] = []
+    save = unfinished.save
+    monkeypatch.setattr(unfinished, "save", lambda *args: (saved.append(args[2]), save(*args)))
+    records = some(18)
+    assert opened("c.duckdb").ingest(Pages(records, page=3), progress=False).read == 18
+    assert saved == list(range(1, commits + 1))
