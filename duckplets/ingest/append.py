@@ -34,7 +34,7 @@ _COLUMNS = (
 )
 
 HELD = 2**27  # records, 12 bytes each: 1.6 GB, where a corpus takes 86
-_WORTH = 16  # all hashes are read in the time in which SQL compares a sixteenth as many rows
+_WORTH = 16  # reading all hashes takes as long as SQL does to compare a sixteenth as many rows
 _ENDLESS = 2**63 - 1
 
 
@@ -108,7 +108,7 @@ class KnownIds:
 
     def __init__(self, database: Database, unpublished: int | None, next_key: int) -> None:
         self._database, self._unpublished = database, unpublished
-        self._few = next_key // _WORTH  # rows, for which hashes of as many records are not read
+        self._few = next_key // _WORTH  # rows up to which SQL compares with all ids
         self._rows = 0
         self._held: HeldHashes | None = None
         self._hashes: Words | None = None  # of the batch that was compared last

@@ -236,7 +236,7 @@ def _instance(process: int, *, stems: bool) -> Database:
     """Return what vocabularies of this process are kept in: to open it takes longer than a search.
 
     Args:
-        process: This one; where it was forked, that from which it was forked has another.
+        process: The number of this one: an instance that a fork has inherited is of its parent.
         stems: Whether with the fts extension.
     """
     opened = extension.stemming() if stems else Database.scratch()

@@ -105,10 +105,10 @@ single AS (
 written AS (
     SELECT
         single.*,
-        array_to_string([
+        coalesce(array_to_string([
             CASE WHEN part.type = 'text' THEN part.value ELSE '(' || part.type || ')' END
             FOR part IN single.message.content
-        ], chr(10)) AS words
+        ], chr(10)), '') AS words
     FROM single
 )
 
