@@ -328,12 +328,7 @@ def test_errors_are_public() -> None:
 @EVERY_FILE
 def test_files_are_read_at_a_sitting(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").count("\n")
-    assert lines <= 400
-
-
-def test_most_files_are_short() -> None:
-    lengths = [f.read_text(encoding="utf-8").count("\n") for f in FILES]
-    assert sorted(lengths)[len(lengths) // 2] < 200
+    assert lines <= 600
 
 
 @EVERY_FILE

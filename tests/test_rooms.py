@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -85,19 +84,6 @@ def test_rooms_import_from_the_floors_below_them() -> None:
         if not is_below(name, other) and (name, other) not in LAZY
     ]
     assert not wrong, "\n".join(sorted(wrong))
-
-
-def test_few_modules_serve_one_other() -> None:
-    importers = defaultdict(set)
-    for name, others in IMPORTS.items():
-        for other in others:
-            importers[other].add(name)
-    single = [
-        name
-        for name, file in FILES.items()
-        if file.name != "__init__.py" and len(importers[name]) == 1
-    ]
-    assert len(single) < 30, "\n".join(sorted(single))
 
 
 def test_the_design_names_modules_that_are_there() -> None:
