@@ -384,7 +384,14 @@ def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:
             f"column {name!r} of a batch: a text is not UTF-8 ({error.reason}), so what it was "
             f"read from is damaged; 'duckplets doctor' finds out where"
         ) from error
+    if name in ("messages", "rejected_messages") and "tool_calls" in str(column.type):
+        return [messages and [_without_null(each) for each in messages] for messages in values]
     return values
+
+
+def _without_null(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without the keys that only messages of tools have."""
+    return {key: value for key, value in message.items() if value is not None}
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -324,6 +324,8 @@ def _opened(
         prefixes=prefixes,
         vectors=eras.vectors_of(database, settings, vectors),
     )
+    if isinstance(fetcher, messages.MessageFetcher):
+        fetcher.shape = messages.shape_of(database, newest.corpus_version)
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
     end, prefetch = settings.end(planner.epoch_length), settings.prefetch
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)

@@ -7,7 +7,7 @@ the way; all else follows from its configuration. What was taken is counted as w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -121,6 +121,11 @@ class Sampler(Reporting):
     def graded(self) -> bool:
         """Whether labels of pairs are floats, for some source has others than 0 and 1."""
         return self._reader.planner.is_graded
+
+    @property
+    def message_shape(self) -> Sequence[Any]:
+        """The shape of messages, as DuckDB's ``from_json`` takes it; empty for other kinds."""
+        return getattr(self._reader.fetcher, "shape", ())
 
     @property
     def position(self) -> int:
