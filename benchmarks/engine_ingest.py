@@ -4,7 +4,8 @@
 
 The process alone has two threads, and both take in the same files, in turns: on two cores this
 measures what an engine costs, not what more machines would gain. Rows have a title and a body of
-about 300 characters, in 16 files; documents are those of ``quality_gates.py``, through gates. Planning lists files of ten rows. Prints one JSON object.
+about 300 characters, in 16 files; documents are those of ``quality_gates.py``, through gates.
+Planning lists files of ten rows. Prints one JSON object.
 """
 
 from __future__ import annotations
