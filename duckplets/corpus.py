@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakSet
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
+from duckplets.base.dropped import Held
 from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError
@@ -70,8 +70,8 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
         )
         database.statement_timeout = timeout
         super().__init__(database, path, read_only=read_only)
-        self._samplers: WeakSet[Sampler] = WeakSet()
-        self._readers: WeakSet[Records] = WeakSet()
+        self._samplers: Held[Sampler] = Held()
+        self._readers: Held[Records] = Held()
         try:
             if read_only:
                 migrate.check(self._database, "corpus")
@@ -308,9 +308,9 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
 
     def close(self) -> None:
         """Close the samplers, what reads records, and the file."""
-        for sampler in list(self._samplers):
+        for sampler in self._samplers:
             sampler.close()
-        for reader in list(self._readers):
+        for reader in self._readers:
             reader.close()
         self._database.close()
 

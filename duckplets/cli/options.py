@@ -33,8 +33,8 @@ ENGINE = Annotated[
     str | None,
     typer.Option(
         metavar="local:N|dask://HOST:PORT",
-        help="Work in N processes of this machine, or on a cluster of Dask; the result is the "
-        "same.",
+        help="Work in N processes of this machine (worth it for work of minutes), or on a cluster "
+        "of Dask; the result is the same.",
     ),
 ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from duckplets.base.checks import integer
+from duckplets.base.dropped import Held
 from duckplets.base.shown import counted, listed
 from duckplets.base.stores import is_address
 from duckplets.errors import (
@@ -95,7 +95,7 @@ class TokenShards:
         self._memory = 10**6 * integer("memory_mb", memory_mb, 1)
         self._no_room = ""  # why there is none
         self.manifest = array_manifest(self.path) or Manifest.read(self.path)
-        self._samplers: weakref.WeakSet[TokenSampler] = weakref.WeakSet()
+        self._samplers: Held[TokenSampler] = Held()
 
     @cached_property
     def file(self) -> TokenFile | RowGroups:
@@ -372,7 +372,7 @@ class TokenShards:
 
     def close(self) -> None:
         """Close the samplers of this folder."""
-        for sampler in list(self._samplers):
+        for sampler in self._samplers:
             sampler.close()
 
     def __enter__(self) -> TokenShards:
