@@ -197,10 +197,11 @@ class Opening:
         """
         from duckplets.sampling.settings import not_of_saving
 
-        given = {"recipes": self.recipes, "mixture": self.mixture, **self.arguments}
+        given: dict[str, Any] = {"recipes": self.recipes, "mixture": self.mixture}
+        given |= self.arguments
         if self.resume:
-            drift = {"allow_drift": self.allow_drift}
-            sampler = corpus.resume(self.run, self.tag, self.state, **drift, **given)
+            given["allow_drift"] = self.allow_drift
+            sampler = corpus.resume(self.run, self.tag, self.state, **given)
         else:
             sampler = corpus.sampler(run=self.run, state=self.state, **given)
         if not save:

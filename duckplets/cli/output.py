@@ -138,6 +138,7 @@ def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
 def show_split(report: SplitReport, keep_together: str) -> None:
     """Print how many records each split has, and say what several of them share."""
     show_table(("split", "records"), report.items())
+    say(report.shares)
     for name, anchors in report.anchors.items():
         say(shared_anchors(name, anchors, report.shared_anchors[name]))
     if any(report.shared_anchors.values()) and keep_together == "group":
