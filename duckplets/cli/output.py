@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from duckplets.base.aside import aside_of, sweep
-from duckplets.base.shown import counted, harmless_json, shown
+from duckplets.base.shown import counted, harmless_json, shown, size
 from duckplets.cli.app import say, tell
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ def snapshot(found: Mapping[str, Any]) -> str:
     if "damaged" in found:
         return f"damaged: {found['damaged']}"
     how = "" if found["current"] else ", behind the corpus: the next run of a large one adds to it"
-    return f"{found['folder']}, version {found['version']}, {found['bytes']:,} bytes{how}"
+    return f"{found['folder']}, version {found['version']}, {size(found['bytes'])}{how}"
 
 
 def vectors(found: Mapping[str, Any]) -> str:
