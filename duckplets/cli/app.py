@@ -238,7 +238,9 @@ def _text_of(error: Exception) -> str:
 _QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _CALL = r"\b\w+Source\(…, ([^()]*)\)"  # an example in Python
 # The way in Python where a command follows, which is the same.
-_IN_PYTHON = rf"(?:call )?corpus\.\w+\((?:{_QUOTED}|[^()'\"])*\), or (run: )?(?=duckplets )"
+_IN_PYTHON = (
+    rf"(?:call )?(?:corpus|duckplets)\.\w+\((?:{_QUOTED}|[^()'\"])*\), or (run: )?(?=duckplets )"
+)
 _ARGUMENT = (
     rf"""{_QUOTED}|hf://\S+(?:(?<![,;])\s+\w+=\S+)*|(?<![\w.$-])(\w+)=(True\b|False\b|None\b)?"""
 )

@@ -188,19 +188,25 @@ class Opening:
             if given and not self.resume:
                 raise typer.BadParameter(f"{option} is about a saved run: give --resume with it")
 
-    def open(self, corpus: Corpus) -> Sampler:
-        """Return the run's sampler, at its first position or where it was saved."""
+    def open(self, corpus: Corpus, *, save: bool = False) -> Sampler:
+        """Return the run's sampler, at its first position or where it was saved.
+
+        Args:
+            corpus: The corpus.
+            save: Whether it is going to be saved; else what matters for that is not noted.
+        """
+        from duckplets.sampling.settings import not_of_saving
+
+        given: dict[str, Any] = {"recipes": self.recipes, "mixture": self.mixture}
+        given |= self.arguments
         if self.resume:
-            anew = {"recipes": self.recipes, "mixture": self.mixture}
-            given = {"allow_drift": self.allow_drift, **anew, **self.arguments}
-            return corpus.resume(self.run, self.tag, self.state, **given)
-        return corpus.sampler(
-            recipes=self.recipes,
-            mixture=self.mixture,
-            run=self.run,
-            state=self.state,
-            **self.arguments,
-        )
+            given["allow_drift"] = self.allow_drift
+            sampler = corpus.resume(self.run, self.tag, self.state, **given)
+        else:
+            sampler = corpus.sampler(run=self.run, state=self.state, **given)
+        if not save:
+            sampler.notes[:] = not_of_saving(sampler.notes)
+        return sampler
 
     def state_path(self, corpus: Path) -> Path:
         """Return the state file of a corpus."""

@@ -195,7 +195,9 @@ class Tally:
 class Batch:
     """One batch: ``batch["anchor"]`` is a list with one entry a sample, ``len(batch)`` long.
 
-    ``batch[0]`` is a sample as a dict, ``batch[:3]`` a list of them, and so is what a loop yields.
+    ``batch[0]`` is a sample as a dict, ``batch[:3]`` a list of them, and a loop yields them one by
+    one. By column a batch reads as a dict does: ``keys()``, ``values()``, ``items()``, ``get()``,
+    ``in`` and ``**batch``. It is not registered as a ``Mapping``, for trainers build those anew.
 
     Args:
         table: The samples.
@@ -226,8 +228,20 @@ class Batch:
         return self._table
 
     def keys(self) -> list[str]:
-        """Return the names of the columns, in order; ``dict(batch)`` works."""
+        """Return the names of the columns, in order; ``dict(batch)`` and ``**batch`` work."""
         return list(self._names)
+
+    def values(self) -> list[Any]:
+        """Return the columns, in order, each as ``batch[name]`` is."""
+        return [self[name] for name in self._names]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Return the columns with their names, in order."""
+        return list(zip(self._names, self.values(), strict=True))
+
+    def get(self, column: str, default: Any = None) -> Any:
+        """Return a column, or something else if there is none of that name."""
+        return self[column] if column in self._names else default
 
     @overload
     def __getitem__(self, which: str) -> list[Any]: ...

@@ -31,7 +31,7 @@ from duckplets.recipes.files import to_dict
 from duckplets.sampling import choosing, eras, messages, minings, state
 from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.cautions import left_alone, oddities, omitted, unsavable
+from duckplets.sampling.cautions import behind, left_alone, oddities, omitted, unsavable
 from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
@@ -334,7 +334,9 @@ def _opened(
     sampler.unused = minings.unused(database, settings, streams)
     odd = [*left_alone(sampler.unused), *oddities(planner)]
     odd += [] if vectors is None else vectors.notes
-    sampler.notes += [] if settings.rank else [*notes, *served.notes, *odd]
+    if not settings.rank:
+        saved = behind(Path(str(database.path)), settings, state_path, position)
+        sampler.notes += [*notes, *saved, *served.notes, *odd]
     return sampler
 
 

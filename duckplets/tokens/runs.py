@@ -27,7 +27,7 @@ from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.schedule import Events, Schedule
 from duckplets.sampling import state as states
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.cautions import omitted, unsavable
+from duckplets.sampling.cautions import behind, omitted, unsavable
 from duckplets.sampling.fingerprint import differing, refuse_mismatch
 from duckplets.sampling.runs import accept_edited
 from duckplets.sampling.settings import saved_settings
@@ -233,7 +233,7 @@ class TokenShards:
         refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
         target = path if save_to is None else Path(save_to)
         notes = unsavable(target, asked=save_to is not None)
-        sampler = self._opened(now, target, notes, saved.events)
+        sampler = self._opened(now, target, notes, saved.events, cursor.position)
         try:
             if was is not None:
                 accept_edited(sampler, was, cursor.position, edited["mixture"])
@@ -257,7 +257,12 @@ class TokenShards:
     # -- opening ------------------------------------------------------------------------------
 
     def _opened(
-        self, settings: TokenSettings, path: Path, notes: Sequence[str], events: Events | None
+        self,
+        settings: TokenSettings,
+        path: Path,
+        notes: Sequence[str],
+        events: Events | None,
+        position: int = 0,
     ) -> TokenSampler:
         schedule = self.schedule(settings, events)
 
@@ -284,7 +289,8 @@ class TokenShards:
         )
         sampler = TokenSampler(settings, reader, path, open_source)
         if not settings.rank:
-            sampler.notes += [*notes, *_cut(streams)]
+            saved = behind(self.path, settings, path, position)
+            sampler.notes += [*notes, *saved, *_cut(streams)]
             if isinstance(self.file, RowGroups):
                 rows, local = (stream.rows for stream in streams), settings.rows.get("local")
                 sampler.notes.append(note(self.file, rows, local, self._no_room))

@@ -183,3 +183,24 @@ def test_show_shows_records_and_samples(toy: str) -> None:
     for wrong in (["toy", "--samples", "1"], ["--run", "mine", "--split", "test"]):
         usage("show", toy, *wrong)
     usage("show", toy, "--state", "x.duckdb")
+
+
+def test_show_says_why_there_is_nothing_to_show(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(dp.MemorySource([{"text": "t"}], text="text"), name="s")
+
+    def said(*arguments: str) -> str:
+        shown = cli("show", path, *arguments)
+        assert (shown.exit_code, shown.stdout) == (0, "")
+        return shown.stderr
+
+    for more in ([], ["--json"]):
+        told = said("--split", "test", *more)
+        assert f"the corpus has no splits yet; run: duckplets split {path}; without" in told
+    with dp.Corpus(path) as corpus:
+        corpus.split(1, 0, 0)
+    assert said("--split", "test") == "no record of split test; there are: train 1\n"
+    with dp.Corpus(path) as corpus:
+        corpus.remove("s")
+    assert said() == f"{path} has no records; add some: duckplets ingest {path} FILE\n"

@@ -62,7 +62,7 @@ def test_a_long_document_has_about_its_own_share(tmp_path: Path) -> None:
         assert abs(seen["long_section"] - 2 * records * Fraction(2, records + 2)) < 2
         assert abs(seen["anchor_context"] - 3 * seen["anchor_anchor"]) < 4
         pools = {p["recipe"]: p for p in corpus.status()["pools"] if p["split"] == "train"}
-        assert pools["long_section"]["left_out"] == {"has one window": records - 2}
+        assert pools["long_section"]["left_out"] == {"with a single window": records - 2}
         assert pools["long_section"]["anchors"] == 2
         (row,) = corpus.capacity().to_pylist()
         assert (row["triplet_recipes"], row["triplets"]) == (3, (2 * records + 2) * (records - 1))
