@@ -33,10 +33,11 @@ EARLIER = "earlier"
 class Mapped:
     """The arguments common to the sources that have columns.
 
-    Columns are matched exactly first, else whatever their case; where there is no column of the
-    name it may be a path into a nested one, such as ``set.query`` or ``set.pos[0]``. Where several
-    are given for ``anchor``, ``positive`` or ``text`` the first that has text in a row is taken. A
-    text is a string; a list of strings is taken apart.
+    Columns are matched exactly first, else whatever their case, else but for spaces around the
+    name; where there is no column of the name it may be a path into a nested one, such as
+    ``set.query`` or ``set.pos[0]``. Where several are given for ``anchor``, ``positive`` or
+    ``text`` the first that has text in a row is taken. A text is a string; a list of strings is
+    taken apart.
     """
 
     anchor: Columns = None
@@ -45,7 +46,8 @@ class Mapped:
     """Column with the text that belongs to the anchor (or candidates, in order); a list gives one
     section per element."""
     context: Columns = None
-    """Columns with further texts, all required; a list gives one section per element."""
+    """Columns with further texts, all required but those with ``?`` behind the name
+    (``"examples?"``), which a row may have none of; a list gives one section per element."""
     negative: Columns = None
     """Columns with ready negatives of the anchor, or lists of them: sections of role
     ``rejected``; a row may have none."""

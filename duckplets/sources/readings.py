@@ -94,5 +94,6 @@ def _columns(part: str, given: Any) -> str:
     if len(names) == 1:
         return f"column {names[0]}"
     if part == "context":
-        return f"columns {', '.join(names)}, all of them"
+        but = " but those with a ? behind" if any(name[-1] == "?" for name in names) else ""
+        return f"columns {', '.join(names)}, all of them{but}"
     return f"the first of columns {', '.join(names)} that has text"

@@ -83,7 +83,8 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     names = names_of(parts)
     place = {name: i for i, name in enumerate(names)}
     places = {part: [place[name] for name in columns[part]] for part in columns}
-    layout = Layout(places, names, cells)
+    bare = tuple(n[:-1] if i in cells.optional else n for i, n in enumerate(names))
+    layout = Layout(places, bare, cells)
     moments = [f"d{i}" for i in places["date"] if cells.shapes[i] == "moment"]
     carried = (*moments, *(["meta"] if GIVEN in columns else []))
     source = _cells(layout, made, carried)
@@ -241,7 +242,7 @@ def _lack(layout: Layout, made: Made | None) -> exp.Expr:
             first = first_of(parts[part]) if is_cell else layout.first(parts[part])
             missing = first.is_(exp.null())
             case = case.when(_is_required(missing, part, parts), exp.Literal.string(f"no {part}"))
-    for place in parts["context"]:
+    for place in (place for place in parts["context"] if place not in layout.cells.optional):
         blank = layout.head(place).is_(exp.null())
         reason = exp.Literal.string(f"no context: {names[place]}")
         case = case.when(_is_required(blank, "context", parts), reason)
