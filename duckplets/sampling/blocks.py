@@ -152,8 +152,9 @@ class Reader:
 
     def _count_taken(self) -> None:
         for positions in self._uncounted.positions():
-            plan = self.planner.plan_at(positions)
-            self._counters.add(self.fetcher.tally(plan, self.planner.sources))
+            with self.fetcher.sound():
+                plan = self.planner.plan_at(positions)
+                self._counters.add(self.fetcher.tally(plan, self.planner.sources))
 
     def load(self, counts: Mapping[str, Sequence[int]]) -> None:
         """Count on from the counts of a saved run."""
@@ -172,8 +173,10 @@ class Reader:
 
     def _tallies(self, start: int, stop: int) -> Iterator[Tally]:
         for low in range(start, stop, _PLANNED):
-            plan = self.planner.plan(low, min(low + _PLANNED, stop))
-            yield self.fetcher.tally(plan, self.planner.sources)
+            with self.fetcher.sound():
+                plan = self.planner.plan(low, min(low + _PLANNED, stop))
+                tally = self.fetcher.tally(plan, self.planner.sources)
+            yield tally
 
     def _taken(self, start: int) -> Block | None:
         try:
@@ -193,8 +196,9 @@ class Reader:
         """Count positions as taken that are not read."""
         self.check_open()
         for low in range(start, stop, _PLANNED):
-            plan = self.planner.plan(low, min(low + _PLANNED, stop))
-            self._counters.add(self.fetcher.tally(plan, self.planner.sources))
+            with self.fetcher.sound():
+                plan = self.planner.plan(low, min(low + _PLANNED, stop))
+                self._counters.add(self.fetcher.tally(plan, self.planner.sources))
 
     def between(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the batches that begin from ``start`` on before ``stop``, without counting them."""
