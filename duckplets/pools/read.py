@@ -290,9 +290,9 @@ class PoolReader:
             shown = shlex.join(["duckplets", "recipe", "show", str(path), name])
             counts.append(
                 f"{grades:,} pairs have grades; give the least grade that counts as positive, as "
-                f"in positive=role('context', where='label >= 0.5'); or write a recipes file: "
-                f'{shown} > graded.toml, add where = "label >= 0.5" to its positive, and name '
-                f"the file where a recipe is named"
+                f"in positive=role('context', where='label >= 0.5'); from the shell: {shown} > "
+                f'graded.toml, add where = "label >= 0.5" to positive there, and give '
+                f"--recipes graded.toml"
             )
         told = f"{_what(compiled)}: {', '.join(counts) or NO_RECORDS}"
         most = compiled.parameters["negatives"]
