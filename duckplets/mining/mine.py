@@ -186,10 +186,10 @@ def _told(mined: Sequence[tuple[_Job, PairReport]]) -> Iterator[str]:
             )
         short = sum(report.outcomes.get(outcome, 0) for outcome in ("short", "none"))
         if short and settings.when_short == "backfill":
-            cut = listed(f"{margin} cut {count:,}" for margin, count in cuts.items() if count)
+            cut = "".join(f"; {of} cut {n:,}" for of, n in cuts.items() if n)
             yield (
                 f"{what}: {short:,} {of_anchors} got fewer than {settings.wanted} negatives "
-                f"({cut or 'candidates ran out'}); when_short='random' fills the rest"
+                f"(candidates ran out{cut}); when_short='random' fills the rest"
             )
 
 
