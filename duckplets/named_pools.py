@@ -55,8 +55,8 @@ class NamedPools:
     def brought_recipes(self, preset: Preset | None = None) -> dict[str, list[Recipe]]:
         """Return by source the recipes that it brought, else its defaults, but for long sections.
 
-        Samplers with this preset draw by them where none are given or stored. Those of ``crate``
-        may be named without it, too.
+        Samplers with this preset draw by them where none are given or stored. What only a preset
+        draws may be named without it, too.
         """
         sources = recipe_store.sources_of(self._database, records.current_version(self._database))
         drawn = checked_preset(preset)
@@ -72,8 +72,7 @@ class NamedPools:
     ) -> tuple[str, dict[str, Any]]:
         """Return the statement of a recipe's pool and its parameters.
 
-        It is that of the samples a new run draws, so of mined negatives where there are some. The
-        preset is taken as elsewhere; its recipes have their names without it, too.
+        It is that of the samples a new run draws, so of mined negatives where there are some.
         """
         compiled = self._compiled(name, source, split, preset)
         return compiled.sql(), compiled.parameters_of()
@@ -102,8 +101,7 @@ class NamedPools:
     def _compiled(
         self, name: str, source: str | None, split: str, preset: Preset | None = None
     ) -> CompiledPool:
-        checked_preset(preset)
-        return named_pool(self._database, name, source, split)
+        return named_pool(self._database, name, source, split, preset)
 
     # -- looking --------------------------------------------------------------------------------
 

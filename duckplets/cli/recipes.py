@@ -90,7 +90,7 @@ def list_recipes(corpus: CORPUS, preset: PRESET = None) -> None:
     output.show_table(("name", "kind", "weight", "per", "sources", "from"), rows)
 
 
-def show(corpus: CORPUS, name: RECIPE) -> None:
+def show(corpus: CORPUS, name: RECIPE, preset: PRESET = None) -> None:
     """Print a recipe, stored or default, in the form of a recipes file.
 
     Example:
@@ -100,8 +100,8 @@ def show(corpus: CORPUS, name: RECIPE) -> None:
     from duckplets.recipes.files import to_dict
 
     with Corpus(corpus, read_only=True) as opened:
-        every = [r for r, _ in _defaults(opened, "crate")] + opened.recipes()
-        known = {r.name: r for r in every}
+        drawn = _defaults(opened, "crate") + _defaults(opened, preset)
+        known = {r.name: r for r in [*(r for r, _ in drawn), *opened.recipes()]}
     if name not in known:
         raise RecipeError(
             f"no recipe {name!r}{nearest(name, known)}; there are: {listed(known) or 'none'}"

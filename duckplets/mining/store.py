@@ -32,6 +32,7 @@ from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, bm25_from
+from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
@@ -192,7 +193,13 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
     return ""
 
 
-def named_pool(database: Database, name: str, source: str | None, split: str) -> CompiledPool:
+def named_pool(
+    database: Database,
+    name: str,
+    source: str | None,
+    split: str,
+    preset: Preset | None = None,
+) -> CompiledPool:
     """Compile the pool that a sampler draws a stored or default recipe from; see ``Corpus.pool``.
 
     Args:
@@ -200,6 +207,7 @@ def named_pool(database: Database, name: str, source: str | None, split: str) ->
         name: Of the recipe.
         source: Name of a source; by default the first that the recipe applies to.
         split: The split.
+        preset: Whose defaults are meant.
 
     Raises:
         RecipeError, SplitError: There is no such recipe, source or split.
@@ -207,7 +215,7 @@ def named_pool(database: Database, name: str, source: str | None, split: str) ->
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
-    recipe = recipe_store.find(database, name, version, source)
+    recipe = recipe_store.find(database, name, version, source, checked_preset(preset))
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
     recipe = as_drawn(recipe, source, mined_for(database, checked_split(split)))

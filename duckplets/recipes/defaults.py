@@ -52,7 +52,7 @@ def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[Triple
     to_context = TripletRecipe(USUAL, anchor, context, context, weight=0.75)
     to_anchor = TripletRecipe("anchor_anchor", anchor, context, anchor, weight=0.25)
     if defaults in ("roles", "documents"):
-        return (to_context, to_anchor) if preset else (to_context,)
+        return (to_context, to_anchor) if preset else (replace(to_context, weight=1.0),)
     if defaults == "text":
         return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
     rejected = role("rejected")

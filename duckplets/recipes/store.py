@@ -67,10 +67,10 @@ class Brought:
         """Return those that it brought, else the defaults, without the one of long sections."""
         return self.own or default_recipes(self.defaults, preset)
 
-    @property
-    def known(self) -> tuple[Recipe, ...]:
-        """Those that may be named: also what only a preset draws unasked."""
-        return self.recipes("crate")
+    def known(self, preset: Preset | None = None) -> list[Recipe]:
+        """Return those that may be named: also what only a preset draws unasked."""
+        drawn = {recipe.name: recipe for recipe in self.recipes(preset)}
+        return [drawn.get(recipe.name, recipe) for recipe in self.recipes("crate")]
 
     def of_kind(self, recipes: Iterable[Recipe], kind: str) -> tuple[Recipe, ...]:
         """Return those that make a kind of sample: of texts, text recipes or else a derived one."""
@@ -175,7 +175,7 @@ def stored(database: Database) -> list[Recipe]:
 
 def names(database: Database, version: int) -> list[str]:
     """Return the names of all recipes that may be asked for: stored, brought or default ones."""
-    brought = (r.name for of in sources_of(database, version).values() for r in of.known)
+    brought = (r.name for of in sources_of(database, version).values() for r in of.known())
     is_long = bool(database.run("recipes/store/long_sections")[0][0])
     own = [LONG_SECTION] if is_long else []
     return list(dict.fromkeys([*_names(database), *brought, *own]))
@@ -209,7 +209,7 @@ def resolve(
     known = stored(database)
     chosen = [r for r in known if kind == "texts" or is_triplet(r)]
     if given:  # only then are the defaults needed, whose conditions take a while to parse
-        chosen = _named(given, [*also, *known, *_all_brought(sources)]) or chosen
+        chosen = _named(given, [*also, *known, *_all_brought(sources, preset)]) or chosen
     long_roles: dict[str, Role] = {}
     if not chosen and long_sections and kind != "texts" and _has_longer(database, max_tokens):
         where = {"split": split, "version": version, "max_tokens": max_tokens}
@@ -265,7 +265,13 @@ def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
     return found
 
 
-def find(database: Database, name: str, version: int, source: str | None = None) -> Recipe:
+def find(
+    database: Database,
+    name: str,
+    version: int,
+    source: str | None = None,
+    preset: Preset | None = None,
+) -> Recipe:
     """Return a recipe by name: a stored one, else one that sources bring, else the derived texts.
 
     Args:
@@ -273,11 +279,13 @@ def find(database: Database, name: str, version: int, source: str | None = None)
         name: Of the recipe.
         version: Of the corpus.
         source: Whose recipe is meant where sources differ; by default that of the first.
+        preset: Whose defaults are meant.
     """
     sources = sources_of(database, version)
     of_corpus = stored(database)
     brought = sources.get(source or "") or next(iter(sources.values()), None)
-    known = [*_all_brought(sources), *(brought.known if brought else ()), *of_corpus]
+    own = brought.known(preset) if brought else []
+    known = [*_all_brought(sources, preset), *own, *of_corpus]
     by_name = {recipe.name: recipe for recipe in known}
     if name == TEXTS not in by_name and brought is not None:
         told = [r for r in of_corpus if not source or r.sources is None or source in r.sources]
@@ -305,7 +313,7 @@ def first_source(database: Database, recipe: Recipe, version: int) -> str:
             f"recipe {recipe.name!r} is limited to {listed(recipe.sources or ())}, and the "
             f"corpus has only {listed(sources)}"
         )
-    own = [s for s in fitting if recipe in sources[s].known]
+    own = [s for s in fitting if recipe in [*sources[s].known(), *sources[s].recipes("crate")]]
     return (own or fitting)[0]
 
 
@@ -319,9 +327,9 @@ def check_source(database: Database, source: str, version: int) -> None:
         )
 
 
-def _all_brought(sources: Mapping[str, Brought]) -> list[Recipe]:
+def _all_brought(sources: Mapping[str, Brought], preset: Preset | None) -> list[Recipe]:
     """Return what all sources bring or have by default, of each name once."""
-    found = {r.name: r for brought in sources.values() for r in brought.known}
+    found = {r.name: r for brought in sources.values() for r in brought.known(preset)}
     found.setdefault(LONG_SECTION, long_section_recipe("context"))
     return list(found.values())
 

@@ -168,7 +168,7 @@ def test_default_recipes_are_those_of_the_specification() -> None:
     def shares(*of: Any) -> dict[str, tuple[float, Any, Selector]]:
         return {r.name: (r.weight, r.strategy, r.negative) for r in default_recipes(*of)}
 
-    roles = {"anchor_context": (0.75, "other_record", CONTEXT)}
+    roles = {"anchor_context": (1.0, "other_record", CONTEXT)}
     dated = {
         "anchor_context_other_date": (0.30, "other_date", CONTEXT),
         "anchor_context": (0.35, "other_record", CONTEXT),
@@ -177,7 +177,8 @@ def test_default_recipes_are_those_of_the_specification() -> None:
     others = {"anchor_anchor_other_date": (0.10, "other_date", ANCHOR)}
     assert shares("roles") == roles
     assert shares("dated") == dated
-    assert shares("roles", "crate") == roles | questions
+    three_in_four = {"anchor_context": (0.75, "other_record", CONTEXT)}
+    assert shares("roles", "crate") == three_in_four | questions
     assert shares("dated", "crate") == dated | questions | others
     for same in ("text", "ready", "pairs"):
         assert default_recipes(same, "crate") == default_recipes(same)

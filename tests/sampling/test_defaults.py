@@ -156,11 +156,17 @@ def test_what_is_given_wins_over_the_preset(corpus: dp.Corpus) -> None:
 
 def test_the_preset_is_what_can_be_written_out(tmp_path: Path) -> None:
     with toy_corpus(tmp_path / "c.duckdb", 40, sources=["faq", "manual"]) as corpus:
-        recipes = ["anchor_context", "anchor_anchor"]
-        written = {"mixture": {"faq": 1, "manual": 1}, "recipes": recipes, "swap": True}
-        found = rows_of(corpus, 1000, **written)
+        roles = (dp.role("anchor"), dp.role("context"))
+        recipes = [
+            dp.TripletRecipe("anchor_context", *roles, dp.role("context"), weight=0.75),
+            dp.TripletRecipe("anchor_anchor", *roles, dp.role("anchor"), weight=0.25),
+        ]
+        mixture = {"faq": 1, "manual": 1}
+        found = rows_of(corpus, 1000, mixture=mixture, recipes=recipes, swap=True)
+        assert Counter(row["recipe"] for row in found) == {r.name: 1000 * r.weight for r in recipes}
         assert rows_of(corpus, 1000, preset="crate") == found
-        assert Counter(row["recipe"] for row in found) == {recipes[0]: 750, recipes[1]: 250}
+        names = [recipe.name for recipe in recipes]
+        assert rows_of(corpus, 1000, preset="crate", recipes=names) == found
 
 
 def test_a_saved_run_keeps_its_preset(path: Path, tmp_path: Path) -> None:
@@ -223,6 +229,7 @@ def test_every_command_takes_the_preset(path: Path, tmp_path: Path) -> None:
     found = lines(ok("sample", path, "--swap", "--columns", "swapped"))
     assert {row["swapped"] for row in found} == {False, True}
     assert "WITH" in ok("sql", path, "anchor_anchor", "--preset", "crate")
+    assert "weight = 0.25" in ok("recipe", "show", path, "anchor_anchor", "--preset", "crate")
     assert "crat" in usage("sample", path, "--preset", "crat")
     assert "--preset is about a new run" in usage("sample", path, "--resume", "--preset", "crate")
     assert "duckplets mine" in error(
