@@ -16,7 +16,6 @@ from duckplets.cli.app import CORPUS, JSON, existing, say
 from duckplets.cli.inputs import names
 from duckplets.cli.options import ENGINE, PRESET
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
-from duckplets.recipes.bm25 import given_settings
 
 if TYPE_CHECKING:
     from duckplets.export import ExportReport
@@ -224,9 +223,11 @@ def mine(
         duckplets mine faq.duckdb
         duckplets mine faq.duckdb anchor_context --top-k 16 --range-min 2
     """
-    settings = given_settings(locals())
+    given = dict(locals())
     from duckplets.corpus import Corpus
+    from duckplets.recipes.bm25 import given_settings
 
+    settings = given_settings(given)
     with Corpus(existing(corpus)) as opened:
         where: dict[str, Any] = {"source": source, "split": split, "preset": preset}
         report = opened.mine(recipe or None, **where, engine=engine, **settings)
