@@ -32,9 +32,9 @@ log = logging.getLogger("duckplets")
 
 # What a sampler of texts has besides, as it stands where nobody has given it.
 _OF_TEXTS = {
-    **dict.fromkeys(("recipes", "columns", "by"), None),
+    **dict.fromkeys(("recipes", "columns", "by", "swap", "preset"), None),
     **dict.fromkeys(("no_duplicates", "structural_negatives"), False),
-    **dict.fromkeys(("swap", "prefixes"), True),
+    "prefixes": True,
     "negatives": 1,
     "vectors": "error",
     "kind": "texts",

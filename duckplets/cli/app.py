@@ -274,7 +274,8 @@ def _given_by(command: Callable[..., None]) -> tuple[dict[str, str], set[str]]:
             if isinstance(how, typer.models.OptionInfo):
                 written = [how.default, *(how.param_decls or ())]  # Typer takes the first for one
                 named = [each for each in written if isinstance(each, str) and each[:2] == "--"]
-                options[name] = [option(name), *named][-1]
+                options[name], _, off = [option(name), *named][-1].partition("/")
+                options |= {f"no_{name}": off} if off else {}
             else:
                 places.add(name)
     return options, places

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -72,7 +72,8 @@ def show(
         if run is not None:
             sampler = opened.resume(run, state=state, prefetch=0)
         else:
-            sampler = opened.sampler(split=split or "train", batch_size=samples or 1, prefetch=0)
+            how: dict[str, Any] = {"split": split or "train", "batch_size": samples or 1}
+            sampler = opened.sampler(**how, prefetch=0, allow_stale=True)
         batch = next(sampler, None)
     if batch is None:
         say(f"run {run} has come to its end")

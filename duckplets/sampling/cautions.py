@@ -106,8 +106,8 @@ def left_alone(minings: Sequence[Unused]) -> Iterator[str]:
     for source, recipe, anchors in minings:
         yield (
             f"source {source!r}, recipe {recipe!r} draws at random, and the mined negatives of "
-            f"{anchors:,} anchors are not used: by='bm25' takes them, by='random' says that this "
-            f"is meant"
+            f"{anchors:,} anchors are not used: they came after this run was opened; a new run "
+            f"takes them"
         )
 
 

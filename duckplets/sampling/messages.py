@@ -23,7 +23,7 @@ from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import TextRecipe
 from duckplets.recipes.selectors import any_section
 from duckplets.recipes.store import SourceRecipes
-from duckplets.sampling.anchored import Anchored
+from duckplets.sampling.anchored import Anchored, Left
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import OF_MESSAGES
 from duckplets.sampling.fetch import Fetcher, as_array, facts_of
@@ -98,7 +98,7 @@ def has_pairs(database: Database, sources: Collection[str], version: int) -> boo
 
 def open_streams(
     database: Database, settings: RunSettings, sources: Sequence[str], snapshot: Snapshot | None
-) -> tuple[list[Stream], list[str]]:
+) -> tuple[list[Stream], list[Left]]:
     """Read which conversations can be drawn of some sources; return also which have none."""
     anchored = Anchored(database, settings)
     streams, empty = [], []
@@ -107,10 +107,9 @@ def open_streams(
         if len(pool.anchors):
             streams.append(Stream(source, pool, settings.seed, settings.negatives))
         else:
-            empty.append(
-                f"source {source!r} has no conversation in split {settings.split!r}"
-                + (" that its index controls list" if source in settings.index else "")
-            )
+            listed = " that its index controls list" if source in settings.index else ""
+            why = f"source {source!r} has no conversation in split {settings.split!r}{listed}"
+            empty.append(Left(source, None, why))
     return streams, empty
 
 

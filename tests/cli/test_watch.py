@@ -58,7 +58,7 @@ def corpus(tmp_path: Path, pools_once: None) -> Iterator[dp.Corpus]:
 
 def trained(corpus: dp.Corpus, **arguments: Any) -> dp.Sampler:
     """A run of 24 steps with two saves, of which the last is tagged."""
-    sampler = corpus.sampler(mixture=MIXTURE, batch_size=8, **arguments)
+    sampler = corpus.sampler(mixture=MIXTURE, batch_size=8, preset="crate", **arguments)
     for steps, tag in ((10, None), (14, "half")):
         for batch in islice(sampler, steps):
             sampler.report_loss({"a": 2.5 - batch.step / 100, "c": 1.0})
