@@ -223,7 +223,9 @@ class Outlook:
     def warnings(self) -> Iterator[str]:
         """Yield what is odd about a run, however long it is."""
         yield from oddities(self._planner)
-        yield from omitted(self._planner.schedule.mixture, self._settings.sources)
+        schedule = self._planner.schedule
+        undrawn = [name for name in self._settings.sources if name not in schedule.drawn]
+        yield from omitted(schedule.mixture, undrawn)
         yield from left_alone(self._unused)
         there = np.flatnonzero(self._planner.recipe_parts()).tolist()
         yield from falling_back([self._streams[number] for number in there])

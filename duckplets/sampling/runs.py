@@ -239,10 +239,10 @@ def accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) 
     sampler.changed_from = changed
     if changed < position:
         raise StateMismatchError(
-            f"the saved run does not fit: with this mixture samples are others from position "
-            f"{changed} (step {changed // batch}) on, and it stands at {position} (step "
-            f"{position // batch}): {told}. Change what comes after only, or accept another order "
-            f"with allow_drift=('mixture',)"
+            f"this mixture would change samples from step {changed // batch}, but the run is at "
+            f"step {-(-position // batch)}; use set_weights or a Phase from step "
+            f"{-(-position // batch)}, or accept another order with allow_drift=('mixture',). What "
+            f"differs: {told}"
         )
 
 
@@ -306,6 +306,7 @@ def _opened(
     planner.end = replace(settings, steps=None).end(planner.epoch_length)
     settings = eras.settled(settings, planner, events, position)
     planner.join(eras.later_streams(settings, planner.schedule, needed, read))
+    settings = eras.in_shares(settings, planner, events)
     if settings.no_duplicates == "negatives":  # refuse now what cannot be served at all
         most = settings.global_batch
         planner.plan(0, most if planner.end is None else min(planner.end, most))

@@ -71,8 +71,12 @@ class Views:
 
     @property
     def mixture(self) -> Mixture:
-        """Weights of the sources, temperature and phases."""
-        return self._planner.schedule.mixture
+        """Weights of the sources and temperature that are in force now, and all phases.
+
+        After ``set_weights``, a phase or a join the weights are those that hold from there; in
+        proportion to anchors, they are the shares.
+        """
+        return self._planner.schedule.in_force(self._position // self._batch)
 
     @property
     def epoch_length(self) -> int:
