@@ -49,7 +49,7 @@ __all__ = ["read_mixture"]
 log = logging.getLogger("duckplets")
 
 _ANNEAL = ("anneal_start_step", "anneal_weights", "anneal_end_step", "anneal_lr_scale")
-_DATA = ("mixture", "mix_temperature", "datasets", "phases", *_ANNEAL)
+_DATA = ("mix_temperature", "datasets", "phases", *_ANNEAL, "mixture")
 _DATASET = ("name", "path", "hf_name", "hf_config", "weight")
 _PHASE = ("start_step", "dataset_weights", "lr_scale")
 

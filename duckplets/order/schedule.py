@@ -349,6 +349,10 @@ class Schedule:
             self._told = set().union(*map(_positive, islice(self._events, kept)))
         self._events = self._events.changed(kept, [(step, Event(dict(event.weights), temperature))])
 
+    def is_overridden(self, step: int) -> bool:
+        """Return whether a phase or an event holds at a step in the place of declared weights."""
+        return self.mixture.phase(step) > 0 or any(at <= step for at, _ in self._events)
+
     def in_force(self, step: int) -> Mixture:
         """Return the mixture with the weights and the temperature that hold at a step.
 

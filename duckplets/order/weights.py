@@ -83,8 +83,8 @@ def checked_word(value: Any, what: str) -> Word:
     if isinstance(value, str) and value in get_args(Word):
         return cast(Word, value)
     raise MixtureError(
-        f"{what}: {value!r}{nearest(str(value), get_args(Word))}: give 'proportional', 'equal', a "
-        f"weight for each name, or the path of a TOML file"
+        f"{what}: give a weight for each name, as in {{'web': 0.7}}, 'proportional', 'equal', or "
+        f"the path of a TOML file, not {value!r}{nearest(str(value), get_args(Word))}"
     )
 
 

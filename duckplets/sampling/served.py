@@ -141,7 +141,7 @@ class Views:
 
         Args:
             steps: So many steps, but none after the end of a bounded run; by default to that end,
-                or one nominal epoch from where the last phase begins.
+                or one nominal epoch from where the last phase begins, or the last version joins.
         """
         if steps is not None:
             most = MAX_POSITION // self._batch

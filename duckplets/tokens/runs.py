@@ -317,7 +317,7 @@ class TokenShards:
             if not rows:
                 raise EmptyPoolError(
                     f"source {source!r} has no tokens in split {settings.split!r} of {self.path}; "
-                    f"give it weight 0"
+                    f"leave it out of mixture="
                 )
             name = settings.recipes[source][0]["name"]
             for bucket, of in rows.items():
