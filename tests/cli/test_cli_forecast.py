@@ -48,7 +48,9 @@ OPTIONS = ["--batch-size", "8", "--mixture", "a=3", "--no-swap", "--seed", "7"]
 
 
 def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
-    given: dict[str, Any] = dict(batch_size=8, mixture={"a": 3}, swap=False, seed=7)
+    given: dict[str, Any] = dict(
+        batch_size=8, mixture=dp.Mixture({"a": 3}, omitted=1), swap=False, seed=7
+    )
     with dp.Corpus(toy, read_only=True) as corpus:
         expected = corpus.sampler(**given).forecast(20)
     result = cli("forecast", toy, *OPTIONS, "--steps", "20")
@@ -85,7 +87,7 @@ def test_a_run_says_on_stderr_what_it_draws(toy: str, command: str) -> None:
     result = cli(command, toy, *OPTIONS)
     assert len(lines(result.stdout)) == 8
     with dp.Corpus(toy, read_only=True) as corpus:
-        sampler = corpus.sampler(batch_size=8, mixture={"a": 3}, swap=False)
+        sampler = corpus.sampler(batch_size=8, mixture=dp.Mixture({"a": 3}, omitted=1), swap=False)
         assert result.stderr == f"{sampler.describe()}\n"
     for word in ("swap off", "anchor_context", "56.2 %", "negatives random", "note: sources named"):
         assert word in result.stderr

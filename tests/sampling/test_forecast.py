@@ -42,10 +42,16 @@ MIXTURES: dict[str, tuple[Any, list[int]]] = {  # and where their shares change
     "alike": (None, []),
     "one": ({"a": 0, "b": 0}, []),
     "hot": (dp.Mixture({"a": 9, "b": 1, "c": 0.01}, temperature=2.5), []),
-    "phases": (dp.Mixture({"a": 1, "b": 3}, phases=PHASES), [7, 31]),
-    "at once": (dp.Mixture(anneal=dp.Anneal(11, {"a": 7})), [11]),
-    "ramp": (dp.Mixture(anneal=dp.Anneal(5, {"a": 7, "b": 0}, end_step=29)), [5, 29]),
-    "ramp first": (dp.Mixture({"c": 0}, anneal=dp.Anneal(0, {"c": 5}, end_step=400)), []),
+    "phases": (dp.Mixture({"a": 1, "b": 3}, phases=PHASES, omitted=1), [7, 31]),
+    "at once": (dp.Mixture({}, omitted=1, anneal=dp.Anneal(11, {"a": 7})), [11]),
+    "ramp": (
+        dp.Mixture({}, omitted=1, anneal=dp.Anneal(5, {"a": 7, "b": 0}, end_step=29)),
+        [5, 29],
+    ),
+    "ramp first": (
+        dp.Mixture({"c": 0}, anneal=dp.Anneal(0, {"c": 5}, end_step=400), omitted=1),
+        [],
+    ),
 }
 KINDS: list[dict[str, Any]] = [
     {"batch_size": 8},
@@ -173,7 +179,7 @@ def test_a_billion_samples_are_counted_not_drawn(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     anneal = dp.Anneal(1000, {"a": 9}, end_step=3_000_000)
-    sampler = corpus.sampler(mixture=dp.Mixture(anneal=anneal), batch_size=256)
+    sampler = corpus.sampler(mixture=dp.Mixture({}, omitted=1, anneal=anneal), batch_size=256)
     monkeypatch.setattr("duckplets.sampling.stream.Stream.draw", None)
     monkeypatch.setattr("duckplets.order.apportion.Ramp._deal", None)
     found = sampler.forecast(4_000_000)
@@ -251,7 +257,9 @@ def test_tokens_of_triplets_are_near(tmp_path: Path, kind: Any, how: int) -> Non
 
 def test_a_partial_epoch_is_within_the_spread_of_what_is_left(corpus: dp.Corpus) -> None:
     recipe = dp.TextRecipe("bodies", dp.role("context"), sources=("a",))
-    given: dict[str, Any] = dict(recipes=[recipe], mixture={"b": 0, "c": 0}, batch_size=1)
+    given: dict[str, Any] = dict(
+        recipes=[recipe], mixture=dp.Mixture({"b": 0, "c": 0}, omitted=1), batch_size=1
+    )
     sizes = corpus.sql(
         "SELECT token_count AS n FROM section_texts "
         "WHERE source = 'a' AND split = 'train' AND role = 'context'"
@@ -288,7 +296,7 @@ def test_anchors_that_fall_back_are_counted(
             if rules.is_anchor(piece):
                 lacks = own.get(piece.section, 0) < negatives
                 short[piece.record] = short.get(piece.record, False) or lacks
-        sampler = corpus.sampler(recipes=[recipe], mixture={"s1": 0}, negatives=negatives)
+        sampler = corpus.sampler(recipes=[recipe], mixture={"s0": 1}, negatives=negatives)
         found = sampler.forecast().table.to_pylist()[0]
         served = sampler.served(0, 4 * sampler.epoch_length)["anchor_record_id"].to_pylist()
         drawn = set(served)
@@ -311,12 +319,14 @@ def test_mined_negatives_that_are_left_alone_are_told(tmp_path: Path) -> None:
         by: Any
         for by, told in ((None, True), ("random", False), ("bm25", False)):
             recipe = dp.TripletRecipe("plain", **given, by=by)
-            sampler = corpus.sampler(recipes=[recipe], mixture={"s1": 0})
+            sampler = corpus.sampler(recipes=[recipe], mixture={"s0": 1})
             left = [w for w in sampler.forecast().warnings if "are not used" in w]
             assert bool(left) == told
             assert all("source 's0', recipe 'plain'" in warning for warning in left)
         validation = corpus.sampler(
-            recipes=[dp.TripletRecipe("plain", **given)], mixture={"s1": 0}, split="validation"
+            recipes=[dp.TripletRecipe("plain", **given)],
+            mixture={"s0": 1},
+            split="validation",
         )
         assert not [w for w in validation.forecast().warnings if "are not used" in w]
 
@@ -426,7 +436,7 @@ def test_it_is_shown_as_a_table_and_as_html_that_does_nothing(tmp_path: Path) ->
 
 
 def test_a_long_table_is_cut_and_says_so(corpus: dp.Corpus) -> None:
-    mixture = dp.Mixture(phases=[dp.Phase(i, {"a": i}) for i in range(1, 30)])
+    mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(i, {"a": i}) for i in range(1, 30)])
     found = corpus.sampler(mixture=mixture, batch_size=4).forecast(40)
     assert len(found) == 180
     assert "and 120 more rows, in .table" in str(found)
@@ -455,7 +465,7 @@ def test_a_run_describes_itself(corpus: dp.Corpus, swap: bool) -> None:
 
 
 def test_it_describes_what_comes_from_where_it_stands(corpus: dp.Corpus) -> None:
-    mixture = dp.Mixture({"a": 1}, phases=[dp.Phase(3, {"b": 0, "c": 0})])
+    mixture = dp.Mixture({"a": 1}, phases=[dp.Phase(3, {"b": 0, "c": 0})], omitted=1)
     sampler = corpus.sampler(mixture=mixture, batch_size=8)
     assert "other shares from step 3 on" in sampler.describe()
     assert " 25 % " in sampler.describe()
@@ -481,7 +491,9 @@ def test_steps_have_bounds(corpus: dp.Corpus) -> None:
 def test_a_forecast_is_drawn_with_its_phases(tmp_path: Path) -> None:
     phases = [dp.Phase(20, {"a": 0, "b": 1}), dp.Phase(40, {"a": 1, "b": 0})]
     with toy_corpus(tmp_path / "toy.duckdb", 20, sources=("a", "b")) as corpus:
-        sampler = corpus.sampler(mixture=dp.Mixture({"a": 3, "b": 1}, phases=phases), batch_size=8)
+        sampler = corpus.sampler(
+            mixture=dp.Mixture({"a": 3, "b": 1}, phases=phases, omitted=1), batch_size=8
+        )
         drawn = sampler.forecast(60).plot()
     assert sorted(drawn.series) == ["a", "b"]
     assert [label for _, label in drawn.marks] == ["phase 1", "phase 2"]

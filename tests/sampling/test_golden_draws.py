@@ -36,9 +36,11 @@ WINDOWS = dp.TripletRecipe(
 PHASED = dp.Mixture(
     {"alpha": 3, "charlie": 0},
     phases=[dp.Phase(7, {"charlie": 1.009}), dp.Phase(23, {"alpha": 0, "bravo": 0.1}, 0.1)],
+    omitted=1,
 )
-RAMPED = dp.Mixture({"bravo": 0}, anneal=dp.Anneal(5, {"alpha": 0, "bravo": 7}, 40))
-TEMPERED = dp.Mixture({"alpha": 100, "bravo": 10}, temperature=3)
+RAMPED = dp.Mixture({"bravo": 0}, anneal=dp.Anneal(5, {"alpha": 0, "bravo": 7}, 40), omitted=1)
+ALIKE = dp.Mixture({}, omitted=1)
+TEMPERED = dp.Mixture({"alpha": 100, "bravo": 10}, temperature=3, omitted=1)
 
 RUNS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -75,7 +77,8 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, dp.
 
 def rows(corpus: dp.Corpus, run: dict[str, Any]) -> Iterator[str]:
     """A line for every sample: its position, what it is drawn by, and the window of each slot."""
-    arguments: dict[str, Any] = {"kind": "triplets", "batch_size": 20, "prefetch": 0} | run
+    arguments: dict[str, Any] = {"kind": "triplets", "batch_size": 20, "prefetch": 0}
+    arguments |= {"mixture": ALIKE} | run
     position, told = arguments.pop("position", 0), arguments.pop("told", {})
     slots = slot_names(arguments["kind"], arguments.get("negatives", 1))
     by_kind = {"triplets": ["swapped"], "pairs": ["swapped", "label"], "texts": []}

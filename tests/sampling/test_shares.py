@@ -398,7 +398,7 @@ PARTIAL: dict[str, tuple[Any, list[str]]] = {
         ["sources named nowhere in the mixture: 'a', 'c'; each weighs 2"],
     ),
     "all": ({"a": 1, "b": 0, "c": 2}, []),
-    "all in the end": (dp.Mixture({"a": 1}, anneal=dp.Anneal(4, {"b": 1, "c": 1})), []),
+    "all in the end": (dp.Mixture({"a": 1}, anneal=dp.Anneal(4, {"b": 1, "c": 1}), omitted=1), []),
     "none": ({}, []),
 }
 
@@ -424,7 +424,7 @@ def test_all_that_is_empty_is_named_at_once(tmp_path: Path) -> None:
                 what = f"recipe {recipe!r} finds no anchor in source {name!r}, split 'test'"
                 assert told.count(f"{what}: the split has no records") == 1
         with pytest.raises(dp.EmptyPoolError, match="5 no positive") as error:
-            corpus.sampler(recipes=[TITLE, other], mixture={"c": 0})
+            corpus.sampler(recipes=[TITLE, other], mixture=dp.Mixture({"c": 0}, omitted=1))
         assert "'title'" not in str(error.value)
         assert "source 'c'" not in str(error.value)
         limited = replace(TITLE, sources=("a",))
