@@ -4,8 +4,9 @@
                                                                └→ streams by version → Courses
 
 An era is what a run takes of a later version from a step on: what its settings say of records,
-minings, prefixes and vectors there, and recipes of the sources that came with it. All else stays as
-the run was opened: recipes of its sources and their shares, mixture, length of a nominal epoch.
+minings, prefixes and vectors there, recipes of the sources that came with it, and what a mixture in
+proportion to anchors means there. All else stays as the run was opened: recipes of its sources and
+their shares, mixture, length of a nominal epoch.
 """
 
 from __future__ import annotations

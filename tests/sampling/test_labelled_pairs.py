@@ -114,7 +114,8 @@ def test_grades_make_all_labels_floats_and_the_run_says_so(tmp_path: Path) -> No
         with pytest.raises(dp.SamplerError, match=r"'graded' has grades.*are integers"):
             one.set_weights({"graded": 1})
         columns = COLUMNS
-        every = corpus.sampler("pairs", batch_size=6, columns=columns, run="every", negatives=2)
+        how: dict[str, Any] = {"batch_size": 6, "mixture": "equal", "negatives": 2}
+        every = corpus.sampler("pairs", columns=columns, run="every", **how)
         assert every.batch_at(0).table["label"].type == pa.float64()
         assert any("labels are floats, for there are grades in 'graded'" in n for n in every.notes)
         rows = rows_of(every, 30)

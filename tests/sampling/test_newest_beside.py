@@ -205,7 +205,7 @@ def test_weights_that_were_declared_since_are_told_and_may_be_given(corpus: dp.C
         assert "mixture= takes the place of the shares that index controls give" in told
         assert "anchors are of the listed records: listed 4 of 6" in told
         assert shares(sampler) == {"judged": 28, "plain": 14, "listed": 14, "new": 14}
-    mixture = {"judged": 2, "new": 4, "listed": 0}
+    mixture = dp.Mixture({"judged": 2, "new": 4, "listed": 0}, omitted=1)
     with corpus.resume(version="newest", mixture=mixture) as sampler:
         assert "'new' 4 (" in "\n".join(sampler.notes)
         assert shares(sampler) == {"judged": 20, "plain": 10, "new": 40}

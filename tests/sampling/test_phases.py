@@ -289,7 +289,8 @@ def test_a_transition_is_told_once_across_a_resume(
 
 def test_set_weights_is_in_force_from_the_next_step(corpus: dp.Corpus) -> None:
     for prefetch in (0, 2):
-        sampler = corpus.sampler(**TEXTS | {"prefetch": prefetch, "batch_size": 40})
+        how = TEXTS | {"prefetch": prefetch, "batch_size": 40}
+        sampler = corpus.sampler(mixture=dict.fromkeys("abc", 1), **how)
         before = taken(sampler, 3)
         assert sampler.set_weights({"a": 0, "c": 3}) == 3
         after = taken(sampler, 4)
@@ -544,11 +545,11 @@ def test_the_state_file_lists_the_weights(own: dp.Corpus) -> None:
     assert not path.exists()  # nothing is saved yet
     taken(sampler, 1)
     sampler.save()
-    first = ("default", 2, '{"a": 0}')
+    first = ("default", 2, '{"a": 0.0}')
     assert rows() == [first]
     sampler.set_weights({"b": 2, "c": 1.5})
     weight_events.written(path)
-    assert rows() == [first, ("default", 3, '{"b": 2, "c": 1.5}')]
+    assert rows() == [first, ("default", 3, '{"b": 2.0, "c": 1.5}')]
     own.sampler(**TEXTS, run="other").save()
     assert len(rows()) == 2
 
