@@ -272,8 +272,8 @@ class Mixture:
         merged: dict[str, Weight] = {**self.declared(sources), **given}
         if not any(merged.values()):
             raise MixtureError(
-                f"{what}: every source has weight 0; give at least one more than that (one that "
-                f"is not named has omitted={self.omitted or 0:g}; omitted=1 draws from all of them)"
+                f"{what}: every source has weight 0; give at least one more than that (what is not "
+                f"named is left out, unless omitted= gives it a weight)"
             )
         return merged
 

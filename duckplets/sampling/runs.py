@@ -241,8 +241,7 @@ def accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) 
         raise StateMismatchError(
             f"this mixture would change samples from step {changed // batch}, but the run is at "
             f"step {-(-position // batch)}; use set_weights or a Phase from step "
-            f"{-(-position // batch)}, or accept another order with allow_drift=('mixture',). What "
-            f"differs: {told}"
+            f"{-(-position // batch)}. What differs: {told}"
         )
 
 

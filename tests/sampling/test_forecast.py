@@ -40,7 +40,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 PHASES = [dp.Phase(0, {"a": 2}), dp.Phase(7, {"a": 0, "c": 1.009}), dp.Phase(31, {"b": 0})]
 MIXTURES: dict[str, tuple[Any, list[int]]] = {  # and where their shares change
     "alike": (None, []),
-    "one": ({"a": 0, "b": 0}, []),
+    "one": ({"c": 1}, []),
     "hot": (dp.Mixture({"a": 9, "b": 1, "c": 0.01}, temperature=2.5), []),
     "phases": (dp.Mixture({"a": 1, "b": 3}, phases=PHASES, omitted=1), [7, 31]),
     "at once": (dp.Mixture({}, omitted=1, anneal=dp.Anneal(11, {"a": 7})), [11]),
