@@ -127,13 +127,16 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
             split: Every text of the run is of this split.
             recipes: Recipes or names of stored ones; by default the stored ones, else the
                 defaults of each source.
-            mixture: Weight of each source, an omitted one weighs 1 and 0 means never; or a
-                ``Mixture``, or the path of a TOML file with one. By default what was declared with
-                the sources; else what index controls list, where some have any; else all alike.
+            mixture: Weight of each source, of which what is not named is left out; or a
+                ``Mixture``, ``"proportional"``, ``"equal"``, or the path of a TOML file. By default
+                what was declared with the sources; else what index controls list, where some have
+                any; else ``"proportional"``: an epoch has as many samples of a source as it has
+                anchors, so each of them once.
             batch_size: Samples a batch, of each rank.
             seed: Another seed gives another order.
             steps: Stop after so many batches.
-            epochs: Stop after so many nominal epochs; with neither the run is endless.
+            epochs: Stop after so many nominal epochs, each as many samples as there are anchors in
+                all sources drawn from; with neither the run is endless.
             rank: Which of ``world_size`` ranks this is, from 0.
             world_size: Number of ranks that share each global batch, in slices by rank.
             remainder: ``keep`` a last batch that is not full, ``drop`` it, or ``pad`` it with more.

@@ -71,9 +71,10 @@ RECIPES = Annotated[
 MIXTURE = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="SOURCE=WEIGHT,…|FILE.toml",
-        help="0 is never. An omitted source weighs 1, or 0 with a file, which may have phases. "
-        "With --resume it may change what comes, not what was.",
+        metavar="SOURCE=WEIGHT,…|proportional|equal|FILE.toml",
+        help="What is not named is left out. proportional: as many samples an epoch as there are "
+        "anchors, which holds where nothing else was declared; equal: all sources alike; a file "
+        "may have phases. With --resume it may change what comes, not what was.",
     ),
 ]
 TEMPERATURE = Annotated[
@@ -372,14 +373,21 @@ def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
 def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture | None:
     """Return the mixture of a file, or of weights and a temperature."""
     from duckplets.order.mixture import Mixture
+    from duckplets.order.weights import checked_word
 
     parts = names(values) or []
     if not any(part.lower().endswith(".toml") for part in parts):
-        if temperature is None:
-            return Mixture(_weights(parts)) if parts else None
+        if not parts and temperature is not None:
+            raise typer.BadParameter(
+                "--temperature is about weights: give --mixture with it, as in --mixture "
+                "proportional"
+            )
         if not parts:
-            raise typer.BadParameter("--temperature is about weights: give --mixture with it")
-        return Mixture(_weights(parts), temperature=temperature)
+            return None
+        is_word = len(parts) == 1 and "=" not in parts[0]
+        with as_written():
+            weights = checked_word(parts[0], "--mixture") if is_word else _weights(parts)
+        return Mixture(weights, temperature=1.0 if temperature is None else temperature)
     if len(parts) > 1:
         raise typer.BadParameter(f"--mixture {','.join(parts)}: give one file, or weights")
     if temperature is not None:
@@ -408,7 +416,7 @@ def _by(parts: Sequence[str]) -> str | dict[str, float]:
 def _weights(
     parts: Sequence[str],
     name: str = "--mixture",
-    form: str = "SOURCE=WEIGHT, each source once, or FILE.toml",
+    form: str = "SOURCE=WEIGHT, each source once, proportional, equal or FILE.toml",
 ) -> dict[str, float]:
     weights: dict[str, float] = {}
     for part in parts:

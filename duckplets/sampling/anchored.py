@@ -275,9 +275,8 @@ def without_empty(
 def empty_pools(found: Sequence[Left]) -> EmptyPoolError:
     """Return the error for all that is empty."""
     return EmptyPoolError(
-        f"{_told(found)}. Limit a recipe with sources=(…), give a "
-        f"source weight 0 in mixture=, change the recipe, or leave out what is empty with "
-        f"empty='skip'"
+        f"{_told(found)}. Limit a recipe with sources=(…), leave a source out of mixture=, change "
+        f"the recipe, or leave out what is empty with empty='skip'"
     )
 
 

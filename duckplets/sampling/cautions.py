@@ -90,14 +90,12 @@ def mixed_labels(planner: Planner) -> Iterator[str]:
 
 
 def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
-    """Yield which sources a mixture that names some does not name, and what they weigh."""
+    """Yield which sources a mixture leaves out, for it does not name them."""
     left = [repr(name) for name in sources if name not in mixture.named]
-    if mixture.named and left:
-        each = "each weighs" if len(left) > 1 else "it weighs"
-        never = ", so never drawn" * (not mixture.omitted)
+    if left and not (isinstance(mixture.weights, str) or mixture.omitted):
         yield (
-            f"sources named nowhere in the mixture: {listed(left, TOLD)}; {each} "
-            f"{mixture.omitted:g}{never}"
+            f"the mixture does not name {listed(left, TOLD)}: nothing is drawn from there; "
+            f"omitted=1 gives sources that it does not name a weight"
         )
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.stream import Stream
 
 _STREAMS = 20  # of a short description
+_PROPORTIONAL = "in proportion to anchors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +89,19 @@ class Outlook:
 
         Args:
             steps: So many steps, or to the end of the run if that comes before; None for the end,
-                or for one nominal epoch from where the last shares set in.
+                or for one nominal epoch from where the last shares set in, or the last version of
+                the corpus joins.
         """
         if steps is not None:
             wanted = steps * self._batch
         elif self._end is not None:
             wanted = self._end
         else:
-            last = self._planner.schedule.changes[-1][0]
-            wanted = last * self._batch + self._planner.epoch_length
+            planner = self._planner
+            last = max([planner.schedule.changes[-1][0], *planner.steps])
+            lengths = planner.lengths(planner.schedule.sources, len(planner.steps))
+            epoch = sum(lengths[name] for name in planner.schedule.planned)
+            wanted = last * self._batch + epoch
         return min(wanted, MAX_POSITION if self._end is None else self._end)
 
     def forecast(self, positions: int) -> Forecast:
@@ -104,15 +109,21 @@ class Outlook:
         planner, settings = self._planner, self._settings
         dealt = self._stretches(positions)
         steps = -(-positions // self._batch)
-        what = f"{counted(positions, 'sample')} of {settings.kind}, split {settings.split}"
+        batches = counted(steps, "batch", "batches")
         epochs = figure(positions / planner.epoch_length)
-        told = f"{epochs} times the nominal epoch of {planner.epoch_length:,}"
+        many = "epoch" if epochs == "1" else "epochs"
         return Forecast(
             table=self._table(dealt),
             warnings=[*self.warnings(), *self._used_up(dealt, steps)],
-            title=f"{what}, steps 0 to {steps:,} of {self._batch:,}: {told}",
+            title=f"{counted(positions, self._sample)} of {settings.split}: {batches} of "
+            f"{self._batch:,}, {epochs} {many} of {planner.epoch_length:,}",
             exact=self._is_exact(positions),
         )
+
+    @property
+    def _sample(self) -> str:
+        """What one sample is called."""
+        return self._settings.kind.removesuffix("s")
 
     def _is_exact(self, positions: int) -> bool:
         """Return whether samples are counted to the last, and none changes places with later ones.
@@ -190,19 +201,23 @@ class Outlook:
         planner, settings, streams = self._planner, self._settings, self._streams
         yield (
             f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
-            f"batches of {self._batch:,}, {counted(planner.epoch_length, 'sample')} a nominal epoch"
+            f"batches of {self._batch:,}, epochs of {counted(planner.epoch_length, 'sample')}"
+            f"{self._shares(step)}"
         )
         there = np.flatnonzero(planner.recipe_parts(step)).tolist()
         parts = planner.parts_at(step).tolist()
-        drawn = [(streams[number], parts[number]) for number in there]
+        a_draw = np.array([stream.anchors_a_draw for stream in streams]) / planner.samples_per_draw
+        visits = np.array(parts) * planner.epoch_length * a_draw / [len(s) for s in streams]
+        drawn = [(streams[number], parts[number], visits[number]) for number in there]
         rows = [
             [
                 *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
                 percent(part),
                 counted(len(stream), "anchor"),
+                f"{figure(often)} visit{'s' * (figure(often) != '1')} an epoch",
                 _negatives(stream),
             ]
-            for stream, part in drawn[:_STREAMS]
+            for stream, part, often in drawn[:_STREAMS]
         ]
         yield from (f"  {line}" for line in aligned(rows))
         if len(drawn) > _STREAMS:
@@ -218,12 +233,26 @@ class Outlook:
         if streams[0].negatives_from is not None:
             yield swap_words(planner.swaps)
 
+    def _shares(self, step: int) -> str:
+        """Return in which shares sources are drawn at a step; nothing for a single one."""
+        schedule = self._planner.schedule
+        mixture, words = schedule.mixture, {"equal": "equal", "proportional": _PROPORTIONAL}
+        if len(schedule.sources) == 1:
+            return ""
+        told = "as given"
+        if isinstance(mixture.weights, str) and not schedule.is_overridden(step):
+            told = words[mixture.weights]
+        temperature = schedule.in_force(step).temperature
+        return f", shares {told}" + f" (temperature {temperature:g})" * (temperature != 1)
+
     # -- warnings -----------------------------------------------------------------------------
 
     def warnings(self) -> Iterator[str]:
         """Yield what is odd about a run, however long it is."""
         yield from oddities(self._planner)
-        yield from omitted(self._planner.schedule.mixture, self._settings.sources)
+        schedule = self._planner.schedule
+        undrawn = [name for name in self._settings.sources if name not in schedule.drawn]
+        yield from omitted(schedule.mixture, undrawn)
         yield from left_alone(self._unused)
         there = np.flatnonzero(self._planner.recipe_parts()).tolist()
         yield from falling_back([self._streams[number] for number in there])

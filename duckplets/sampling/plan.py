@@ -96,8 +96,7 @@ class Planner:
             by_source.setdefault(stream.source, []).append(i)
         for source, indexes in by_source.items():
             streams_of = [self.streams[i] for i in indexes]
-            each = (len(s) * self._per_draw // s.anchors_a_draw for s in streams_of)
-            self._lengths[source] = sum(each)
+            self._lengths[source] = sum(map(self._length, streams_of))
             weights = exact_weights([stream.share for stream in streams_of])
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
             self._recipes[self.schedule.numbers[source]] = indexes, recipes
@@ -130,6 +129,17 @@ class Planner:
         """Find where the streams of later versions set in, as weights were set before."""
         if self.courses:
             self.courses.turn(self._dealt([self._schedule.first_draw(s) for s in self.steps]))
+
+    def _length(self, stream: Stream) -> int:
+        return len(stream) * self._per_draw // stream.anchors_a_draw
+
+    def lengths(self, sources: Sequence[str], version: int = 0) -> dict[str, int]:
+        """Return in how many positions the anchors of sources come up once, after a join."""
+        found = dict.fromkeys(sources, 0)
+        for leaf, stream in self.courses.at(version):
+            if self.schedule.sources[leaf] in found:
+                found[self.schedule.sources[leaf]] += self._length(stream)
+        return found
 
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes up once."""

@@ -93,7 +93,9 @@ def open_run(
     split_settings = splits.need_splits(database)
     version = records.current_version(database)
     chunking = chunking_of(database)
-    given = None if mixture is None else mixture_of(mixture)
+    given, preset = None if mixture is None else mixture_of(mixture), arguments["preset"]
+    if given is not None and given.omitted is None and preset == "crate":
+        given = replace(given, omitted=1.0)
     if kind == "messages":
         if recipes is not None:
             raise SamplerError("recipes: messages have none; leave it out")
@@ -112,7 +114,8 @@ def open_run(
     brought = {name: found[name] for name in sources}
     if given is not None:
         given.check(sources)
-    drawn_by = shares(database, given, brought, split=split, version=version)
+    usual = Mixture("equal" if preset == "crate" else "proportional")
+    drawn_by = shares(database, given, brought, split=split, version=version, usual=usual)
     mixed = drawn_by.mixture
     mixed.check(sources)
     notes += [*drawn_by.notes, *omitted(mixed, sources)]
@@ -247,10 +250,9 @@ def accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) 
     sampler.changed_from = changed
     if changed < position:
         raise StateMismatchError(
-            f"the saved run does not fit: with this mixture samples are others from position "
-            f"{changed} (step {changed // batch}) on, and it stands at {position} (step "
-            f"{position // batch}): {told}. Change what comes after only, or accept another order "
-            f"with allow_drift=('mixture',)"
+            f"this mixture would change samples from step {changed // batch}, but the run is at "
+            f"step {-(-position // batch)}; use set_weights or a Phase from step "
+            f"{-(-position // batch)}. What differs: {told}"
         )
 
 
@@ -317,6 +319,7 @@ def _opened(
     planner.end = replace(settings, steps=None).end(planner.epoch_length)
     settings = eras.settled(settings, planner, events, position)
     planner.join(eras.later_streams(settings, planner.schedule, needed, read))
+    settings = eras.in_shares(settings, planner, events)
     if settings.no_duplicates == "negatives":  # refuse now what cannot be served at all
         most = settings.global_batch
         planner.plan(0, most if planner.end is None else min(planner.end, most))

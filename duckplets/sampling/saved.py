@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.plain import Stored
 from duckplets.db.database import Database
+from duckplets.order.changes import Event
 from duckplets.sampling.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Events = Mapping[int, Mapping[str, float]]
+Events = Mapping[int, Event]
 
 # Of a run that another version saved some may be missing.
 _GLOBAL_BATCH = range(1, (1 << 22) + 1)
@@ -47,6 +48,7 @@ _SETTINGS["eras?"] = [
     {
         **dict.fromkeys(("step", "corpus_version"), _COUNT),
         **dict.fromkeys(("declared_prefixes", "vectors"), dict),
+        "lengths": {str: _COUNT},
         **{name: _SETTINGS[f"{name}?"] for name in ("recipes", "optional", "sources", "records")},
         **{name: _SETTINGS[f"{name}?"] for name in ("index", "candidates")},
     }
@@ -126,10 +128,13 @@ def find_run(database: Database, run: str) -> Run | None:
         settings=told,
         fingerprint=place.read("fingerprint", fingerprint, {"batch_size?": _GLOBAL_BATCH}),
         events={
-            step: _place(database.path, "weight_events", run, f", step {step}").read(
-                "weights", weights, {str: float}
+            step: Event(
+                _place(database.path, "weight_events", run, f", step {step}").read(
+                    "weights", weights, {str: float}
+                ),
+                temperature,
             )
-            for step, weights in events_of(database, run)
+            for step, weights, temperature in events_of(database, run)
         },
     )
 
@@ -148,6 +153,7 @@ def counts_of(path: Path, run: str, tag: str | None, text: str | None) -> dict[s
     return dict(found)
 
 
-def events_of(database: Database, run: str) -> list[tuple[int, str]]:
-    """Return the weights set during a run as they are stored, with their steps."""
-    return [(row[0], row[1]) for row in database.run("sampling/state/events", {"run": run})]
+def events_of(database: Database, run: str) -> list[tuple[int, str, float | None]]:
+    """Return step, weights as they are stored, and temperature of what was set during a run."""
+    rows = database.run("sampling/state/events", {"run": run})
+    return [(step, weights, temperature) for step, weights, temperature in rows]

@@ -71,8 +71,12 @@ class Views:
 
     @property
     def mixture(self) -> Mixture:
-        """Weights of the sources, temperature and phases."""
-        return self._planner.schedule.mixture
+        """Weights of the sources and temperature that are in force now, and all phases.
+
+        After ``set_weights``, a phase or a join the weights are those that hold from there; in
+        proportion to anchors, they are the shares.
+        """
+        return self._planner.schedule.in_force(self._position // self._batch)
 
     @property
     def epoch_length(self) -> int:
@@ -137,7 +141,7 @@ class Views:
 
         Args:
             steps: So many steps, but none after the end of a bounded run; by default to that end,
-                or one nominal epoch from where the last phase begins.
+                or one nominal epoch from where the last phase begins, or the last version joins.
         """
         if steps is not None:
             most = MAX_POSITION // self._batch

@@ -107,7 +107,7 @@ class RunSettings:
             commit it is pinned to and its digest; ``missing``: what becomes of texts without one.
         eras: What it takes of later versions of the corpus, in order: ``step``, from which on, and
             those settings that are others then; of ``sources``, ``recipes``, ``optional`` and
-            ``index`` what came with them.
+            ``index`` what came with them; ``lengths`` of the mixture from there on.
     """
 
     kind: Kind
@@ -155,7 +155,7 @@ class RunSettings:
                 for name in ("recipes", "optional", "index")
             }
             came["sources"] = [*last.sources, *era["sources"]]
-            others = {n: v for n, v in era.items() if n not in came and n != "step"}
+            others = {n: v for n, v in era.items() if n not in (*came, "step", "lengths")}
             found.append(replace(last, **others, **came))
         return found
 

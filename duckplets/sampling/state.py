@@ -303,20 +303,24 @@ def _write_run(
 
 def _write_events(database: Database, run: str, events: Events) -> None:
     """Replace the weights of a run from the first step on at which they differ."""
-    now = [(step, json.dumps(dict(weights))) for step, weights in sorted(events.items())]
+    now = [
+        (step, json.dumps(dict(events[step].weights)), events[step].temperature)
+        for step in sorted(events)
+    ]
     known = events_of(database, run)
     same = 0
     while same < min(len(now), len(known)) and now[same] == known[same]:
         same += 1
-    differing = [step for step, _ in (*now[same:], *known[same:])]
+    differing = [step for step, *_ in (*now[same:], *known[same:])]
     if not differing:
         return
     first = {"run": run, "step": min(differing)}
     for tag, step in database.run("sampling/state/latest_tag", first):
         refuse_farther(run, tag, step, min(differing))
     database.run("sampling/state/delete_events", first)
-    for step, weights in now[same:]:
-        database.run("sampling/state/add_event", {"run": run, "step": step, "weights": weights})
+    for step, weights, temperature in now[same:]:
+        event = {"run": run, "step": step, "weights": weights, "temperature": temperature}
+        database.run("sampling/state/add_event", event)
 
 
 def _tags(database: Database, run: str) -> list[str]:

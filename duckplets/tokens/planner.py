@@ -131,6 +131,10 @@ class TokenPlanner(Planner):
 class TokenOutlook(Outlook):
     """Work out what a run of token rows draws."""
 
+    @property
+    def _sample(self) -> str:
+        return "row"
+
     def described(self, step: int) -> Iterator[str]:
         """Yield lines that say what is drawn from a step on, and in what order."""
         yield from super().described(step)

@@ -149,8 +149,9 @@ class TokenShards:
 
         Args:
             split: Texts of this split only.
-            mixture: Shares of the sources, counted in rows: weights by name, a ``Mixture``, or the
-                path of a file, such as the folder's ``mixtures.json``; by default all alike.
+            mixture: Shares of the sources, counted in rows: weights by name, a ``Mixture``,
+                ``"equal"``, or the path of a file, such as the folder's ``mixtures.json``; by
+                default ``"proportional"``: an epoch is a pass over the rows of each.
             batch_size: Rows a batch, of each rank.
             seq_length: Tokens a row.
             pack: Whether rows are cut from the texts of a source laid end to end, in the order of
@@ -271,6 +272,11 @@ class TokenShards:
 
         streams = self._streams(settings, sorted(schedule.drawn))
         planner = TokenPlanner(streams, schedule, seed=settings.seed)
+        mixture = schedule.mixture
+        if isinstance(mixture.weights, str) and not mixture.lengths:
+            mixture = replace(mixture, lengths=planner.lengths(settings.sources))
+            settings = replace(settings, mixture=mixture.to_dict())
+            planner.schedule = self.schedule(settings, events)
         fetcher = TokenFetcher(
             planner.rows,
             self.file,
@@ -317,7 +323,7 @@ class TokenShards:
             if not rows:
                 raise EmptyPoolError(
                     f"source {source!r} has no tokens in split {settings.split!r} of {self.path}; "
-                    f"give it weight 0"
+                    f"leave it out of mixture="
                 )
             name = settings.recipes[source][0]["name"]
             for bucket, of in rows.items():

@@ -44,11 +44,11 @@ def phase(step: int, weights: str, scale: float = 1) -> str:
     )
 
 
-OPTIONS = ["--batch-size", "8", "--mixture", "a=3", "--no-swap", "--seed", "7"]
+OPTIONS = ["--batch-size", "8", "--mixture", "a=3,b=1", "--no-swap", "--seed", "7"]
 
 
 def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
-    given: dict[str, Any] = dict(batch_size=8, mixture={"a": 3}, swap=False, seed=7)
+    given: dict[str, Any] = dict(batch_size=8, mixture={"a": 3, "b": 1}, swap=False, seed=7)
     with dp.Corpus(toy, read_only=True) as corpus:
         expected = corpus.sampler(**given).forecast(20)
     result = cli("forecast", toy, *OPTIONS, "--steps", "20")
@@ -57,7 +57,8 @@ def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
     found = json.loads(ok("forecast", toy, *OPTIONS, "--steps", "20", "--json"))
     assert found["rows"] == expected.table.to_pylist()
     assert (found["warnings"], found["exact"]) == (expected.warnings, True)
-    assert "named nowhere in the mixture: 'b'; it weighs 1" in found["warnings"][0]
+    left_out = json.loads(ok("forecast", toy, "--mixture", "a=3", "--json"))
+    assert "does not name 'b': nothing is drawn from there" in left_out["warnings"][0]
     assert "--run is about a saved run" in usage("forecast", toy, "--run", "x")
     assert "no source 'c'" in error("forecast", toy, "--mixture", "c=1")
 
@@ -86,9 +87,9 @@ def test_a_run_says_on_stderr_what_it_draws(toy: str, command: str) -> None:
     result = cli(command, toy, *OPTIONS)
     assert len(lines(result.stdout)) == 8
     with dp.Corpus(toy, read_only=True) as corpus:
-        sampler = corpus.sampler(batch_size=8, mixture={"a": 3}, swap=False)
+        sampler = corpus.sampler(batch_size=8, mixture={"a": 3, "b": 1}, swap=False)
         assert result.stderr == f"{sampler.describe()}\n"
-    for word in ("swap off", "anchor_context", "75 %", "negatives random", "note: sources named"):
+    for word in ("swap off", "anchor_context", "75 %", "negatives random", "shares as given"):
         assert word in result.stderr
     assert DESCRIPTION.search(result.stderr)
     assert talk(result.stderr) == ""

@@ -27,7 +27,7 @@ from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
-ONE = {"s1": 0}  # draw from source s0 alone
+ONE = {"s0": 1}  # draw from source s0 alone
 
 
 @pytest.fixture(scope="module")

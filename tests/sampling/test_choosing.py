@@ -145,7 +145,7 @@ def test_what_is_mined_later_is_for_new_runs(tmp_path: Path) -> None:
 
 
 def test_a_recipe_without_mined_negatives_is_named(corpus: dp.Corpus) -> None:
-    sampler = opened(corpus, OPEN, OTHER, WIDE, by="bm25", mixture={})
+    sampler = opened(corpus, OPEN, OTHER, WIDE, by="bm25", mixture=dp.Mixture({}, omitted=1))
     notes = {note.split("'")[1]: note for note in sampler.notes}
     assert "no mined negatives in source s1, split 'train', so it draws at random" in notes["open"]
     assert "in source s0, s1" in notes["other"]

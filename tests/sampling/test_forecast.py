@@ -40,12 +40,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 PHASES = [dp.Phase(0, {"a": 2}), dp.Phase(7, {"a": 0, "c": 1.009}), dp.Phase(31, {"b": 0})]
 MIXTURES: dict[str, tuple[Any, list[int]]] = {  # and where their shares change
     "alike": (None, []),
-    "one": ({"a": 0, "b": 0}, []),
+    "one": ({"c": 1}, []),
     "hot": (dp.Mixture({"a": 9, "b": 1, "c": 0.01}, temperature=2.5), []),
-    "phases": (dp.Mixture({"a": 1, "b": 3}, phases=PHASES), [7, 31]),
-    "at once": (dp.Mixture(anneal=dp.Anneal(11, {"a": 7})), [11]),
-    "ramp": (dp.Mixture(anneal=dp.Anneal(5, {"a": 7, "b": 0}, end_step=29)), [5, 29]),
-    "ramp first": (dp.Mixture({"c": 0}, anneal=dp.Anneal(0, {"c": 5}, end_step=400)), []),
+    "phases": (dp.Mixture({"a": 1, "b": 3}, phases=PHASES, omitted=1), [7, 31]),
+    "at once": (dp.Mixture({}, omitted=1, anneal=dp.Anneal(11, {"a": 7})), [11]),
+    "ramp": (
+        dp.Mixture({}, omitted=1, anneal=dp.Anneal(5, {"a": 7, "b": 0}, end_step=29)),
+        [5, 29],
+    ),
+    "ramp first": (
+        dp.Mixture({"c": 0}, anneal=dp.Anneal(0, {"c": 5}, end_step=400), omitted=1),
+        [],
+    ),
 }
 KINDS: list[dict[str, Any]] = [
     {"batch_size": 8},
@@ -173,7 +179,7 @@ def test_a_billion_samples_are_counted_not_drawn(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     anneal = dp.Anneal(1000, {"a": 9}, end_step=3_000_000)
-    sampler = corpus.sampler(mixture=dp.Mixture(anneal=anneal), batch_size=256)
+    sampler = corpus.sampler(mixture=dp.Mixture({}, omitted=1, anneal=anneal), batch_size=256)
     monkeypatch.setattr("duckplets.sampling.stream.Stream.draw", None)
     monkeypatch.setattr("duckplets.order.apportion.Ramp._deal", None)
     found = sampler.forecast(4_000_000)
@@ -253,7 +259,7 @@ def test_tokens_of_triplets_are_near(tmp_path: Path, kind: Any, how: int) -> Non
 
 def test_a_partial_epoch_is_within_the_spread_of_what_is_left(corpus: dp.Corpus) -> None:
     recipe = dp.TextRecipe("bodies", dp.role("context"), sources=("a",))
-    given: dict[str, Any] = dict(recipes=[recipe], mixture={"b": 0, "c": 0}, batch_size=1)
+    given: dict[str, Any] = dict(recipes=[recipe], mixture={"a": 1}, batch_size=1)
     sizes = corpus.sql(
         "SELECT token_count AS n FROM section_texts "
         "WHERE source = 'a' AND split = 'train' AND role = 'context'"
@@ -290,7 +296,7 @@ def test_anchors_that_fall_back_are_counted(
             if rules.is_anchor(piece):
                 lacks = own.get(piece.section, 0) < negatives
                 short[piece.record] = short.get(piece.record, False) or lacks
-        sampler = corpus.sampler(recipes=[recipe], mixture={"s1": 0}, negatives=negatives)
+        sampler = corpus.sampler(recipes=[recipe], mixture={"s0": 1}, negatives=negatives)
         found = sampler.forecast().table.to_pylist()[0]
         served = sampler.served(0, 4 * sampler.epoch_length)["anchor_record_id"].to_pylist()
         drawn = set(served)
@@ -307,7 +313,7 @@ def test_mined_negatives_that_are_left_alone_are_told(tmp_path: Path) -> None:
     with guarded_corpus(tmp_path / "c.duckdb", 60, 60) as corpus:
         roles = dict(CASES["plain"]["recipe"], sources=("s0",))
         recipe = dp.TripletRecipe("plain", **roles)
-        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s1": 0}}
+        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s0": 1}}
         corpus.sampler(**how).save()
         corpus.sampler(**how, by="random", run="chosen").save()
         rules = rules_of(corpus, CASES["plain"], "s0", "train")
@@ -339,7 +345,7 @@ def test_a_stream_visited_far_more_often_than_its_neighbour_is_told(
     anchor, context = dp.role("anchor"), dp.role("context")
     every = dp.TripletRecipe("every", anchor, context, context)
     sparse = dp.TripletRecipe("sparse", anchor, dp.role("context", where=where), context)
-    one = {"b": 0, "c": 0}
+    one = {"a": 1}
     sampler = corpus.sampler(recipes=[every, sparse], mixture=one)
     (told,) = warned(sampler, "times as often")
     assert f"recipe 'sparse' comes to each of its {few} anchors" in told
@@ -359,17 +365,19 @@ def test_a_stream_visited_far_more_often_than_its_neighbour_is_told(
     [
         (None, None),
         ({"a": 1, "b": 1, "c": 1}, None),
-        ({"a": 9}, "in the mixture: 'b', 'c'; each weighs 1"),
-        (dp.Mixture({"a": 9}, phases=[dp.Phase(5, {"b": 1})]), "in the mixture: 'c'; it weighs 1"),
-        (dp.Mixture({"a": 9, "b": 1}, omitted=0), "'c'; it weighs 0, so never drawn"),
-        (dp.Mixture(anneal=dp.Anneal(5, {"b": 1, "c": 2})), "in the mixture: 'a'; it weighs 1"),
+        ("equal", None),
+        (dp.Mixture({"a": 9}, omitted=1), None),
+        (dp.Mixture(anneal=dp.Anneal(5, {"b": 1, "c": 2})), None),
+        ({"a": 9}, "does not name 'b', 'c': nothing is drawn from there; omitted=1 gives"),
+        (dp.Mixture({"a": 9}, phases=[dp.Phase(5, {"b": 1})]), "does not name 'c': nothing is"),
+        (dp.Mixture({"a": 9, "b": 1}, omitted=0), "does not name 'c': nothing is drawn"),
     ],
     ids=str,
 )
-def test_a_source_that_is_named_nowhere_is_told(
+def test_a_source_that_a_mixture_leaves_out_is_told(
     corpus: dp.Corpus, mixture: Any, told: str | None
 ) -> None:
-    found = warned(corpus.sampler(mixture=mixture), "named nowhere")
+    found = warned(corpus.sampler(mixture=mixture), "does not name")
     assert [told in warning for warning in found if told] == [True] * (told is not None)
     assert bool(found) == (told is not None)
 
@@ -425,7 +433,7 @@ def test_it_is_shown_as_a_table_and_as_html_that_does_nothing(tmp_path: Path) ->
 
 
 def test_a_long_table_is_cut_and_says_so(corpus: dp.Corpus) -> None:
-    mixture = dp.Mixture(phases=[dp.Phase(i, {"a": i}) for i in range(1, 30)])
+    mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(i, {"a": i}) for i in range(1, 30)])
     found = corpus.sampler(mixture=mixture, batch_size=4, preset="crate").forecast(40)
     assert len(found) == 180
     assert "and 120 more rows, in .table" in str(found)
@@ -481,7 +489,9 @@ def test_steps_have_bounds(corpus: dp.Corpus) -> None:
 def test_a_forecast_is_drawn_with_its_phases(tmp_path: Path) -> None:
     phases = [dp.Phase(20, {"a": 0, "b": 1}), dp.Phase(40, {"a": 1, "b": 0})]
     with toy_corpus(tmp_path / "toy.duckdb", 20, sources=("a", "b")) as corpus:
-        sampler = corpus.sampler(mixture=dp.Mixture({"a": 3, "b": 1}, phases=phases), batch_size=8)
+        sampler = corpus.sampler(
+            mixture=dp.Mixture({"a": 3, "b": 1}, phases=phases, omitted=1), batch_size=8
+        )
         drawn = sampler.forecast(60).plot()
     assert sorted(drawn.series) == ["a", "b"]
     assert [label for _, label in drawn.marks] == ["phase 1", "phase 2"]

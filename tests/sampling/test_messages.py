@@ -109,7 +109,7 @@ def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
 
 
 def test_columns_of_messages(corpus: dp.Corpus) -> None:
-    only = corpus.sampler("messages", mixture={"pairs": 0}, batch_size=8)
+    only = corpus.sampler("messages", mixture=dp.Mixture({"pairs": 0}, omitted=1), batch_size=8)
     assert "rejected_messages" in next(only).keys()  # noqa: SIM118 - a source of the run has some
     columns = ["record_id", "rejected_messages_json", "messages_json", "position", "trust", "meta"]
     sampler = corpus.sampler("messages", columns=columns, batch_size=64)

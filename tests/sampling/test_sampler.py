@@ -146,7 +146,7 @@ def test_bounded_runs(corpus: dp.Corpus, remainder: Any, epochs: int, size: int)
     recipe = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
     sampler = corpus.sampler(
         recipes=[recipe],
-        mixture={"b": 0},
+        mixture=dp.Mixture({"b": 0}, omitted=1),
         epochs=epochs,
         batch_size=size,
         remainder=remainder,

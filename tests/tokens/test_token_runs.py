@@ -283,7 +283,7 @@ def test_what_does_not_fit_is_refused_by_name(
     with pytest.raises(dp.StateMismatchError, match="seq_length \\(saved: 24, now: 25\\)"):
         wrong.save()
     with pytest.raises(dp.StateMismatchError, match="from position 0"):
-        shards.resume(state=path, mixture={"alpha": 9})
+        shards.resume(state=path, mixture=dp.Mixture({"alpha": 9}, omitted=1))
     later = dp.Mixture(MIXTURE.weights, phases=[*MIXTURE.phases, dp.Phase(30, {"alpha": 4})])
     assert shards.resume(state=path, mixture=later).changed_from == 30 * 8
     with pytest.raises(dp.SamplerError, match="seq_lenght"):
@@ -306,7 +306,10 @@ WRONG: list[tuple[Plain, type[Exception], str]] = [
     ({"world_size": 2, "rank": 2}, dp.SamplerError, "rank=2"),
     ({"remainder": "all"}, dp.SamplerError, "remainder"),
     (
-        {"by_bucket": True, "mixture": dp.Mixture({}, anneal=dp.Anneal(0, {"alpha": 1}, 9))},
+        {
+            "by_bucket": True,
+            "mixture": dp.Mixture({}, anneal=dp.Anneal(0, {"alpha": 1}, 9), omitted=1),
+        },
         dp.MixtureError,
         "end_step",
     ),
