@@ -38,7 +38,6 @@ class ExportReport(Reported):
     Attributes:
         path: The file or the folder.
         format: Of the files.
-        recipe: Name of the recipe.
         rows: Rows of the main file; of ``beir`` its judgements.
         anchors: Anchors in it; of ``beir`` its queries.
         negatives: Negatives of these anchors, each counted once an anchor; of ``beir`` 0.
@@ -48,12 +47,12 @@ class ExportReport(Reported):
             with the first anchor of its text.
         sources: What it is from, by name.
         files: Names of the files, within the folder if it is one.
+        recipe: Name of the recipe.
         others: Names of recipes that could be exported as well, where none was named.
     """
 
     path: Path
     format: str
-    recipe: str
     rows: int
     anchors: int
     negatives: int
@@ -61,7 +60,8 @@ class ExportReport(Reported):
     left_out: dict[str, int] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    recipe: str = field(default="", compare=False)
+    others: list[str] = field(default_factory=list, compare=False)
 
 
 def export(
@@ -135,7 +135,7 @@ def export(
     check(path, place, overwrite=overwrite)
     split = split or ("train" if form.mined else "test")
     where: dict[str, Any] = {"source": source, "split": split, "preset": preset}
-    if form.mined and negatives != 0:
+    if form.mined and not wanted.pairs:
         subject = mined(database, recipe, **where, stale=allow_stale)
     elif allow_stale:
         what = "plain pairs are" if form.mined else f"format={format!r} is"
@@ -208,7 +208,11 @@ def _wanted(
     if when_short is not None:
         _check_short(when_short, name, form, chosen, scores=scores)
     return Wanted(
-        shape=chosen, negatives=negatives, when_short=when_short or "", scores=bool(scores)
+        shape=chosen,
+        negatives=negatives,
+        pairs=negatives == 0,
+        when_short=when_short or "",
+        scores=bool(scores),
     )
 
 

@@ -239,7 +239,8 @@ class Wanted:
 
     Attributes:
         shape: Of its rows, where the format has several.
-        negatives: How many an anchor has at most; None for all, 0 for plain pairs.
+        negatives: How many an anchor has at most; None for all.
+        pairs: Whether they are plain pairs, without any.
         exactly: Whether it must have so many.
         when_short: What becomes of an anchor with fewer, if something is said: ``keep``, ``drop``
             or ``random``.
@@ -249,6 +250,7 @@ class Wanted:
 
     shape: str = ""
     negatives: int | None = None
+    pairs: bool = False
     exactly: bool = False
     when_short: str = ""
     scores: bool = False
@@ -292,7 +294,7 @@ def _reason(example: Example, wanted: Wanted) -> str:
         return "dropped when mining"
     if not example.positives:
         return "no positive"
-    if not example.negatives and wanted.negatives != 0:
+    if not (example.negatives or wanted.pairs):
         return "no negative"
     if wanted.exactly and len(example.negatives) != wanted.negatives:
         return "too few negatives"

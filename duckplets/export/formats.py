@@ -116,7 +116,7 @@ def _schema(wanted: Wanted) -> pa.Schema:
     if wanted.shape == "labeled-list":
         last = ("scores", scores) if wanted.scores else ("labels", pa.list_(pa.int64()))
         return pa.schema([("anchor", text), ("documents", pa.list_(text)), last])
-    names = [] if wanted.negatives == 0 else ["negative"]
+    names = [] if wanted.pairs else ["negative"]
     if wanted.shape == "n-tuple":
         names = [f"negative_{n}" for n in range(1, (wanted.negatives or 0) + 1)]
     columns = [("anchor", text), ("positive", text), *((name, text) for name in names)]
@@ -126,7 +126,7 @@ def _schema(wanted: Wanted) -> pa.Schema:
 def _named(example: Example, wanted: Wanted) -> Rows:
     """Yield the rows of an example: values by the shape, named by its schema."""
     names = _schema(wanted).names
-    shape = "n-tuple" if wanted.negatives == 0 and wanted.shape == "triplet" else wanted.shape
+    shape = "n-tuple" if wanted.pairs and wanted.shape == "triplet" else wanted.shape
     for values in _VALUES[shape](example, wanted.scores):
         yield dict(zip(names, values, strict=True))
 
