@@ -373,7 +373,7 @@ def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
 def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture | None:
     """Return the mixture of a file, or of weights and a temperature."""
     from duckplets.order.mixture import Mixture
-    from duckplets.order.weights import checked_word
+    from duckplets.order.weights import as_word
 
     parts = names(values) or []
     if not any(part.lower().endswith(".toml") for part in parts):
@@ -384,9 +384,7 @@ def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture
             )
         if not parts:
             return None
-        is_word = len(parts) == 1 and "=" not in parts[0]
-        with as_written():
-            weights = checked_word(parts[0], "--mixture") if is_word else _weights(parts)
+        weights = word if (word := as_word(parts[0])) and len(parts) == 1 else _weights(parts)
         return Mixture(weights, temperature=1.0 if temperature is None else temperature)
     if len(parts) > 1:
         raise typer.BadParameter(f"--mixture {','.join(parts)}: give one file, or weights")

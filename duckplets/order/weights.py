@@ -19,6 +19,7 @@ __all__ = [
     "Weight",
     "Weights",
     "Word",
+    "as_word",
     "checked_positive",
     "checked_step",
     "checked_word",
@@ -74,14 +75,19 @@ class Weights(Mapping[str, float]):
         return repr(self._weights)
 
 
+def as_word(value: Any) -> Word | None:
+    """Return a word that stands for the weights of all sources; None for anything else."""
+    return cast(Word, value) if isinstance(value, str) and value in get_args(Word) else None
+
+
 def checked_word(value: Any, what: str) -> Word:
-    """Return a word that stands for the weights of all sources.
+    """Return the same.
 
     Raises:
         MixtureError: It is something else.
     """
-    if isinstance(value, str) and value in get_args(Word):
-        return cast(Word, value)
+    if (word := as_word(value)) is not None:
+        return word
     raise MixtureError(
         f"{what}: give a weight for each name, as in {{'web': 0.7}}, 'proportional', 'equal', or "
         f"the path of a TOML file, not {value!r}{nearest(str(value), get_args(Word))}"

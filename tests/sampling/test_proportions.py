@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import cli, error, lines
+from commands import cli, lines, usage
 from effort import often
 from hypothesis import given
 from hypothesis import strategies as st
@@ -246,7 +246,7 @@ def test_words_in_files_and_options(corpus: dp.Corpus, tmp_path: Path) -> None:
     for word, told in (("equal", "equal"), ("proportional", "in proportion to anchors")):
         said = cli("sample", corpus.path, "--mixture", word, "--steps", "1").stderr
         assert f"shares {told}" in said
-    assert "did you mean 'equal'?" in error("sample", corpus.path, "--mixture", "equa")
+    assert "SOURCE=WEIGHT" in usage("sample", corpus.path, "--mixture", "equa")
 
 
 def test_a_saved_run_keeps_what_a_word_meant(corpus: dp.Corpus) -> None:

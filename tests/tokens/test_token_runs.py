@@ -282,7 +282,7 @@ def test_what_does_not_fit_is_refused_by_name(
     wrong = shards.sampler(**{**COMMON, "seq_length": 25}, pack=True, state=path)
     with pytest.raises(dp.StateMismatchError, match="seq_length \\(saved: 24, now: 25\\)"):
         wrong.save()
-    with pytest.raises(dp.StateMismatchError, match="from position 0"):
+    with pytest.raises(dp.StateMismatchError, match="from step 0"):
         shards.resume(state=path, mixture=dp.Mixture({"alpha": 9}, omitted=1))
     later = dp.Mixture(MIXTURE.weights, phases=[*MIXTURE.phases, dp.Phase(30, {"alpha": 4})])
     assert shards.resume(state=path, mixture=later).changed_from == 30 * 8
