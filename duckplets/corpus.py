@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
 from duckplets.base.dropped import Held
+from duckplets.base.stages import stage
 from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError
@@ -280,6 +281,7 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
 
     # -- looking --------------------------------------------------------------------------------
 
+    @stage("report on")
     def report(
         self,
         path: str | Path | None = None,

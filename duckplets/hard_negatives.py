@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress, bar
+from duckplets.base.stages import stage
 from duckplets.changing import changes
 from duckplets.engines import opened
 from duckplets.errors import RecipeError
@@ -288,6 +289,7 @@ class HardNegatives(NamedPools):
                 progress=advance,
             )
 
+    @stage("export negatives of")
     def export_negatives(
         self,
         path: str | Path,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from duckplets.base.locks import in_turn
 from duckplets.base.progress import bar
+from duckplets.base.stages import stage
 from duckplets.db.database import Database
 from duckplets.engines import opened
 from duckplets.errors import ChunkingError, SamplerError
@@ -47,6 +48,7 @@ class TextNumbers:
     _database: Database
     path: Path
 
+    @stage("embed the texts of")
     def embed(
         self,
         model: Any,
@@ -113,6 +115,7 @@ class TextNumbers:
                 progress=advance,
             )
 
+    @stage("add vectors to")
     def add_vectors(
         self,
         name: str,
@@ -179,6 +182,7 @@ class TextNumbers:
 
         return VectorStore(self.path).remove(name)
 
+    @stage("shard")
     def shard(
         self,
         out: str | Path,

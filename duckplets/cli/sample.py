@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from duckplets.base.shown import counted, harmless_json, listed
+from duckplets.base.stages import stage
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, say
 from duckplets.cli.inputs import names
@@ -224,10 +225,12 @@ def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
         ) from None
 
 
-def _write(sampler: Sampler, steps: int | None, out: Path | None) -> None:
+@stage("write samples")
+def _write(sampler: Sampler, steps: int | None, out: Path | None) -> int:
     samples = output.put((batch.table for batch in _batches(sampler, steps)), out)
     if out is not None and samples:
         say(f"wrote {counted(samples, 'sample')} to {out}, up to step {sampler.step}")
+    return samples
 
 
 def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from duckplets.base.lookahead import Lookahead
 from duckplets.base.progress import bar
+from duckplets.base.stages import stage
 from duckplets.base.stores import is_address
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.tokens.manifest import MANIFEST, MIXTURES, STATE, Manifest, read_state
@@ -53,6 +54,7 @@ class VerifyReport:
         return not self.problems
 
 
+@stage("verify")
 def verify(out: str | Path, *, progress: Progress | bool | None = None) -> VerifyReport:
     """Compare every file of a folder of token shards with its manifest, and look for others.
 
