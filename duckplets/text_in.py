@@ -190,8 +190,9 @@ class TextIn(Sifting):
             reassign: Allow other settings than the corpus was split with.
 
         Returns:
-            The records of each split, as a mapping; its ``shared_anchors`` tells how many anchors
-            of validation and test train has as well.
+            The records of each split, as a mapping; ``asked`` and ``got`` have the shares, which
+            differ where families are large, and ``shared_anchors`` how many anchors of validation
+            and test train has as well.
 
         Raises:
             SplitError: The shares are wrong, or settings others than before.

@@ -238,7 +238,9 @@ def _text_of(error: Exception) -> str:
 _QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _CALL = r"\b\w+Source\(…, ([^()]*)\)"  # an example in Python
 # The way in Python where a command follows, which is the same.
-_IN_PYTHON = rf"(?:call )?corpus\.\w+\((?:{_QUOTED}|[^()'\"])*\), or (run: )?(?=duckplets )"
+_IN_PYTHON = (
+    rf"(?:call )?(?:corpus|duckplets)\.\w+\((?:{_QUOTED}|[^()'\"])*\), or (run: )?(?=duckplets )"
+)
 _ARGUMENT = (
     rf"""{_QUOTED}|hf://\S+(?:(?<![,;])\s+\w+=\S+)*|(?<![\w.$-])(\w+)=(True\b|False\b|None\b)?"""
 )
@@ -272,7 +274,8 @@ def _given_by(command: Callable[..., None]) -> tuple[dict[str, str], set[str]]:
             if isinstance(how, typer.models.OptionInfo):
                 written = [how.default, *(how.param_decls or ())]  # Typer takes the first for one
                 named = [each for each in written if isinstance(each, str) and each[:2] == "--"]
-                options[name] = [option(name), *named][-1]
+                options[name], _, off = [option(name), *named][-1].partition("/")
+                options |= {f"no_{name}": off} if off else {}
             else:
                 places.add(name)
     return options, places

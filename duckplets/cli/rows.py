@@ -112,6 +112,13 @@ def given(
             "which is imported, from this folder too, and called for every row.",
         ),
     ] = None,
+    turns: Annotated[
+        Literal["last", "each"],
+        typer.Option(
+            help="Of conversations: a pair of the last reply and all before it, or of each reply "
+            "and what the user said before it."
+        ),
+    ] = "last",
     on_error: Annotated[
         Literal["raise", "skip", "quarantine"] | None,
         typer.Option(
@@ -186,6 +193,7 @@ def given(
             "date": date,
             "group": group,
             "converter": converter,
+            "turns": turns if converter or turns != "last" else None,
             "date_format": date_format or None,
             "on_bad_date": on_bad_date,
         },

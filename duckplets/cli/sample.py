@@ -91,7 +91,6 @@ def sample(
         duckplets sample faq.duckdb --columns anchor,anchor_vector:default --vectors null
     """
     from duckplets.corpus import Corpus
-    from duckplets.sampling.settings import SavingNote
 
     how = how.also(
         columns=names(columns),
@@ -102,11 +101,9 @@ def sample(
     )
     _check(how, save=save, metrics=metrics, out=out)
     with Corpus(corpus, read_only=True) as opened:
-        sampler = how.open(opened)
+        sampler = how.open(opened, save=save)
         if save:
             _refuse_clash(sampler, how, corpus)
-        else:
-            sampler.notes[:] = [n for n in sampler.notes if not isinstance(n, SavingNote)]
         introduce(sampler, sample)
         _write(sampler, steps, out)
         if metrics is not None:

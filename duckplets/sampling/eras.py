@@ -35,6 +35,7 @@ from duckplets.serving.snapshot import fingerprint
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.recipes.store import Recipe, SourceRecipes
+    from duckplets.sampling.anchored import Left
     from duckplets.sampling.courses import ByVersion
     from duckplets.sampling.plan import Planner
     from duckplets.sampling.sampler import Sampler
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.vector_columns import Missing, RunVectors
 
 Version: TypeAlias = int | Literal["newest"] | None
-Found: TypeAlias = "tuple[list[Stream], list[str]]"
+Found: TypeAlias = "tuple[list[Stream], list[Left]]"
 Read: TypeAlias = Callable[..., Found]
 
 

@@ -32,7 +32,8 @@ from duckplets.sampling.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.vector_columns import RunVectors
 from duckplets.serving.facts import Facts, Part, decided_by
-from duckplets.serving.manifest import sound
+from duckplets.serving.manifest import MANIFEST, is_of, sound
+from duckplets.serving.mapped import damaged
 from duckplets.serving.texts import Spans, Texts
 
 
@@ -124,7 +125,7 @@ class Fetcher:
         lazy = {*self.slots, *vectors}
         columns = {c: None if c in lazy else as_array(found[c]) for c in self._columns}
         parts = {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)}
-        return Block(start, stop, columns, texts, parts, tally, vectors)
+        return Block(start, stop, columns, texts, parts, tally, vectors, self._folder)
 
     def tally(self, plan: Plan, sources: Integers) -> Tally:
         """Return what the samples of a plan count for; ``sources`` of every stream."""
@@ -245,6 +246,8 @@ class Fetcher:
         section = int(self._facts[keys[missing[:1]]]["section_key"][0])
         with self._lock:
             found = self._database.run("sampling/fetch/record_of", {"section_key": section})
+            if self._folder is not None and is_of(self._database, self._folder):
+                raise damaged(self._folder / MANIFEST, "its chunks are not those of the corpus")
         record = f"record {found[0][0]!r}" if found else f"section key {section}, which is gone"
         raise StateMismatchError(
             f"the corpus was chunked anew since this sampler was opened; open another one. "

@@ -7,7 +7,7 @@ the way; all else follows from its configuration. What was taken is counted as w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,7 +23,7 @@ from duckplets.sampling.losses import Losses, Reporting
 from duckplets.sampling.metrics import PhaseLog
 from duckplets.sampling.saved import Cursor
 from duckplets.sampling.served import ServedLog
-from duckplets.sampling.settings import RunSettings, run_of
+from duckplets.sampling.settings import BehindNote, RunSettings, run_of
 from duckplets.sampling.weight_events import EventWriter
 
 if TYPE_CHECKING:
@@ -121,6 +121,11 @@ class Sampler(Reporting):
     def graded(self) -> bool:
         """Whether labels of pairs are floats, for some source has others than 0 and 1."""
         return self._reader.planner.is_graded
+
+    @property
+    def message_shape(self) -> Sequence[Any]:
+        """The shape of messages, as DuckDB's ``from_json`` takes it; empty for other kinds."""
+        return getattr(self._reader.fetcher, "shape", ())
 
     @property
     def position(self) -> int:
@@ -291,6 +296,7 @@ class Sampler(Reporting):
         refuse_mismatch(saved, now, allow_drift=allow_drift)
         cursor = Cursor(tag=None, position=position, step=0, epoch=0, counts=counts)
         self.go_on(cursor, events, drifted_from=saved)
+        self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
 
     @alone
     def go_on(
@@ -321,7 +327,8 @@ class Sampler(Reporting):
         For one rank to call: it is the same for all.
 
         Args:
-            tag: Name of a checkpoint to add; without one the run's latest save is replaced.
+            tag: Name of a checkpoint to add; without one the run's latest save is replaced, which
+                is logged as a warning where that was of a later step.
             path: A new state file to write instead; its folders are made.
             step: The step to go on with, if that is an earlier one than the sampler's: a trainer
                 takes batches before it uses them.

@@ -30,6 +30,7 @@ _SETTINGS: dict[Any, Any] = {
     **dict.fromkeys(("swap?", "prefixes?"), bool),
     "no_duplicates?": (bool, str),
     "by?": (None, str, {str: float}),
+    "preset?": (None, str),
     **dict.fromkeys(("mixture?", "splits?", "chunking?", "declared_prefixes?"), dict),
     "recipes?": {str: [dict]},
     "optional?": {str: [str]},

@@ -165,8 +165,10 @@ class Views:
     def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Yield the ids of positions ``start … stop-1`` in pieces; at least one, if empty."""
         for low in range(start, max(stop, start + 1), _ROWS):
-            plan = self._planner.plan(low, min(low + _ROWS, stop))
-            yield self._reader.fetcher.identities(plan, self._batch)
+            with self._reader.fetcher.sound():
+                plan = self._planner.plan(low, min(low + _ROWS, stop))
+                found = self._reader.fetcher.identities(plan, self._batch)
+            yield found
 
     def count_to(self, position: int) -> None:
         """Go to a later position and count what lies between as taken, without reading it.

@@ -91,10 +91,11 @@ INSERT INTO weight_events
 VALUES ($run, $step, $weights, now()::TIMESTAMP)
 
 -- name: delete_latest
--- Forget the latest save of a run, for another to take its place.
+-- Forget the latest save of a run, for another to take its place; returns its step.
 -- Parameters: $run.
 DELETE FROM cursors
 WHERE run = $run AND tag IS NULL
+RETURNING step
 
 -- name: add_cursor
 -- Note where a run stands.

@@ -62,11 +62,12 @@ def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
     assert "no source 'c'" in error("forecast", toy, "--mixture", "c=1")
 
 
-def test_mined_negatives_are_forecast_where_they_are_asked_for(toy: str) -> None:
+def test_mined_negatives_are_forecast_where_they_are_drawn(toy: str) -> None:
     with dp.Corpus(toy) as corpus:
         corpus.mine("anchor_context", split="train", progress=False)
-    for by, told in (([], "random"), (["--by", "bm25"], "mined")):
-        rows = json.loads(ok("forecast", toy, "--batch-size", "8", *by, "--json"))["rows"]
+    for by, told in (([], "mined"), (["--by", "bm25"], "mined"), (["--by", "random"], "random")):
+        how = ("--batch-size", "8", "--preset", "crate", *by, "--json")
+        rows = json.loads(ok("forecast", toy, *how))["rows"]
         drawn = {row["recipe"] + " " + row["source"]: row["negatives"] for row in rows}
         assert (drawn["anchor_context a"], drawn["anchor_anchor a"]) == (told, "random")
     assert "--empty 'skip'" in error("forecast", toy, "--negatives", "900")
@@ -87,7 +88,7 @@ def test_a_run_says_on_stderr_what_it_draws(toy: str, command: str) -> None:
     with dp.Corpus(toy, read_only=True) as corpus:
         sampler = corpus.sampler(batch_size=8, mixture={"a": 3}, swap=False)
         assert result.stderr == f"{sampler.describe()}\n"
-    for word in ("swap off", "anchor_context", "56.2 %", "negatives random", "note: sources named"):
+    for word in ("swap off", "anchor_context", "75 %", "negatives random", "note: sources named"):
         assert word in result.stderr
     assert DESCRIPTION.search(result.stderr)
     assert talk(result.stderr) == ""

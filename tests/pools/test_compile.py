@@ -296,7 +296,8 @@ def test_recipes_are_stored_and_limited_to_sources(tmp_path: Path) -> None:
         with pytest.raises(dp.RecipeError, match="another recipe 'one' already"):
             corpus.add_recipe(dp.TextRecipe("one", ANCHOR))
         with pytest.raises(dp.EmptyPoolError, match="'odd1' has no recipe"):
-            corpus.sampler()
+            corpus.sampler(empty="error")
+        assert any("'odd1' has no recipe" in note for note in corpus.sampler().notes)
         batch = next(corpus.sampler(mixture={"odd1": 0}))
         assert set(batch["source"]) == {"odd0"}
         with pytest.raises(dp.RecipeError, match="no source 'odd2'"):

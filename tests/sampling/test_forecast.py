@@ -196,7 +196,9 @@ def test_shares_and_visits_are_those_of_the_samples(corpus: dp.Corpus) -> None:
                 assert abs(row["samples"] - row["share"] * total) < 5 * per_draw
                 assert row["visits"] == row["samples"] / per_draw / row["anchors"]
                 assert row["phase"] == (start >= 5)
-        assert {row["swap"] for row in rows} == {kind.get("kind") != "texts" and "swap" not in kind}
+        assert {row["swap"] for row in rows} == {False}
+        swapped = corpus.sampler(mixture=mixture, **kind | {"swap": True}).forecast(60).table
+        assert set(swapped["swap"].to_pylist()) == {kind.get("kind") != "texts"}
 
 
 # -- tokens -----------------------------------------------------------------------------------
@@ -303,22 +305,19 @@ def test_anchors_that_fall_back_are_counted(
 
 def test_mined_negatives_that_are_left_alone_are_told(tmp_path: Path) -> None:
     with guarded_corpus(tmp_path / "c.duckdb", 60, 60) as corpus:
-        given = dict(CASES["plain"]["recipe"], sources=("s0",))
-        mined = dp.TripletRecipe("plain", **given, by="bm25")
-        write_mining(
-            corpus, mined, some_candidates(rules_of(corpus, CASES["plain"], "s0", "train"), 1)
-        )
-        by: Any
-        for by, told in ((None, True), ("random", False), ("bm25", False)):
-            recipe = dp.TripletRecipe("plain", **given, by=by)
-            sampler = corpus.sampler(recipes=[recipe], mixture={"s1": 0})
+        roles = dict(CASES["plain"]["recipe"], sources=("s0",))
+        recipe = dp.TripletRecipe("plain", **roles)
+        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s1": 0}}
+        corpus.sampler(**how).save()
+        corpus.sampler(**how, by="random", run="chosen").save()
+        rules = rules_of(corpus, CASES["plain"], "s0", "train")
+        write_mining(corpus, recipe, some_candidates(rules, 1))
+        for run, told in (("default", True), ("chosen", False)):
+            sampler = corpus.resume(run)
             left = [w for w in sampler.forecast().warnings if "are not used" in w]
             assert bool(left) == told
             assert all("source 's0', recipe 'plain'" in warning for warning in left)
-        validation = corpus.sampler(
-            recipes=[dp.TripletRecipe("plain", **given)], mixture={"s1": 0}, split="validation"
-        )
-        assert not [w for w in validation.forecast().warnings if "are not used" in w]
+        assert not [w for w in corpus.sampler(**how).forecast().warnings if "not used" in w]
 
 
 # -- warnings ---------------------------------------------------------------------------------
@@ -377,7 +376,7 @@ def test_a_source_that_is_named_nowhere_is_told(
 
 def test_a_source_that_is_used_up_is_told(corpus: dp.Corpus) -> None:
     mixture = dp.Mixture({"a": 8, "b": 1, "c": 1}, phases=[dp.Phase(20, {"a": 0, "c": 9})])
-    sampler = corpus.sampler(mixture=mixture, batch_size=8)
+    sampler = corpus.sampler(mixture=mixture, batch_size=8, preset="crate")
     assert not warned(sampler, "used up", 5)
     (told,) = warned(sampler, "used up", 100)
     table = sampler.served(0, 800)
@@ -411,7 +410,7 @@ class Tags(HTMLParser):
 def test_it_is_shown_as_a_table_and_as_html_that_does_nothing(tmp_path: Path) -> None:
     odd = "<script>x"
     with toy_corpus(tmp_path / "c.duckdb", 30, sources=(odd,)) as corpus:
-        found = corpus.sampler(batch_size=4).forecast()
+        found = corpus.sampler(batch_size=4, preset="crate").forecast()
         text = str(found)
         assert repr(found) == text
         assert len(found) == 2 == found.table.num_rows
@@ -427,7 +426,7 @@ def test_it_is_shown_as_a_table_and_as_html_that_does_nothing(tmp_path: Path) ->
 
 def test_a_long_table_is_cut_and_says_so(corpus: dp.Corpus) -> None:
     mixture = dp.Mixture(phases=[dp.Phase(i, {"a": i}) for i in range(1, 30)])
-    found = corpus.sampler(mixture=mixture, batch_size=4).forecast(40)
+    found = corpus.sampler(mixture=mixture, batch_size=4, preset="crate").forecast(40)
     assert len(found) == 180
     assert "and 120 more rows, in .table" in str(found)
     assert len(str(found).splitlines()) < 75
@@ -435,7 +434,8 @@ def test_a_long_table_is_cut_and_says_so(corpus: dp.Corpus) -> None:
 
 @pytest.mark.parametrize("swap", [True, False])
 def test_a_run_describes_itself(corpus: dp.Corpus, swap: bool) -> None:
-    sampler = corpus.sampler(mixture={"a": 3, "b": 1, "c": 0}, swap=swap, batch_size=8)
+    how: dict[str, Any] = {"mixture": {"a": 3, "b": 1, "c": 0}, "preset": "crate"}
+    sampler = corpus.sampler(**how, swap=swap, batch_size=8)
     told = sampler.describe().splitlines()
     assert "batches of 8" in told[0]
     lines = {tuple(line.split()[:2]): line for line in told}
@@ -456,7 +456,7 @@ def test_a_run_describes_itself(corpus: dp.Corpus, swap: bool) -> None:
 
 def test_it_describes_what_comes_from_where_it_stands(corpus: dp.Corpus) -> None:
     mixture = dp.Mixture({"a": 1}, phases=[dp.Phase(3, {"b": 0, "c": 0})])
-    sampler = corpus.sampler(mixture=mixture, batch_size=8)
+    sampler = corpus.sampler(mixture=mixture, batch_size=8, preset="crate")
     assert "other shares from step 3 on" in sampler.describe()
     assert " 25 % " in sampler.describe()
     for _ in range(3):

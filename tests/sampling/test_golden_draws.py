@@ -60,6 +60,10 @@ RUNS: dict[str, dict[str, Any]] = {
         "kind": "texts",
         "recipes": [dp.TextRecipe("all", dp.any_section(), per="chunk")],
     },
+    "plain": {"preset": None},
+    "plain_odd": {"preset": None, "odd": True},
+    "plain_pairs": {"preset": None, "kind": "pairs", "negatives": 2},
+    "plain_swapped": {"preset": None, "recipes": [TITLE], "swap": True},
 }
 
 
@@ -75,7 +79,8 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, dp.
 
 def rows(corpus: dp.Corpus, run: dict[str, Any]) -> Iterator[str]:
     """A line for every sample: its position, what it is drawn by, and the window of each slot."""
-    arguments: dict[str, Any] = {"kind": "triplets", "batch_size": 20, "prefetch": 0} | run
+    usual = {"kind": "triplets", "batch_size": 20, "prefetch": 0, "preset": "crate"}
+    arguments: dict[str, Any] = usual | run
     position, told = arguments.pop("position", 0), arguments.pop("told", {})
     slots = slot_names(arguments["kind"], arguments.get("negatives", 1))
     by_kind = {"triplets": ["swapped"], "pairs": ["swapped", "label"], "texts": []}

@@ -223,7 +223,7 @@ def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None
     set_source(corpus, VARIED)
     set_source(corpus, NAMES, source=2)
     columns = [f"{slot}_prefix" for slot in ("anchor", "positive", "negative")]
-    sampler = corpus.sampler(batch_size=50, columns=columns)
+    sampler = corpus.sampler(batch_size=50, columns=columns, preset="crate")
     rows = [row for batch in itertools.islice(sampler, 20) for row in batch.to_pylist()]
     lines = [" # ".join(line or "-" for line in row.values()) for row in rows]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
