@@ -19,6 +19,7 @@ from duckplets.base.stores import address_of
 from duckplets.errors import SourceError, nearest
 from duckplets.sources import paths
 from duckplets.sources.base import Mapped
+from duckplets.sources.user.custom import adapted
 
 if TYPE_CHECKING:
     from duckplets.sources import Source
@@ -47,6 +48,27 @@ _ANCHORS = (
     " (of text its title, its first heading or the name of the file is the anchor, and the rest "
     "the context)"
 )
+
+
+def given_source(source: Any, arguments: dict[str, Any]) -> Source:
+    """Return what ``ingest`` is given as a source: a path by its format, a user's object wrapped.
+
+    Args:
+        source: As for ``Corpus.ingest``.
+        arguments: Of the source of a path.
+
+    Raises:
+        SourceError: It is no source; or arguments stand beside one that has its own.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return source_of(source, **arguments)
+    if arguments:
+        kind = type(source).__name__
+        raise SourceError(
+            f"{next(iter(arguments))}= is for a path: a {kind} is told how to read when it is made"
+        )
+    made: Source = adapted(source)
+    return made
 
 
 def source_of(
@@ -93,7 +115,7 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> S
         _check(first, form, arguments, _MAPPED)
         return HubSource(first, **arguments)
     kind = getattr(sources, _KINDS[form])
-    _check(first, form, arguments, [part.name for part in fields(kind) if part.init][1:])
+    _check(first, form, arguments, [part.name for part in fields(kind) if part.kw_only])
     if form == "tsv":
         arguments = {"delimiter": "\t", **arguments}
     source: Source = kind(place, **arguments)
@@ -105,10 +127,8 @@ def _check(first: str, form: str, arguments: dict[str, Any], known: Sequence[str
         if name in known:
             continue
         if name not in _OF:
-            raise SourceError(
-                f"{shown(first)} is {form}, and its source takes no {name}={nearest(name, known)}; "
-                f"it takes {', '.join(sorted(known))}"
-            )
+            there = nearest(name, known) or f"; it takes {', '.join(sorted(known))}"
+            raise SourceError(f"{shown(first)} is {form}, whose source takes no {name}={there}")
         said = f"{name}={value}" if value is None else f"{name}="
         more = _ANCHORS if form == TEXT and name in _MAPPED else ""
         raise SourceError(f"{shown(first)} is {form}: {said} is for {_OF[name]}{more}")
