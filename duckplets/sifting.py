@@ -263,8 +263,8 @@ class Sifting:
         action: Action = "remove",
         dry_run: bool = False,
         ngram: int = 5,
-        bands: int = 14,
-        rows: int = 8,
+        bands: int | None = None,
+        rows: int | None = None,
         seed: int = 42,
         engine: Any = None,
         progress: Progress | bool | None = None,
@@ -276,8 +276,9 @@ class Sifting:
         one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation
         and white space do not count; in scripts without spaces a character is a word. Candidates
         come from MinHash bands, and are compared exactly. What is linked to one another, also
-        through others, is a cluster; the record that came first stays: the one of the least
-        ``source_id``, then ``record_key``. Sources and splits are looked at together.
+        through others, is a cluster; the record that was ingested first stays, whatever its split:
+        the one of the least ``source_id``, then ``record_key``. Sources and splits are looked at
+        together.
 
         Clusters are kept in the table ``clusters``. Removing makes a new version: runs pinned to
         earlier ones keep what they have. A record that was removed comes again if its source is
@@ -288,7 +289,9 @@ class Sifting:
             action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
             dry_run: Store nothing, and only report; a corpus that is open read-only will do.
             ngram: Words of an n-gram.
-            bands: Of a signature; more of them find more, and take longer.
+            bands: Of a signature; more of them find more, and take longer. By default bands and
+                rows are such that 99 % of the pairs that are just near enough are found: 12 of 7
+                for .85, 35 of 3 for .5. The report says the share.
             rows: Hash functions of a band; fewer find more, and propose more that is none.
             seed: Of the hash functions.
             engine: What makes the bands of texts, as for ``mine``; refused for equal texts only.
@@ -301,7 +304,7 @@ class Sifting:
         from duckplets.quality import near as finding
         from duckplets.quality.shingles import NearSettings
 
-        settings = NearSettings(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
+        settings = NearSettings.of(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
         finding.checked_action(action)
         if near is None and engine is not None:
             raise EngineError(

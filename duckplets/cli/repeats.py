@@ -31,8 +31,11 @@ def deduplicate(
         typer.Option(help="Remove all of a cluster but one, or only note clusters."),
     ] = "remove",
     ngram: Annotated[int, typer.Option(help="Words of an n-gram.")] = 5,
-    bands: Annotated[int, typer.Option(help="Of a MinHash signature.")] = 14,
-    rows: Annotated[int, typer.Option(help="Hash functions of a band.")] = 8,
+    bands: Annotated[
+        int | None,
+        typer.Option(help="Of a MinHash signature; such that 99 % of pairs at --near are found."),
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Hash functions of a band; likewise.")] = None,
     seed: Annotated[int, typer.Option(help="Of the hash functions.")] = 42,
     dry_run: DRY_RUN = False,
     engine: ENGINE = None,
@@ -40,8 +43,9 @@ def deduplicate(
 ) -> None:
     """Find records whose texts are equal or nearly so, and keep the first of each cluster.
 
-    Clusters are in the table clusters. Removing makes a new version; saved runs keep what they
-    have. What was removed comes again if its source is ingested again.
+    The first is the one that was ingested first, whatever its split. Clusters are in the table
+    clusters. Removing makes a new version; saved runs keep what they have. What was removed comes
+    again if its source is ingested again.
 
     Example:
         duckplets deduplicate faq.duckdb --dry-run

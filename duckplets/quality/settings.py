@@ -55,7 +55,11 @@ class Quality:
         licenses: Allowed values of the row's ``license``, whatever their case; a row without one
             is rejected.
         pii: ``"reject"`` by density, ``"redact"``: matches are replaced and nothing is rejected.
-        pii_kinds: Which personal data counts, of email, phone, ssn, ipv4 and card.
+        pii_kinds: Which personal data counts, of email, phone, ssn, ipv4 and card. Looked for is
+            what is written in ASCII. Preprocessors come first, so ``Corpus.normalise()`` before
+            the ingest finds also what no-break spaces, typographic dashes or zero-width characters
+            hide. Not looked for are names, IPv6 and postal addresses, full-width digits and ``＠``,
+            e-mail addresses with letters beyond ASCII, and numbers over several lines.
         max_pii_density: Of personal data.
         profanity: A file with a word or phrase a line; variants such as ``sh1t`` are found, too.
         max_profanity_density: Of these words.

@@ -1,7 +1,7 @@
 """Hash the n-grams of texts, and make MinHash bands of them, in NumPy.
 
     words, each with a space after it ─places→ spans of n words ─prefix sums→ 64-bit hashes
-    hashes of a text ─112 multiplications, least of each→ a signature ─14 × 8→ bands
+    hashes of a text ─84 multiplications, least of each→ a signature ─12 × 7→ bands
 
 The decision that matters: an n-gram is a span of bytes, and its hash is a difference of two prefix
 sums of a polynomial, so no n-gram is ever copied. The polynomial and all constants are our own:
@@ -12,8 +12,9 @@ Unicode 14's, and lower case is Arrow's.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,8 @@ ALGORITHM = 1
 
 _PIECE = 1 << 19  # bytes that prefix sums are taken of at once: they stay in the cache
 _GRAMS = 1 << 15  # hashes that signatures are made of at once, likewise
+_RECALL = 0.99  # of the pairs that are just near enough, where bands follow the threshold
+_FUNCTIONS, _MOST_ROWS, _MOST = 112, 16, 1000
 _SPACE = ord(" ")
 _GOLDEN = 0x9E3779B97F4A7C15
 _BASE = 0xD6E8FEB86659FD93  # odd, so that it can be divided by
@@ -122,11 +125,38 @@ class NearSettings:
         seed: Of the hash functions.
     """
 
-    near: float | None = 0.85
-    ngram: int = 5
-    bands: int = 14
-    rows: int = 8
-    seed: int = 42
+    near: float | None
+    ngram: int
+    bands: int
+    rows: int
+    seed: int
+
+    @classmethod
+    def of(
+        cls, *, near: float | None, ngram: int, bands: int | None, rows: int | None, seed: int
+    ) -> NearSettings:
+        """Check settings, and choose bands and rows that are not given.
+
+        Of all that find 99 % of the pairs that are just near enough, with no more hash functions
+        than a text's share of the time allows, those of the most rows: they propose the least
+        that is not near.
+
+        Raises:
+            SamplerError: A setting is wrong.
+        """
+        one = {"bands": 1 if bands is None else bands, "rows": 1 if rows is None else rows}
+        given = cls(near=near, ngram=ngram, **one, seed=seed)
+        alike = given.near or 1.0
+        for each in range(_MOST_ROWS, 0, -1) if rows is None else [given.rows]:
+            least = _least_bands(alike, each)
+            if (each * least <= _FUNCTIONS) if bands is None else (least <= given.bands):
+                break
+        return replace(given, bands=least if bands is None else given.bands, rows=each)
+
+    @property
+    def recall(self) -> float:
+        """The share of pairs that share a band, of those whose similarity is just ``near``."""
+        return float(1 - (1 - (self.near or 1.0) ** self.rows) ** self.bands)
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -137,9 +167,15 @@ class NearSettings:
                     f"near={near!r}: give a similarity above 0 and up to 1, or None for equal texts"
                 )
             object.__setattr__(self, "near", float(near))
-        for name, high in (("ngram", 1000), ("bands", 1000), ("rows", 1000), ("seed", 2**63 - 1)):
-            least = 0 if name == "seed" else 1
-            object.__setattr__(self, name, integer(name, getattr(self, name), least, high))
+        for name in ("ngram", "bands", "rows"):
+            object.__setattr__(self, name, integer(name, getattr(self, name), 1, _MOST))
+        object.__setattr__(self, "seed", integer("seed", self.seed, 0, 2**63 - 1))
+
+
+def _least_bands(near: float, rows: int) -> int:
+    """Return the fewest bands that find 99 % of the pairs of a similarity."""
+    alike = near**rows
+    return 1 if alike == 1 else min(_MOST, math.ceil(math.log(1 - _RECALL) / math.log1p(-alike)))
 
 
 @dataclass(frozen=True, slots=True)

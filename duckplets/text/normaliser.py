@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from dataclasses import dataclass, fields
+from functools import cache, partial
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
@@ -42,16 +44,18 @@ _SPACES = re.compile(r"(?: (?=\s)|[^\S ])\s*")
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _LETTER = r"[^\W\d_]"
 # What begins with a character is found faster than what begins by looking back, five times.
+# Of several spaces only the first is looked at, so that each is read once.
 _SPACING = re.compile(
-    r" (?= *[,;:.!?)\]])(?:"
+    r" (?<!\s )(?= *[,;:.!?)\]])(?:"
     r"(?<=[^\s,;:.!?(\[{] ) *[,;.!?](?=\s|\Z)"  # a mark that stands apart
     rf"|(?<={_LETTER} ) *(?::(?=\s|\Z)|[,;](?={_LETTER}))"
     r"|(?<=[^\s(\[:;=-] ) *(?=[)\]]))"  # a space within brackets, which :( is none of
     r"|[(\[](?<![^\s\w].) +(?=[^\s)\]])"
     rf"|[,;](?<={_LETTER}.)(?={_LETTER})"  # a comma without a space after it
 )
-_ADDRESS = re.compile(r"://|www\.|[@/\\]")
-_LONGEST = 2048  # characters of a token that is looked at: addresses are shorter
+_ADDRESS = re.compile(r"www(?= *\.)|[@/\\]")
+_SPACE, _SOLID = re.compile(r"\s"), re.compile(r"\S*")
+_MOST_MARKS = 30  # of one character, as Unicode's stream-safe format has it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,13 +142,13 @@ class Normaliser:
             text = _CONTROL.sub("", text)
         if not text.isascii():
             if self.nfc:
-                text = unicodedata.normalize("NFC", text)
+                text = unicodedata.normalize("NFC", _ordered(text))
             if self.quotes:
                 text = _QUOTE.sub(lambda found: _QUOTES[found[0]], text)
         if self.white_space is not None:
             text = _SPACES.sub(_one_space if self.white_space == "all" else _one_gap, text).strip()
         while self.punctuation:
-            spaced = _SPACING.sub(_moved, text)
+            spaced = _SPACING.sub(partial(_moved, _addresses(text)), text)
             if spaced == text:
                 break
             text = spaced
@@ -167,17 +171,50 @@ def _one_gap(found: re.Match[str]) -> str:
     return " " if breaks == 0 else "\n" if breaks == 1 else "\n\n"
 
 
-def _moved(found: re.Match[str]) -> str:
+def _addresses(text: str) -> tuple[list[int], list[int]]:
+    """Return where what stands between white space and looks like an address begins and ends."""
+    starts, ends = [], [0]
+    backwards = ""
+    for mark in _ADDRESS.finditer(text):
+        if mark.start() >= ends[-1]:
+            backwards = backwards or text[::-1]
+            before = _SOLID.match(backwards, len(text) - mark.start())
+            after = _SPACE.search(text, mark.end())
+            starts.append(mark.start() - len(before[0] if before else ""))
+            ends.append(after.start() if after else len(text))
+    return starts, ends[1:]
+
+
+def _moved(addresses: tuple[list[int], list[int]], found: re.Match[str]) -> str:
     """Return punctuation with the spaces that belong around it."""
-    text, start, end = found.string, found.start(), found.end()
-    before, after = text[max(0, start - _LONGEST) : start], text[end : end + _LONGEST]
-    beside = found[0].strip()
-    if not before[-1:].isspace():
-        beside = "".join(before.rsplit(maxsplit=1)[-1:]) + beside
-    if not after[:1].isspace():
-        beside += "".join(after.split(maxsplit=1)[:1])
-    if _ADDRESS.search(beside):
-        return found[0]
+    text, end = found.string, found.end()
+    starts, ends = addresses
+    for beside in (found.start() - 1, end) if starts else ():
+        nearest = bisect_right(starts, beside) - 1
+        if nearest >= 0 and beside < ends[nearest]:
+            return found[0]
     mark = found[0].strip(" ")
     is_open = mark in (",", ";") and end < len(text) and not text[end].isspace()
     return f"{mark} " if is_open else mark
+
+
+def _ordered(text: str) -> str:
+    """Return a text whose marks are in canonical order where very many stand upon one character.
+
+    To put n of them in order takes Python n² steps, and hardly any where they are in order.
+    """
+    if _marks(1).search(text[::_MOST_MARKS]):  # none else has so many in a row
+        return _marks(_MOST_MARKS).sub(_in_order, text)
+    return text
+
+
+@cache
+def _marks(least: int) -> re.Pattern[str]:
+    """Return what finds characters that are put in order with their neighbours."""
+    each = "".join(filter(unicodedata.combining, map(chr, range(0x300, 0x20000))))
+    return re.compile(f"[{each}\u0f73\u0f75\u0f81]{{{least},}}")
+
+
+def _in_order(found: re.Match[str]) -> str:
+    apart = "".join(unicodedata.normalize("NFD", mark) for mark in found[0])
+    return "".join(sorted(apart, key=unicodedata.combining))

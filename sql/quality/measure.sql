@@ -1,15 +1,19 @@
 -- name: texts
 -- What regular expressions find in texts. Densities are made of these counts when it is decided.
 -- Parameters: $email, $digits (in every text with one of the following), $phone, $ssn, $number,
---     $ipv4, $reserved, $card, $keyword (regular expressions), $phrases (lower case), $sample
---     (characters).
+--     $ipv4, $reserved, $card, $emphasis, $keyword (regular expressions), $phrases (lower case),
+--     $sample (characters).
 -- Rows: one for each of `quality_texts` (place, text), in any order.
 WITH numeric AS (
     SELECT
         place,
         text,
         -- Most texts have no digits close to each other, and are not searched for numbers.
-        CASE WHEN regexp_matches(text, $digits) THEN text ELSE '' END AS numeric
+        CASE
+            WHEN NOT regexp_matches(text, $digits) THEN ''
+            WHEN contains(text, '_') THEN regexp_replace(text, $emphasis, '=', 'g')
+            ELSE text
+        END AS numeric
     FROM quality_texts
 ),
 

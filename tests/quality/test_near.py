@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commands import ok as run
-from effort import some
+from effort import often, some
 from prebuilt import prebuilt
 
 import duckplets as dp
 from duckplets.errors import ReadOnlyError, SamplerError
-from duckplets.quality.shingles import Grams
+from duckplets.quality.shingles import Grams, NearSettings
 
 WORDS = [f"word{i}" for i in range(3000)]
 GRAMS = 200  # of a text
@@ -96,6 +97,52 @@ def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path: Path) -> 
     ]
     heads = [f"s/{name}0" for name, _ in PAIRS if f"s/{name}1" in found]
     assert [example["survivor"] for example in report.examples] == heads[:5]
+
+
+def near_pairs(near: float, count: int) -> Iterator[tuple[str, str]]:
+    """Yield pairs of 100 different words each, whose similarity is just above a threshold."""
+    shared = math.ceil(200 * near / (1 + near))
+    for n in range(count):
+        words = random.Random(f"{near} {n}").sample(range(10**6), 200 - shared)
+        one, other = words[:100], words[:shared] + words[100:]
+        yield " ".join(map(str, one)), " ".join(map(str, other))
+
+
+@pytest.mark.parametrize("near", [0.5, 0.6, 0.7, 0.8, 0.85, 0.95])
+def test_bands_follow_the_threshold(tmp_path: Path, near: float) -> None:
+    count = often(2000, less=200)
+    texts = {
+        f"{i}{j}": t for i, pair in enumerate(near_pairs(near, count)) for j, t in enumerate(pair)
+    }
+    with filled(tmp_path / "c.duckdb", {"s": texts}) as corpus:
+        report = corpus.deduplicate(near, ngram=1, dry_run=True, progress=False)
+        few = corpus.deduplicate(near, ngram=1, bands=2, rows=3, dry_run=True, progress=False)
+    assert report.clusters >= 0.97 * count  # in any 200; of all .99 and more
+    assert report.recall >= 0.99
+    s = report.settings
+    assert report.recall == pytest.approx(1 - (1 - near**s.rows) ** s.bands, abs=1e-4)
+    assert few.recall == pytest.approx(1 - (1 - near**3) ** 2, abs=1e-4)
+    assert few.clusters / count == pytest.approx(few.recall, abs=0.12)
+
+
+@pytest.mark.parametrize(
+    ("near", "bands", "rows", "expected"),
+    [
+        (0.85, None, None, (12, 7)),
+        (0.85, None, 8, (15, 8)),
+        (0.85, 14, None, (14, 7)),
+        (0.85, 3, 9, (3, 9)),
+        (1, None, None, (1, 16)),
+        (0.01, None, None, (459, 1)),
+        (0.0001, None, None, (1000, 1)),
+        (0.3, 2, None, (2, 1)),
+    ],
+)
+def test_what_is_given_of_bands_and_rows_is_taken(
+    near: float, bands: int | None, rows: int | None, expected: tuple[int, int]
+) -> None:
+    found = NearSettings.of(near=near, ngram=5, bands=bands, rows=rows, seed=1)
+    assert (found.bands, found.rows) == expected
 
 
 @pytest.mark.parametrize("seed", some(range(5), less=1))
@@ -325,4 +372,7 @@ def test_the_command(tmp_path: Path) -> None:
     filled(Path(path), {"s": {"a": "the same text", "b": "The same text."}}).close()
     assert "1 duplicate in 1 cluster, nothing is stored" in run("deduplicate", path, "--dry-run")
     assert "0 duplicates" in run("deduplicate", path, "--equal")
-    assert "s/a stays for s/b (1.000)" in run("deduplicate", path, "--near", "0.9")
+    told = run("deduplicate", path, "--near", "0.9")
+    assert "from 0.9, 99.1% of the pairs just there" in told
+    assert "what was ingested first stays, whatever its split" in told
+    assert "kept s/a, removed s/b (similarity 1.000)" in told

@@ -1,0 +1,160 @@
+"""What goes through texts takes time that grows with the text, whatever is in it.
+
+Each text is one short string over and over. The processor time that a pass may take with one is
+ten times what it takes, and much less than where a pass begins anew at every place.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from effort import THOROUGH, often
+
+import duckplets as dp
+from duckplets.db.database import Database
+from duckplets.quality import personal
+from duckplets.quality.measure import measure
+from duckplets.quality.settings import Quality
+from duckplets.text import chunkers
+
+# What took some pass the square of its length, or looked as though it might, comes first.
+HOSTILE = [
+    *("a.", "1.", "a-", "%20", "255.", "x@a-", "123-", "a@", "@", "a@b.co_", "+1", "4111-"),
+    *("1.1.1.1_", "www.", " ", " ,", "a,", "( ", "\u0301\u0323", "\u0f73", "_a", ". ", "[1", "\n"),
+    *("a", "1", "_", "%", "-", "@a.", "a@b.", "x@a.b-", "1 ", "(1", "+1 ", "123 45 ", "(212) "),
+    *("\t", "\r", " \n", "a ,", ",a ", "a :", ") ", "[ ( ", "x , ) ", "!?", "...", "。」", "\"'"),
+    *("# ", "|-", "| 1 ", "```\n", "~~~", "[edit", "<a", "{", "://", "\u0301", "\u0344", "\u200b"),
+    *("a\u0301\u0323", "é", "👩\u200d", "あ", "heart  ", "d.a.m.", "a$", "Mr. ", "\0", "if "),
+]
+SIZE, SECONDS = (1_000_000, 10) if THOROUGH else (100_000, 2)
+KINDS = ("email", "phone", "ssn", "ipv4", "card")
+
+
+reader = cache(Database.reader)
+
+
+def redacted(*texts: str, kinds: Any = KINDS) -> list[str]:
+    found: list[str] = personal.redacted(reader(), pa.array(texts), kinds).to_pylist()
+    return found
+
+
+def measured(*texts: str) -> dict[str, list[Any]]:
+    rows = pa.table({"row": range(len(texts)), "text": texts})
+    return measure(reader(), rows, Quality(language=None)).to_pydict()
+
+
+PASSES: dict[str, Callable[[str], object]] = {
+    "redact": lambda text: redacted(f"joe@example.com {text}"),
+    "measure": measured,
+    "normalise": dp.Normaliser(),
+    "normalise and leave spaces": dp.Normaliser(white_space=None),
+    "normalise code": dp.Normaliser(code=True),
+    "denoise": dp.Denoiser(),
+    **{
+        cut.__name__: lambda text, cut=cut: list(cut(text))
+        for cut in (chunkers.sentences, chunkers.markdown, chunkers.code)
+    },
+}
+
+
+@contextmanager
+def processor_time(seconds: float, what: str) -> Iterator[None]:
+    """End what takes more time of the processor than that: a busy machine ends nothing."""
+
+    def late(*_: object) -> None:
+        pytest.fail(f"{what}: more than {seconds} s of processor time")
+
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+@pytest.mark.timeout(3600 if THOROUGH else 300)
+@pytest.mark.parametrize("name", PASSES)
+def test_no_text_takes_more_than_its_length(name: str) -> None:
+    PASSES[name]("a word, and another.")  # what is made once
+    for unit in HOSTILE if THOROUGH else HOSTILE[:24]:
+        with processor_time(SECONDS, f"{name} of {unit!r}"):
+            PASSES[name](unit * (SIZE // len(unit.encode())))
+
+
+# -- what addresses were, and are ------------------------------------------------------------------
+
+ADDRESS = re.compile(
+    r"\b[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{2,}\b", re.ASCII
+)
+PIECES = [
+    *(
+        "joe",
+        "a",
+        "com",
+        "org",
+        "1",
+        "12",
+        "4567",
+        "é",
+        "@",
+        "@",
+        ".",
+        ".",
+        "-",
+        "-",
+        " ",
+        "+",
+        "%",
+    ),
+    *("(", ",", "\n", "*", "x@y.org", "8.8.8.8", "4111 1111 1111 1111", "+49 30 901820"),
+]
+
+
+def made(pieces: list[str], count: int) -> list[str]:
+    draw = random.Random(7)
+    return ["".join(draw.choices(pieces, k=draw.randint(1, 12))) for _ in range(count)]
+
+
+def test_addresses_are_what_one_pattern_would_find() -> None:
+    # What joins one address to the next, and no more, may be of neither.
+    texts = [t for t in made(PIECES, often(200_000, less=8_000)) if t.count("@") < 2]
+    expected = [ADDRESS.sub(lambda m: re.sub("[A-Za-z0-9].*", "[EMAIL]", m[0]), t) for t in texts]
+    assert redacted(*texts, kinds=("email",)) == expected
+
+
+def test_what_is_counted_is_what_is_taken_out() -> None:
+    texts = made([*PIECES, "_", "__"], often(50_000, less=4_000))
+    found = measured(*texts)
+    for kind, metric in zip(KINDS, ("emails", "phones", "ssns", "addresses", "cards"), strict=True):
+        mark = "[IP]" if kind == "ipv4" else f"[{kind.upper()}]"
+        counts = [text.count(mark) for text in redacted(*texts, kinds=(kind,))]
+        assert counts == found[metric]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    {
+        "_joe@example.com_": "_[EMAIL]_",
+        "Write to __joe@example.com__.": "Write to __[EMAIL]__.",
+        "_212-555-0123_ or _+49 30 901820_": "_[PHONE]_ or _[PHONE]_",
+        "_123-45-6789_, _8.8.8.8_": "_[SSN]_, _[IP]_",
+        "__4111 1111 1111 1111__": "__[CARD]__",
+        "first_last@x.org, joe_@x.org": "[EMAIL], [EMAIL]",
+        "IMG_4111111111111111_1.png": "IMG_4111111111111111_1.png",
+        "a@b.com_c@d.org": "[EMAIL]_[EMAIL]",
+    }.items(),
+)
+def test_personal_data_in_emphasis(text: str, expected: str) -> None:
+    assert redacted(text) == [expected]
+    marks = len(re.findall(r"\[[A-Z]+\]", expected))
+    found = measured(text)
+    assert sum(found[m][0] for m in ("emails", "phones", "ssns", "addresses", "cards")) == marks
