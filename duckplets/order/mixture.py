@@ -125,6 +125,8 @@ class Mixture:
         _set(self, weights=(checked_word if is_word else Weights)(given, "mixture"))
         if self.omitted is not None:
             _set(self, omitted=Weights({"omitted": self.omitted}, "mixture")["omitted"])
+        lengths = Weights(self.lengths, "mixture: lengths")
+        _set(self, lengths={name: int(length) for name, length in lengths.items()})
         _set(self, temperature=checked_positive("mixture", "temperature", self.temperature))
         _set(self, phases=_phases(self.phases))
         if not (self.anneal is None or isinstance(self.anneal, Anneal)):

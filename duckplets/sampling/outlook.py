@@ -259,8 +259,10 @@ class Outlook:
 
     def _used_up(self, dealt: _Stretches, steps: int) -> Iterator[str]:
         """Yield which sources begin again before the end, more often than was asked for."""
-        planner, asked = self._planner, self._settings.epochs or 1
+        planner, asked = self._planner, float(self._settings.epochs or 1)
         of_source = np.cumsum(self._by_source(dealt.samples), axis=0)
+        if planner.schedule.mixture.weights == "proportional":  # all begin again, and evenly
+            asked = max(asked, dealt.samples.sum() / planner.epoch_length)
         told = []
         for leaf, name in enumerate(planner.schedule.sources):
             length = planner.length_of(name)

@@ -386,6 +386,9 @@ def test_what_is_left_out_of_plain_values_is_the_default() -> None:
         ),
         ({"anneal": {"start_step": 1, "weights": {}, "endstep": 3}}, "did you mean 'end_step'"),
         ({"temperature": 0}, "temperature=0; give a finite number above 0"),
+        ({"lengths": 5}, "mixture: lengths: give a weight for each name"),
+        ({"lengths": {"a": -1}}, "mixture: lengths: source 'a' has weight -1"),
+        ({"weights": "all"}, "'proportional', 'equal'"),
     ],
 )
 def test_damaged_plain_values_are_refused(d: Any, message: str) -> None:

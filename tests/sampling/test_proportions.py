@@ -361,7 +361,16 @@ def test_the_title_of_a_forecast_says_batches_and_epochs(corpus: dp.Corpus) -> N
     assert forecast.warnings == []
     assert "1 visit an epoch" in sampler.describe()
     assert {row["visits"] for row in forecast.table.to_pylist()} == {3}
+    assert sampler.forecast(16).title == "64 triplets of train: 16 batches of 4, 1 epoch of 64"
     sampler.close()
+    endless = opened(corpus)
+    assert endless.forecast(100).warnings == []  # all begin again, and evenly
+    assert endless.forecast(8).title.endswith("8 batches of 4, 0.5 epochs of 64")
+    endless.close()
+    uneven = opened(corpus, mixture="equal")
+    (told,) = uneven.forecast().warnings
+    assert "used up before step 16, and begun again: 'a'" in told
+    uneven.close()
 
 
 def test_declared_shares_are_exact() -> None:
