@@ -116,8 +116,8 @@ def pooled(
     names = _suited(database, chosen, source, version)
     kinds = labels_of(database, version)
     pools = [_pool(chosen, name, split, version, kinds) for name in names]
-    others = [other for other in SPLITS if every and other != split]
-    further = [_pool(chosen, name, other, version, kinds) for name in names for other in others]
+    besides = [other for other in SPLITS if every and other != split]
+    further = [_pool(chosen, name, other, version, kinds) for name in names for other in besides]
     return Subject(chosen, split, names, pools, [], further, others)
 
 
