@@ -240,14 +240,16 @@ class Sampler(Reporting):
 
         Returns:
             The step from which on they are in force. With ``no_duplicates``, where samples change
-            places within 64 batches or fewer, this is where the next stretch of them begins.
+            places within blocks of 64 batches or fewer, this is where the next block begins.
 
         Raises:
             MixtureError: A name is no source, a weight is wrong, or all would be 0.
+            RecipeError: With ``no_duplicates``, too few different texts are left for a batch.
         """
         step = self._planner.next_change(self._position)
         schedule = self._planner.schedule.with_event(step, weights)
         self._open_sources(schedule)
+        self._planner.check(schedule, [step], self._reader.end)
         if self._settings.rank == 0:
             self._events.put(schedule, step)
             if self._log is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
 from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 from duckplets.base.arrays import Integers
 from duckplets.errors import RecipeError
 from duckplets.order.permute import below, hashed, key, mix
-from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
 from duckplets.sampling.planned import Plan
 
 pytestmark = pytest.mark.usefixtures("pools_once")
