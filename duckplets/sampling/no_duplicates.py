@@ -37,6 +37,7 @@ NoDuplicates: TypeAlias = bool | Literal["negatives"]
 BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one word
 
 _REDRAWS = 24  # by hashes; half of what can be drawn taken leaves one in 2^24
+_SOME = 6  # of them where all that can be drawn is looked at after that
 _ROUNDS = 8  # of moving many samples at a time, while there are
 _FEW = 24  # or more; fewer are faster moved one by one
 _AT_ONCE = 512  # samples looked at for the places of a batch
@@ -166,7 +167,7 @@ class Drawn:
 # -- negatives ------------------------------------------------------------------------------------
 
 
-def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
+def redraw(drawn: Drawn, batch: Integers, attempts: int = _REDRAWS) -> tuple[Integers, Integers]:
     """Draw negatives that repeat a text of their batch again, until they differ from all it has.
 
     Anchors and positives stay, and so does the first of the negatives that have one text.
@@ -174,6 +175,7 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
     Args:
         drawn: Its plan is changed.
         batch: Of every sample, in ascending order.
+        attempts: How often each is drawn.
 
     Returns:
         Rows and columns of the texts that still repeat another of their batch.
@@ -191,7 +193,7 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
     repeats = np.ones(len(rows), dtype=bool)
     if len(todo):
         taken = _Taken(texts, batch, words)
-    for attempt in range(_REDRAWS if len(todo) else 0):
+    for attempt in range(attempts if len(todo) else 0):
         found, legal = drawn.again(rows[todo], columns[todo], attempt)
         legal[legal] = taken.take(batch[rows[todo[legal]]], found.hashes[legal])
         drawn.put(rows[todo[legal]], columns[todo[legal]], found.part(legal))
@@ -426,7 +428,7 @@ def _most(drawn: Drawn, rows: Integers) -> Drawn:
 
 def _differ(drawn: Drawn) -> bool:
     """Give the negatives of one batch different texts; return whether there are enough."""
-    left, _ = redraw(drawn, np.zeros(len(drawn), np.int64))
+    left, _ = redraw(drawn, np.zeros(len(drawn), np.int64), _SOME)
     return len(left) == 0 or settle(drawn, np.arange(len(drawn))) is None
 
 

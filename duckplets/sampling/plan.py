@@ -325,7 +325,7 @@ class Planner:
             count: How many of each at first.
         """
         most = {first: self._visits(first, start) for first, start in starts.items()}
-        low, high = 0, count
+        low, high, before = 0, count, 0
         while low < max(most.values()):
             turns = [np.arange(low, max(low, min(high, most[first]))) for first in starts]
             place = np.argsort(np.argsort(np.concatenate(turns), kind="stable"))
@@ -335,7 +335,9 @@ class Planner:
                     mine = place[at : at + len(turn)][some]
                     shares.append((first, number, mine, start + turn[some]))
                 at += len(turn)
-            yield self._drawn(np.arange(len(place)), [(np.arange(len(place)), shares)])
+            numbers = np.arange(before, before + len(place))
+            yield self._drawn(numbers, [(numbers, shares)])
+            before += len(place)
             low, high = high, high * _FURTHER
 
     def _visits(self, first: int, draw: int) -> int:
