@@ -23,17 +23,10 @@ from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
 from duckplets.order.weights import exact_weights
 from duckplets.sampling.courses import ByVersion, Courses
-from duckplets.sampling.no_duplicates import (
-    BLOCK_BATCHES,
-    Asked,
-    Drawn,
-    arranged,
-    one_batch,
-    redraw,
-    settle,
-)
+from duckplets.sampling.no_duplicates import BLOCK_BATCHES, arranged
 from duckplets.sampling.pairs import Judged, refuse_grades, samples_per_draw, spread
 from duckplets.sampling.planned import Plan, joined
+from duckplets.sampling.redrawn import Asked, Drawn, one_batch, redraw, settle
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.wanting import AT_RANDOM
 

@@ -56,7 +56,7 @@ class Found:
     hashes: Words
     told: Integers
 
-    def part(self, rows: Integers | Flags) -> Found:
+    def part(self, rows: Integers | Flags | slice) -> Found:
         """Return some of them."""
         return Found(self.chunks[rows], self.hashes[rows], self.told[rows])
 
