@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from duckplets.records.elements import Order
     from duckplets.records.read import Records
     from duckplets.report import ReportPage
-    from duckplets.sampling.apart import NoDuplicates
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.choosing import By
     from duckplets.sampling.eras import Version
+    from duckplets.sampling.no_duplicates import NoDuplicates
     from duckplets.sampling.sampler import Sampler
     from duckplets.sampling.settings import Empty, Kind, Remainder
     from duckplets.sampling.vector_columns import Missing

@@ -212,7 +212,7 @@ class _Difference:
         settings = self.old.settings or self.new.settings
         if settings is None or settings.no_duplicates is not True:
             return self.before.first_change(self.after)
-        from duckplets.sampling.distinct import BLOCK_BATCHES
+        from duckplets.sampling.no_duplicates import BLOCK_BATCHES
 
         length = settings.global_batch * BLOCK_BATCHES
         return self.before.first_change_of_stretches(self.after, length, None, None)

@@ -275,21 +275,15 @@ class Schedule:
         places = [self.first_change(other), *(step * self._batch for step in differing)]
         places += [] if end == other_end else [end, other_end]
         at = min((place for place in places if place is not None), default=None)
-        while at:
-            mine = self.stretch(at - 1, length, end)
-            theirs = other.stretch(at - 1, length, other_end)
-            if mine == theirs:
-                break
-            at = min(mine[0], theirs[0])
-        return at
+        if at is None:
+            return None
+        return min(self.stretch(at, length, end)[0], other.stretch(at, length, other_end)[0])
 
     def stretch(self, position: int, length: int, end: int | None = None) -> tuple[int, int]:
         """Return the start and end of the stretch of positions that holds one.
 
-        Stretches are fixed, and none crosses a change of the mixture: from every change on, they
-        follow each other with so many positions each. Where what is
-        left before the next change is less, it and the last whole one are two halves instead:
-        a short stretch would leave little room to change places in.
+        Stretches begin at the multiples of their length, where the mixture changes, and at the
+        end of the run.
 
         Args:
             position: Which one.
@@ -297,27 +291,15 @@ class Schedule:
             end: The position at which a run ends, after which nothing is to be mixed in.
         """
         edges = {change.step * self._batch for change in self._planned} | {end or 0}
-        begin = max(edge for edge in edges if edge <= position)
-        stop = min((edge for edge in edges if edge > position), default=None)
-        low, high = self._piece(position - begin, length, stop and stop - begin)
-        low, high = low + begin, high + begin
+        low = position - position % length
+        high = min([low + length, *(edge for edge in edges if edge > position)])
+        low = max([low, *(edge for edge in edges if edge <= position)])
         # Those that events begin lie between, if not off by drift.
         number = bisect_right(self._segments, position // self._batch, key=lambda s: s.step)
         low = max(low, self._segments[number - 1].step * self._batch)
         if number < len(self._segments):
             high = min(high, self._segments[number].step * self._batch)
         return low, high
-
-    def _piece(self, place: int, length: int, whole: int | None) -> tuple[int, int]:
-        """Return the piece that holds a place, of those that 0 … whole-1 is cut into."""
-        low = place // length * length
-        if whole is None:
-            return low, low + length
-        last = max(0, (whole // length - 1) * length)  # the last whole one, and what is left
-        if low < last or whole % length == 0 or whole < length:
-            return low, min(low + length, whole)
-        half = last + -(-(whole - last) // (2 * self._batch)) * self._batch
-        return (last, half) if place < half else (half, whole)
 
     def _set(self, step: int, event: Event) -> None:
         kept = bisect_left(self._events, step, key=lambda event: event[0])

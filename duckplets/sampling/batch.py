@@ -182,18 +182,20 @@ class Tranche:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Source, tokens and fallbacks of consecutive samples, to be counted: shape (samples,) each.
+    """What consecutive samples count for: shape (samples,) each.
 
     Attributes:
         sources: Number of the source.
         tokens: Tokens of all texts.
         fallbacks: Negatives that stand in for such as lacked: mined ones, the record's own, or
             those of the source.
+        displaced: Number of the source whose sample gave its position to this one; -1 for most.
     """
 
     sources: Integers
     tokens: Integers
     fallbacks: Integers
+    displaced: Integers
 
 
 class Batch:

@@ -200,6 +200,10 @@ class Courses:
         """Return which number a draw of a stream is of."""
         return self.numbers(first)[bisect_right(self._edges(first), draw)]
 
+    def begin(self, first: int, draw: int) -> int:
+        """Return the draw from which on a stream is of the number that it is of at one."""
+        return max((edge for edge in self._edges(first) if edge <= draw), default=0)
+
     def epochs(self, leaf: int, draws: int) -> float:
         """Return how often the anchors of a source have come up in its first so many draws."""
         numbers, recipes = self._recipes[leaf]

@@ -130,7 +130,10 @@ class Fetcher:
     def tally(self, plan: Plan, sources: Integers) -> Tally:
         """Return what the samples of a plan count for; ``sources`` of every stream."""
         tokens = np.sum([self._facts.tokens(chunks) for chunks in plan.chunks], axis=0)
-        return Tally(sources[plan.streams], tokens, fallbacks(plan, self._streams))
+        gave = np.full(len(plan), -1)
+        if plan.displaced is not None:
+            gave = np.where(plan.displaced < 0, -1, sources[plan.displaced])
+        return Tally(sources[plan.streams], tokens, fallbacks(plan, self._streams), gave)
 
     def tokens(self, keys: Integers) -> Integers:
         """Return how many tokens chunks have, prefixes not counted."""
@@ -140,14 +143,19 @@ class Fetcher:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.
 
         Columns: ``step``, ``position``, ``source``, ``recipe``, ``version`` where the run has taken
-        later ones, ``swapped`` where there is a positive, for pairs ``label``, and of every slot
-        ``SLOT_record_id``, ``SLOT_section`` and ``SLOT_window``; of messages ``record_id``.
+        later ones, ``displaced`` where no text may come twice in a batch, ``swapped`` where there
+        is a positive, for pairs ``label``, and of every slot ``SLOT_record_id``, ``SLOT_section``
+        and ``SLOT_window``; of messages ``record_id``.
         """
         keys = np.concatenate(plan.chunks)
         basics = self._basics(plan, self._facts[keys])
         versions = [stream.pool.compiled.parameters["version"] for stream in self._streams]
         basics["version"] = np.array(versions)[plan.streams]
         told = ["version"] if len({*versions}) > 1 else []
+        if plan.displaced is not None:
+            sources = [None, *(stream.source for stream in self._streams)]
+            basics["displaced"] = _named(plan.displaced + 1, sources)
+            told.append("displaced")
         names = [
             "position",
             "source",

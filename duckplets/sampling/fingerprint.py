@@ -51,7 +51,7 @@ def plain_state(
     try:
         events = {int(step): Event(*told) for step, *told in given.get("events", [])}
         found = given.get("counts", {}).items()
-        counts = {n: [int(a), int(b), *map(int, c[:1])] for n, (a, b, *c) in found}
+        counts = {n: [int(a), int(b), *map(int, c[:2])] for n, (a, b, *c) in found}
         return given["position"], dict(given["fingerprint"]), events, counts
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StateMismatchError(

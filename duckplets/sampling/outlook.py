@@ -1,16 +1,17 @@
-"""Work out what a run draws, from counts and the closed form of its order: nothing is drawn.
+"""Work out what a run draws, from counts and the closed form of its order.
 
     schedule ─totals→ draws of sources ─recipes→ draws of streams ─┬→ Forecast
     pools ─Stream→ anchors, tokens of a visit, anchors that fall back ┘
 
 All figures are those of all ranks together and begin at step 0, wherever the run stands. Weights
-that were set on the way are part of it.
+that were set on the way are part of it. Nothing is drawn, but with ``no_duplicates=True``: only a
+plan tells which samples fit in no batch, so a short run is planned, and of a long one some blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
 
 _STREAMS = 20  # of a short description
 _PROPORTIONAL = "in proportion to anchors"
+_PLANNED = 1 << 17  # samples that are planned, of a run that is longer some blocks
+_BLOCKS = 8
+_LARGEST_BLOCK = 1 << 22  # samples; of one with more nothing is planned
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +113,27 @@ class Outlook:
         """Return the forecast of the first so many positions."""
         planner, settings = self._planner, self._settings
         dealt = self._stretches(positions)
+        due = self._by_source(dealt.samples).sum(axis=0)
+        planned, served, displaced = positions, dealt.samples, np.zeros_like(due)
+        if planner.distinct_batch:
+            planned, served, displaced = self._placed(dealt, positions)
+        if exact := planned == positions:
+            dealt = replace(dealt, samples=served)
+        exact &= planner.schedule.is_counted(-(-positions // planner.samples_per_draw))
         steps = -(-positions // self._batch)
         batches = counted(steps, "batch", "batches")
         epochs = figure(positions / planner.epoch_length)
         many = "epoch" if epochs == "1" else "epochs"
         return Forecast(
             table=self._table(dealt),
-            warnings=[*self.warnings(), *self._used_up(dealt, steps)],
+            warnings=[
+                *self.warnings(),
+                *self._used_up(dealt, steps),
+                *self._displaced(displaced, due, planned, positions),
+            ],
             title=f"{counted(positions, self._sample)} of {settings.split}: {batches} of "
             f"{self._batch:,}, {epochs} {many} of {planner.epoch_length:,}",
-            exact=self._is_exact(positions),
+            exact=exact,
         )
 
     @property
@@ -125,15 +141,40 @@ class Outlook:
         """What one sample is called."""
         return self._settings.kind.removesuffix("s")
 
-    def _is_exact(self, positions: int) -> bool:
-        """Return whether samples are counted to the last, and none changes places with later ones.
+    def _placed(self, dealt: _Stretches, positions: int) -> tuple[int, Integers, Integers]:
+        """Plan samples that change places: all, or if they are many, blocks all over the run.
 
-        Only at the end of a stretch of ``no_duplicates`` can it be known.
+        Returns:
+            How many were planned; how many of each stretch and stream, if all; and how many samples
+            of each source gave their positions to others.
         """
-        planner = self._planner
-        whole = not (planner.distinct_batch and positions)
-        whole = whole or planner.stretch(positions - 1)[1] == positions
-        return whole and planner.schedule.is_counted(-(-positions // planner.samples_per_draw))
+        planner, sources, planned = self._planner, self._planner.sources, 0
+        served = np.zeros_like(dealt.samples)
+        displaced = np.zeros(len(planner.schedule.sources), np.int64)
+        for row, low, high in self._spans(dealt, positions):
+            plan = planner.plan(low, high)
+            gave = plan.displaced
+            planned += len(plan)
+            served[row] += np.bincount(plan.streams, minlength=len(self._streams))
+            if gave is not None:
+                displaced += np.bincount(sources[gave[gave >= 0]], minlength=len(displaced))
+        return planned, served, displaced
+
+    def _spans(self, dealt: _Stretches, positions: int) -> Iterator[tuple[int, int, int]]:
+        """Yield positions that are planned at once, with the number of their stretch."""
+        if positions <= _PLANNED:
+            for row, (step, stop) in enumerate(zip(dealt.steps, dealt.stops, strict=True)):
+                end = min(stop * self._batch, positions)
+                for low in range(step * self._batch, end, _AT_ONCE):
+                    yield row, low, min(low + _AT_ONCE, end)
+            return
+        left = _PLANNED
+        for low, high in sorted(
+            {self._planner.stretch(i * positions // _BLOCKS) for i in range(_BLOCKS)}
+        ):
+            if left > 0 and high - low <= _LARGEST_BLOCK:
+                yield 0, low, min(high, positions)
+                left -= high - low
 
     def _stretches(self, positions: int) -> _Stretches:
         """Return what is dealt of the first so many positions."""
@@ -278,6 +319,30 @@ class Outlook:
             yield (
                 f"used up before step {steps:,}, and begun again: "
                 f"{listed((text for _, text in sorted(told)), TOLD)}"
+            )
+
+    def _displaced(
+        self, displaced: Integers, due: Integers, planned: int, positions: int
+    ) -> Iterator[str]:
+        """Yield of which sources samples fit in no batch of their block.
+
+        Args:
+            displaced: How many, by the number of the source, of the positions that were planned.
+            due: Samples of each source in all positions.
+            planned: How many positions were planned.
+            positions: How many there are.
+        """
+        names, times = self._planner.schedule.sources, positions / max(planned, 1)
+        told = [
+            f"{counted(round(displaced[leaf] * times), 'sample')} of {names[leaf]!r} "
+            f"({percent(displaced[leaf] * times / max(due[leaf], 1))})"
+            for leaf in np.flatnonzero(displaced).tolist()
+        ]
+        if told:
+            more = "" if planned == positions else f", estimated from {planned:,} samples"
+            yield (
+                f"{listed(told, TOLD)} repeat a text in every batch of their block, and others "
+                f"take their positions (displaced{more})"
             )
 
     def _by_source(self, samples: Integers) -> Integers:

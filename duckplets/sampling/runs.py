@@ -315,14 +315,18 @@ def _opened(
         distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
         apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
     )
-    # Ignore steps here: rearranging may use samples past them, so other steps alter no batch.
+    # Ignore steps here: samples past them may come before, so other steps alter no batch.
     planner.end = replace(settings, steps=None).end(planner.epoch_length)
     settings = eras.settled(settings, planner, events, position)
     planner.join(eras.later_streams(settings, planner.schedule, needed, read))
     settings = eras.in_shares(settings, planner, events)
-    if settings.no_duplicates == "negatives":  # refuse now what cannot be served at all
-        most = settings.global_batch
+    # Refuse now what cannot be served at all.
+    most, schedule = settings.global_batch, planner.schedule
+    if settings.no_duplicates == "negatives":
         planner.plan(0, most if planner.end is None else min(planner.end, most))
+    step = position // most
+    later = (change for change, _ in schedule.changes if change > step)
+    planner.check(schedule, [step, *later], settings.end(planner.epoch_length))
     prefixes = None
     if settings.prefixed:
         prefixes = Prefixes(database, eras.prefixes_of(database, settings), settings.seed)

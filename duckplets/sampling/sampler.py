@@ -255,16 +255,18 @@ class Sampler(Reporting):
 
         Returns:
             The step from which on they are in force. With ``no_duplicates``, where samples change
-            places within 64 batches or fewer, this is where the next stretch of them begins.
+            places within blocks of 64 batches or fewer, this is where the next block begins.
 
         Raises:
             MixtureError: A name is no source, a weight or the temperature is wrong, or all would
                 be 0.
+            RecipeError: With ``no_duplicates``, too few different texts are left for a batch.
         """
         step = self._planner.next_change(self._position)
         event = Event(Weights(weights, "set_weights"), temperature)
         schedule = self._planner.schedule.with_event(step, event)
         self._open_sources(schedule)
+        self._planner.check(schedule, [step], self._reader.end)
         if self._settings.rank == 0:
             self._events.put(schedule, step)
             if self._log is not None:

@@ -64,7 +64,8 @@ class Cursor:
         position: First position not yet taken.
         step: First step not yet taken.
         epoch: Nominal epoch of the position.
-        counts: [samples, tokens] taken of each source since the start, and fallbacks if any.
+        counts: [samples, tokens, fallbacks, displaced] of each source since the start; the last
+            two are left out where they are 0.
         losses: Those reported for the steps before, as in ``Sampler.losses``; of one that was read.
     """
 
@@ -148,8 +149,8 @@ def counts_of(path: Path, run: str, tag: str | None, text: str | None) -> dict[s
     """Return the counts of a cursor; nothing for one that has none."""
     place = _place(path, "cursors", run, "" if tag is None else f", tag {tag!r}")
     found = place.read("counts", text or "{}", {str: [range(1 << 63)]})
-    if any(len(numbers) not in (2, 3) for numbers in found.values()):
-        raise place.damage("counts", "has another shape: two or three numbers a source are wanted")
+    if any(len(numbers) not in (2, 3, 4) for numbers in found.values()):
+        raise place.damage("counts", "has another shape: two to four numbers a source are wanted")
     return dict(found)
 
 

@@ -107,9 +107,10 @@ class Views:
         """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
 
         Columns: ``step``, ``position``, ``source``, ``recipe``, where the run has taken later ones
-        the ``version`` of the corpus that it is drawn from, ``swapped``, for pairs ``label``, and
-        for each text ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of
-        messages ``record_id``.
+        the ``version`` of the corpus that it is drawn from, with ``no_duplicates=True``
+        ``displaced`` (the source of the sample that gave its position to this one; null for most),
+        ``swapped``, for pairs ``label``, and for each text ``anchor_record_id``,
+        ``anchor_section``, ``anchor_window`` and so on; of messages ``record_id``.
 
         Raises:
             SamplerError: A bounded run has no such positions.
@@ -193,19 +194,22 @@ class Views:
         messages those of the record's sections), and ``data/NAME/epochs``: samples to the number
         of its anchors. Where some negatives can lack, ``data/NAME/fallbacks``: those drawn at
         random for want of mined ones, of other records for want of the anchor's own, or of all
-        sources of the split for want of enough in their own.
+        sources of the split for want of enough in their own. With ``no_duplicates=True``,
+        ``data/NAME/displaced``: samples that fit in no batch and gave their positions to others.
         """
         counts = self._reader.counters.counts()
         streams = self._planner.streams
         telling = {stream.source for stream in streams if stream.tells}
         found = Metrics()
         for name in sorted(self._planner.schedule.drawn):
-            samples, tokens, fallbacks = [*counts.get(name, ()), 0, 0, 0][:3]
+            samples, tokens, fallbacks, displaced = [*counts.get(name, ()), *[0] * 4][:4]
             found[f"data/{name}/samples"] = samples
             found[f"data/{name}/tokens"] = tokens
             found[f"data/{name}/epochs"] = self._planner.epochs_of(name, samples)
             if name in telling:
                 found[f"data/{name}/fallbacks"] = fallbacks
+            if self._planner.distinct_batch:
+                found[f"data/{name}/displaced"] = displaced
         return found
 
     def loss_by_source(self, batch: Batch, losses: Any) -> dict[str, float]:

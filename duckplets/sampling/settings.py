@@ -17,10 +17,10 @@ from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
-from duckplets.sampling.apart import NoDuplicates
 from duckplets.sampling.choosing import By, checked_by, wants_mined
 from duckplets.sampling.columns import checked_columns, default_columns
 from duckplets.sampling.fingerprint import Fingerprint, digest, of_vectors
+from duckplets.sampling.no_duplicates import NoDuplicates
 from duckplets.sampling.plan import SINGLE
 from duckplets.sampling.saved import Events, Run
 

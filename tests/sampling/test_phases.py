@@ -368,21 +368,21 @@ def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(
         mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(100, {"a": 3})])
         arguments: dict[str, Any] = {"recipes": [PAIR], "batch_size": 8, "no_duplicates": True}
         sampler = corpus.sampler(mixture=mixture, **arguments)
-        unchanged = taken(corpus.sampler(mixture=mixture, **arguments), 50)
+        unchanged = taken(corpus.sampler(mixture=mixture, **arguments), 64)
         before = taken(sampler, 10)
-        assert sampler.set_weights({"a": 0}) == 50  # halfway to the phase: 100 is less than 128
-        batches = before + taken(sampler, 40)
-        assert batches == unchanged  # those of the stretch go on as they were
-        assert sampler.set_weights({"b": 0}) == 50
-        batches += taken(sampler, 60)
-        assert all(set(batch["source"]) == {"a"} for batch in batches[50:100])
+        assert sampler.set_weights({"a": 0}) == 64
+        batches = before + taken(sampler, 54)
+        assert batches == unchanged  # those of the block go on as they were
+        assert sampler.set_weights({"b": 0}) == 64
+        batches += taken(sampler, 46)
+        assert all(set(batch["source"]) == {"a"} for batch in batches[64:100])
         assert all(set(batch["source"]) == {"a", "b"} for batch in batches[100:])
         for batch in batches:
             slots = (batch[slot] for slot in ("anchor", "positive", "negative"))
             texts = [set(row) for row in zip(*slots, strict=True)]
             assert sum(map(len, texts)) == len(set().union(*texts))
-        assert [sampler.batch_at(t).to_pydict() for t in (0, 49, 50, 99, 100, 109)] == [
-            batches[t] for t in (0, 49, 50, 99, 100, 109)
+        assert [sampler.batch_at(t).to_pydict() for t in (0, 63, 64, 99, 100, 109)] == [
+            batches[t] for t in (0, 63, 64, 99, 100, 109)
         ]
 
 

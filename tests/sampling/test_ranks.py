@@ -400,9 +400,9 @@ def test_a_rank_plans_its_own_positions_only(
     planned: list[int] = []
     draws = Planner._draws
 
-    def recorded(self: Planner, schedule: Any, numbers: Any, *more: Any) -> Any:
+    def recorded(self: Planner, numbers: Any, *more: Any) -> Any:
         planned.append(len(numbers))
-        return draws(self, schedule, numbers, *more)
+        return draws(self, numbers, *more)
 
     monkeypatch.setattr(Planner, "_draws", recorded)
     (rank,) = opened(corpus, 12, **CONFIGURATIONS[name])[5:6]
