@@ -78,10 +78,15 @@ def test_small_weights_reach_the_samples_whatever_the_batch_size(two: dp.Corpus)
     assert served == names[: 3 * size]
 
 
-@pytest.mark.parametrize(("given", "due"), [({"a": 0.0}, {"b"}), ({"b": 0}, {"a"})])
-def test_a_map_of_one_entry_is_not_ignored(
-    two: dp.Corpus, given: dict[str, float], due: set[str]
-) -> None:
+@pytest.mark.parametrize(
+    ("given", "due"),
+    [
+        ({"a": 0.5}, {"a"}),
+        (dp.Mixture({"a": 0.0}, omitted=1), {"b"}),
+        (dp.Mixture({"b": 0}, omitted=1), {"a"}),
+    ],
+)
+def test_a_map_of_one_entry_is_not_ignored(two: dp.Corpus, given: Any, due: set[str]) -> None:
     assert set(two.sampler(batch_size=64, mixture=given).plan(4)["source"].to_pylist()) == due
 
 
@@ -91,7 +96,7 @@ def test_weights_that_are_none_are_refused(two: dp.Corpus) -> None:
         for mixture in ({"a": weight}, {"a": 1.0, "b": weight}):
             with pytest.raises(dp.MixtureError):
                 two.sampler(mixture=mixture)
-    for mixture in ({"a": 0, "b": 0}, {"a": 0.0, "b": -0.0}, {"c": 1.0}):
+    for mixture in ({"a": 0}, {}, {"a": 0, "b": 0}, {"a": 0.0, "b": -0.0}, {"c": 1.0}):
         with pytest.raises(dp.MixtureError):
             two.sampler(mixture=mixture)
 
