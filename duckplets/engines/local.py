@@ -77,6 +77,7 @@ def local(workers: int, *, most_losses: int = MOST_LOSSES) -> Iterator[LocalEngi
         yield engine
     finally:
         engine.close()
+    engine.tell_if_small()
 
 
 class _Work:
@@ -141,12 +142,15 @@ class LocalEngine:
         self._threads.shutdown(cancel_futures=True)
         for process in processes:
             process.end(patience=2 * _LEAVING)
-        if processes and self._worked < _WORTH * len(processes):
+
+    def tell_if_small(self) -> None:
+        """Log it where the processes were not worth starting."""
+        if self._processes and self._worked < _WORTH * len(self._processes):
             _log.warning(
                 "%s: %s worked for %.1f s, which is not worth starting them: work as small as "
                 "this takes no longer without engine=",
                 self._name,
-                counted(len(processes), "process", "processes"),
+                counted(len(self._processes), "process", "processes"),
                 self._worked,
             )
 
@@ -214,11 +218,10 @@ class LocalEngine:
 
     def _process(self) -> _Process:
         """Return the process of this thread, started if there is none."""
-        ended = 0
+        process: _Process | None = getattr(self._own, "process", None)
+        if process is not None:
+            return process
         for _ in range(self._most_losses + 1):
-            process: _Process | None = getattr(self._own, "process", None)
-            if process is not None:
-                return process
             process = self._own.process = self._started()
             try:
                 process.begin()
@@ -226,6 +229,8 @@ class LocalEngine:
                 ended = self._drop(process)
                 if ended >= 0:  # of its own accord, as the next one would
                     break
+            else:
+                return process
         raise EngineError(
             f"{self._name}: its processes end (with {ended}) before they begin; what they say of "
             f"it stands on stderr"
@@ -277,9 +282,14 @@ class _Process:
         """
         job = None if self._has is work else work.job
         self._has = None
-        pickle.dump((job, work.function, wanted, part), self._asked, pickle.HIGHEST_PROTOCOL)
-        self._asked.flush()
-        is_made, answer = pickle.load(self._answers)
+        try:
+            request = job, work.function, wanted, part
+            pickle.dump(request, self._asked, pickle.HIGHEST_PROTOCOL)
+            self._asked.flush()
+            is_made, answer = pickle.load(self._answers)
+        except BaseException:  # nobody knows where in a message the pipes are
+            self.kill()
+            raise
         self._has = work if is_made else None
         return is_made, answer
 

@@ -501,8 +501,7 @@ def test_workers_killed_all_the_time_change_nothing(workers: int, tmp_path: Path
     def kill_at_first(done: int, total: int | None) -> None:
         gone.extend([] if gone else kill_one(before))  # while others of its parts are made
 
-    every = 5.0 if workers == 1 else 1.0
-    with killed(min(2, workers), every) if THOROUGH else nullcontext(), local(workers) as engine:
+    with killed() if THOROUGH else nullcontext(), local(workers) as engine:
         found = ingested(tmp_path / "b.duckdb", source, engine, progress=kill_at_first, **GATED)
     assert gone
     assert found == alone

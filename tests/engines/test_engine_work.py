@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,9 +139,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.skipif(not THOROUGH, reason="takes a minute: DUCKPLETS_THOROUGH=1")
-@pytest.mark.parametrize(("workers", "every"), [(1, 5.0), (2, 1.0), (4, 1.0)])
+@pytest.mark.parametrize("workers", [1, 2, 4])
 def test_workers_killed_all_the_time_change_nothing(
-    workers: int, every: float, tmp_path: Path, tokenizer: Path
+    workers: int, tmp_path: Path, tokenizer: Path
 ) -> None:
     found = []
     count = 20_000
@@ -153,10 +152,9 @@ def test_workers_killed_all_the_time_change_nothing(
             if engine is None:
                 everything(corpus, None, folder / "shards", tokenizer)
             else:
-                with local(workers) as own, killed(min(2, workers), every) as gone:
+                with local(workers) as own, killed() as gone:
                     everything(corpus, own, folder / "shards", tokenizer)
-                    while not gone:
-                        time.sleep(0.1)
+                    assert gone
             found.append(told(corpus))
     assert found[0] == found[1]
     # A manifest has when the versions of its corpus were made.

@@ -61,17 +61,26 @@ def watched(look: Callable[[set[int]], None], every: float) -> Iterator[None]:
 
 
 @contextmanager
-def killed(least: int, every: float = 1.0) -> Iterator[list[int]]:
-    """Kill a worker every second if so many of them run."""
+def killed(worked: float = 4.0) -> Iterator[list[int]]:
+    """Kill a worker every second, if one has worked for some seconds of a processor by then.
+
+    On a machine under load it takes longer than a second to start one.
+    """
     gone: list[int] = []
 
     def look(pids: set[int]) -> None:
-        if len(pids) >= least:
-            gone.append(random.Random(len(gone)).choice(sorted(pids)))
+        if old := [pid for pid in sorted(pids) if _worked(pid) >= worked]:
+            gone.append(random.Random(len(gone)).choice(old))
             kill(gone[-1])
 
-    with watched(look, every):
+    with watched(look, every=1.0):
         yield gone
+
+
+def _worked(pid: int) -> float:
+    with suppress(psutil.NoSuchProcess):
+        return sum(psutil.Process(pid).cpu_times()[:2])
+    return 0.0
 
 
 def wait_for_end(pids: set[int]) -> None:
