@@ -46,7 +46,8 @@ WHERE
     AND section_key NOT IN (SELECT section_key FROM chunks WHERE kind = 'window')
 
 -- name: wrong_token_counts
--- Sections whose token count cannot be right: below 0, or smaller than that of a chunk.
+-- Sections whose token count cannot be right: below 0, smaller than that of a chunk, or not above
+-- the first token of one. (The last chunk may have more tokens when encoded alone than are left.)
 -- Rows: one, their number.
 SELECT count(*)
 FROM stored_sections AS sections
@@ -56,7 +57,7 @@ WHERE
         SELECT chunks.section_key
         FROM chunks
         JOIN stored_sections AS sections USING (section_key)
-        WHERE chunks.start_token + chunks.token_count > sections.token_count
+        WHERE greatest(chunks.start_token + 1, chunks.token_count) > sections.token_count
     )
 
 -- name: unsplit_records

@@ -19,10 +19,15 @@ def word_level(path: Path) -> Path:
     return path
 
 
-def byte_level(path: Path) -> Path:
+def prefixing(path: Path) -> Path:
+    """A tokenizer of bytes that puts a space before every text."""
+    return byte_level(path, add_prefix_space=True)
+
+
+def byte_level(path: Path, *, add_prefix_space: bool = False) -> Path:
     tokenizers = pytest.importorskip("tokenizers")
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=300, initial_alphabet=alphabet, show_progress=False

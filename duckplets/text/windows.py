@@ -16,6 +16,8 @@ it), so that stored chunks do not follow the Unicode tables of the running Pytho
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
 from duckplets.errors import ChunkingError
-from duckplets.text.characters import WIDE_SPACES, bytes_of
+from duckplets.text.characters import NARROW_SPACES, WIDE_SPACES, bytes_of
 from duckplets.text.chunking import MOST, open_tokenizer
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Windows", "windows", "windows_of"]
 
 BLOCK = 1 << 20
+_SPACES = NARROW_SPACES + WIDE_SPACES
 # What wide spaces begin with in UTF-8, and which last bytes make one of it.
 _LAST_BYTES: dict[bytes, Flags] = {}
 for *_prefix, _last in (space.encode() for space in WIDE_SPACES):
@@ -55,7 +58,7 @@ class Windows:
         start: First character (Unicode code point), from 0.
         length: Characters.
         start_token: First token, from 0.
-        token_count: Tokens.
+        token_count: Tokens; of a tokenizer file those of the chunk when encoded alone.
     """
 
     section: Integers
@@ -193,29 +196,18 @@ class _Pieces:
     """
 
     def __init__(self, block: _Block, tokenizer: Any, most: int) -> None:
-        self.block = block
-        encodings = tokenizer.encode_batch(block.texts.to_pylist(), add_special_tokens=False)
+        self.block, self.encoder, self.strings = block, tokenizer, block.texts.to_pylist()
+        encodings = self.encoded(self.strings)
         lengths = np.array([len(encoding) for encoding in encodings], np.int64)
         filled = np.diff(Bits(block.solid).rank(block.bounds)) > 0
         self.counts = np.where(filled, np.maximum(lengths, 1), 0)
-        long = np.flatnonzero(self.counts > most)
-        self.first = np.zeros(len(lengths), np.int64)
-        self.first[long] = np.cumsum(self.counts[long] + 1) - self.counts[long] - 1
-        spans = [np.zeros((0, 2), np.int64)]
-        for text, size in zip(long, np.diff(block.first_char)[long], strict=True):
-            # In characters of the text as it came: the Python binding turns bytes into them.
-            offsets = encodings[text].offsets or [(0, size)]
-            spans += [np.array(offsets), np.array([[size, size]])]
-            spans[-2][0, 0] = 0
-            np.maximum.accumulate(spans[-2][:, 0], out=spans[-2][:, 0])
-        self.starts, self.ends = np.concatenate(spans).T
+        self.long = np.flatnonzero(self.counts > most)
+        # In characters of the text as it came: the Python binding turns bytes into them.
+        self.offsets = [_ascending(encodings[text], self.strings[text]) for text in self.long]
 
-    def ranges(self, text: Integers, first: Integers, count: Integers) -> tuple[Integers, Integers]:
-        """Return byte ranges of tokens, with no more than white space around them."""
-        begin = self.first[text] + first
-        end = begin + count
-        until = np.maximum(self.starts[end], self.ends[end - 1])
-        return self.block.byte_of(text, self.starts[begin]), self.block.byte_of(text, until)
+    def encoded(self, texts: list[str]) -> list[Any]:
+        """Return the encodings of texts, of each by itself."""
+        return list(self.encoder.encode_batch(texts, add_special_tokens=False))
 
     def within(
         self, text: Integers, begin: Integers, solid: Integers, end: Integers
@@ -228,34 +220,163 @@ class _Pieces:
             self.block.char_of(text, byte) + first_char[text] for byte in (begin, solid, end)
         )
         sizes = np.where(self.counts > 0, self.counts + 1, 0)
-        starts = self.starts + np.repeat(first_char[:-1], sizes)
+        spans = np.concatenate([np.zeros((0, 2), np.int64), *self.offsets])
+        before = np.repeat(first_char[:-1], sizes)
+        starts, ends = spans[:, 0] + before, spans[:, 1] + before
         at = np.searchsorted(starts, char, side="right") - 1
         # White space that the tokenizer skips is no part of what comes after it.
-        at += self.ends[at] + first_char[text] <= char
+        at += ends[at] <= char
         at = np.minimum(at, np.searchsorted(starts, some, side="right") - 1)
-        first = np.maximum(np.searchsorted(starts, starts[at]), self.first[text])
-        return first - self.first[text], np.searchsorted(starts, upto) - first
+        own = (np.cumsum(sizes) - sizes)[text]
+        first = np.maximum(np.searchsorted(starts, starts[at]), own)
+        return first - own, np.searchsorted(starts, upto) - first
+
+
+def _ascending(encoding: Any, text: str) -> Integers:
+    """Return the first and last character of every token, (tokens + 1, 2), and of the end."""
+    size = len(text)
+    found = np.array([*(encoding.offsets or [(0, size)]), (size, size)], np.int64)
+    found[0, 0] = 0
+    np.maximum.accumulate(found[:, 0], out=found[:, 0])
+    return found
+
+
+# -- windows of a tokenizer -----------------------------------------------------------------------
+
+_Window = tuple[int, int, int, int]  # first character, end, first token, tokens
+_Walk = Generator[str, Any, list[_Window]]
+
+
+def _walked(tokens: _Pieces, walks: Sequence[_Walk]) -> list[list[_Window]]:
+    """Return the windows of each walk; what all ask for at a time is encoded together."""
+    found: list[list[_Window]] = [[] for _ in walks]
+    answers: dict[int, int | None] = dict.fromkeys(range(len(walks)))
+    while answers:
+        asked = {}
+        for number, answer in answers.items():
+            try:
+                asked[number] = walks[number].send(answer)
+            except StopIteration as ended:
+                found[number] = ended.value
+        encodings = tokens.encoded([*asked.values()])
+        answers = {number: len(each) for number, each in zip(asked, encodings, strict=True)}
+    return found
+
+
+def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> _Walk:
+    """Cut a text into windows of at most so many tokens when encoded alone.
+
+    Taken out of its text, a window may have more tokens than there: it loses the space in front of
+    its first word, or is given one, and begins or ends within a word. Then its end gives way, by
+    tokens or else by characters, and the next one begins there if it would have begun later. Only
+    a single character may be left that has more.
+
+    Args:
+        text: Yields a window at a time, to be told its tokens.
+        offsets: Of the tokens of the text, from ``_ascending``.
+        most: Tokens of a window.
+        overlap: Tokens that it shares with the one before.
+        once: Whether the first window is all that is wanted.
+    """
+    found: list[_Window] = []
+    starts, count = offsets[:, 0].tolist(), len(offsets) - 1
+    begin, last = 0, len(text.rstrip(_SPACES))
+    while begin < last:
+        # Several tokens may have one character: then it is the first of them.
+        first = bisect_left(starts, starts[bisect_right(starts, begin, 0, count) - 1])
+        after = bisect_right(starts, begin)  # the first token that begins later
+        end = starts[max(min(first + most, count), after)]
+        while window := text[begin:end].strip(_SPACES):
+            start = begin + len(text[begin:end]) - len(text[begin:end].lstrip(_SPACES))
+            tokens = yield window
+            extra = tokens - most
+            if extra <= 0 or len(window) == 1:
+                found.append((start, start + len(window), first, max(tokens, 1)))
+                break
+            shorter = starts[max(bisect_left(starts, end) - extra, 0)]
+            end = shorter if start < shorter < end else start + max(1, len(window) - -(-extra // 4))
+        if (once and found) or end >= last:
+            break
+        begin = min(max(starts[min(first + max(1, most - overlap), count)], starts[after]), end)
+    return found
+
+
+def _pieces_of_texts(tokens: _Pieces, chunking: Chunking) -> tuple[Integers, ...]:
+    """Return how many chunks long texts have, as ``_cut`` counts them, and these as columns."""
+    limits = [(chunking.max_tokens, overlap, False) for overlap in chunking.overlap]
+    if chunking.summary_length:
+        limits.append((chunking.summary_length, 0, True))
+    found = _walked(
+        tokens,
+        [
+            _walk(tokens.strings[text], offsets, *limit)
+            for text, offsets in zip(tokens.long, tokens.offsets, strict=True)
+            for limit in limits
+        ],
+    )
+    number = np.zeros((len(tokens.counts), len(chunking.overlap) + 1), np.int64)
+    number[tokens.long, : len(limits)] = np.reshape([*map(len, found)], (-1, len(limits)))
+    return number, *_columns(found)
+
+
+def _pieces_of_spans(tokens: _Pieces, spans: Spans, chunking: Chunking) -> tuple[Any, ...]:
+    """Return which spans are too long when encoded alone, and what is made of them.
+
+    Returns:
+        Whether each is too long; its chunks by overlap; its tokens; of the chunks of those that are
+        too long the beginnings and ends within the span, and their tokens.
+    """
+    places = zip(spans.text, spans.start, spans.stop, strict=True)
+    strings = [tokens.strings[text][start:stop] for text, start, stop in places]
+    encodings, most = tokens.encoded(strings), chunking.max_tokens
+    alone = np.array([len(each) for each in encodings], np.int64)
+    long = alone > most
+    walks, number = [], np.zeros((len(strings), len(chunking.overlap)), np.int64)
+    cells = []
+    for span in np.flatnonzero(long).tolist():
+        overlaps = chunking.overlap[: 1 if spans.summary[span] else None]
+        offsets = _ascending(encodings[span], strings[span])
+        once = bool(spans.summary[span])
+        walks += [_walk(strings[span], offsets, most, each, once) for each in overlaps]
+        cells += [(span, across) for across in range(len(overlaps))]
+    found = _walked(tokens, walks)
+    number[~long, 0] = 1
+    for cell, windows in zip(cells, found, strict=True):
+        number[cell] = len(windows)
+    start, stop, _, counts = _columns(found)
+    return long, number, alone, start, stop, counts
+
+
+def _columns(found: list[list[_Window]]) -> Integers:
+    rows = [window for windows in found for window in windows]
+    return np.array(rows, np.int64).reshape(-1, 4).T
 
 
 def _cut(tokens: _Words | _Pieces, base: int, chunking: Chunking) -> Windows:
     """Return the chunks of one block, whose first text is number ``base``."""
     block, counts, most = tokens.block, tokens.counts, chunking.max_tokens
     overlaps = np.array([*chunking.overlap, 0])
-    strides = np.maximum(1, most - overlaps)
     long = counts > most
     # Chunks by text (down) and overlap, then summary (across); a short text has one, in front.
-    number = np.where(long[:, None], -((most - counts[:, None]) // strides) + 1, 0)
-    number[:, -1] = long & (chunking.summary_length > 0)
+    if isinstance(tokens, _Pieces):
+        number, *parts = _pieces_of_texts(tokens, chunking)
+    else:
+        strides = np.maximum(1, most - overlaps)
+        number = np.where(long[:, None], -((most - counts[:, None]) // strides) + 1, 0)
+        number[:, -1] = long & (chunking.summary_length > 0)
     number[:, 0] += (counts > 0) & ~long
     cell = np.repeat(np.arange(number.size), number.ravel())
     section, across = np.divmod(cell, number.shape[1])
-    summary = across == len(chunking.overlap)
-    first = _index_within(cell) * strides[across]
-    count = np.minimum(np.where(summary, chunking.summary_length, most), counts[section] - first)
-    start, length = np.zeros(len(cell), np.int64), np.zeros(len(cell), np.int64)
-    cut = long[section]
-    length[~cut] = np.diff(block.first_char)[section[~cut]]
-    start[cut], length[cut] = _spans(tokens, section[cut], first[cut], count[cut])
+    summary, cut = across == len(chunking.overlap), long[section]
+    first, count = np.zeros(len(cell), np.int64), counts[section]
+    start, length = np.zeros(len(cell), np.int64), np.diff(block.first_char)[section]
+    if isinstance(tokens, _Pieces):
+        start[cut], length[cut], first[cut], count[cut] = parts
+        length[cut] -= start[cut]
+    else:
+        first = _index_within(cell) * strides[across]
+        count = np.minimum(np.where(summary, chunking.summary_length, most), count - first)
+        start[cut], length[cut] = _spans(tokens, section[cut], first[cut], count[cut])
     # A tokenizer may have tokens of white space alone, and so windows without text.
     keep = length > 0
     return Windows(
@@ -279,24 +400,36 @@ def _cut_spans(
     text = spans.text
     begin, end = block.byte_of(text, spans.start), block.byte_of(text, spans.stop)
     _refuse_gaps(block, solid, spans, begin, end, lambda at: place(base + at))
-    first, counts = tokens.within(text, begin, solid.select(solid.rank(begin)), end)
     overlaps = np.array(chunking.overlap)
-    strides = np.maximum(1, most - overlaps)
-    several = (counts > most) & ~spans.summary
     # Chunks by span (down) and overlap (across); a span that stays whole has one, in front.
-    number = np.where(several[:, None], -((most - counts[:, None]) // strides) + 1, 0)
-    number[:, 0] += ~several
+    if isinstance(tokens, _Pieces):
+        long, number, *parts = _pieces_of_spans(tokens, spans, chunking)
+    else:
+        first, counts = tokens.within(text, begin, solid.select(solid.rank(begin)), end)
+        strides, long = np.maximum(1, most - overlaps), counts > most
+        several = long & ~spans.summary
+        number = np.where(several[:, None], -((most - counts[:, None]) // strides) + 1, 0)
+        number[:, 0] += ~several
     cell = np.repeat(np.arange(number.size), number.ravel())
     of, across = np.divmod(cell, number.shape[1])
-    ahead = _index_within(cell) * strides[across]
-    count = np.minimum(most, counts[of] - ahead)
     start, stop = spans.start[of], spans.stop[of]
-    cut = (counts > most)[of]
-    inner, length = _spans(tokens, text[of[cut]], (first[of] + ahead)[cut], count[cut])
-    # The span may begin or end within a token.
-    start[cut] = np.maximum(start[cut], inner)
-    stop[cut] = np.minimum(stop[cut], inner + length)
+    cut = long[of]
+    if isinstance(tokens, _Pieces):
+        alone, *ends, tokens_cut = parts
+        start[cut], stop[cut] = (spans.start[of[cut]] + each for each in ends)
+        low, high = (block.byte_of(text[of], char) for char in (start, stop))
+        first = tokens.within(text[of], low, solid.select(solid.rank(low)), high)[0]
+        count = np.maximum(alone, 1)[of]
+        count[cut] = tokens_cut
+    else:
+        ahead = _index_within(cell) * strides[across]
+        first, count = first[of] + ahead, np.minimum(most, counts[of] - ahead)
+        inner, length = _spans(tokens, text[of[cut]], first[cut], count[cut])
+        # The span may begin or end within a token.
+        start[cut] = np.maximum(start[cut], inner)
+        stop[cut] = np.minimum(stop[cut], inner + length)
     summary = spans.summary[of]
+    overlap = np.where(cut & ~summary, overlaps[across], 0)
     keep = (stop > start) & ~(summary & _repeated(text[of], start, stop, summary))
     cell, of = cell[keep], of[keep]
     windows = np.bincount(cell, minlength=number.size).reshape(number.shape).max(1, initial=0)
@@ -306,10 +439,10 @@ def _cut_spans(
         section=text[of] + base,
         summary=summary[keep],
         window_index=np.where(summary[keep], 0, index).astype(np.int32),
-        overlap=np.where(several[of], overlaps[across[keep]], 0).astype(np.int32),
+        overlap=overlap[keep].astype(np.int32),
         start=start[keep].astype(np.int32),
         length=(stop - start)[keep].astype(np.int32),
-        start_token=(first[of] + ahead[keep]).astype(np.int32),
+        start_token=first[keep].astype(np.int32),
         token_count=count[keep].astype(np.int32),
     )
 
@@ -355,7 +488,7 @@ def _index_within(cell: Integers) -> Integers:
 
 
 def _spans(
-    tokens: _Words | _Pieces, text: Integers, first: Integers, count: Integers
+    tokens: _Words, text: Integers, first: Integers, count: Integers
 ) -> tuple[Integers, Integers]:
     """Return start and length, in characters, of tokens without the white space around them."""
     if not len(text):

@@ -17,7 +17,6 @@ from duckplets.sampling.batch import Batch
 from duckplets.tokens.rows import Gathered
 
 ARRAYS = ("input_ids", "attention_mask", "position_ids", "document_ids")
-COLUMNS = (*ARRAYS, "source", "row")
 
 
 class TokenBatch(Batch):
@@ -26,9 +25,10 @@ class TokenBatch(Batch):
     ``attention_mask`` is 1 for a token and 0 for what fills up a row. ``document_ids`` count the
     texts of each row from 0; ``position_ids`` count the tokens of each from 0, within the row: a
     text that goes on in the next row begins anew there. Where a row is filled up they are -1 and 0.
-    ``source`` is a list of str, and ``row`` the numbers of the rows among those of their source
-    (and length class), int64. With ``remainder="pad"``, ``padded`` says which rows only fill up the
-    last batch. Arrays may be written to.
+    ``source`` is a list of str, and ``row`` the numbers of the rows among those of their source,
+    int64. With ``by_bucket=True`` rows are numbered within a bucket of a source, so there is
+    ``bucket``, int32, besides. With ``remainder="pad"``, ``padded`` says which rows only fill up
+    the last batch. Arrays may be written to.
     """
 
     __slots__ = ("_arrays", "_begins", "_lengths", "_sources")

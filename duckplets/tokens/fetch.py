@@ -147,7 +147,11 @@ class TokenFetcher:
             place[at] = np.arange(len(at))
             groups.append(self._gathered(plan, at, width))
         names = np.array([stream.source for stream in self._streams], object)
-        found = {"source": names[plan.streams], "row": plan.chunks[0]}
+        found = {"source": names[plan.streams]}
+        if self._streams[0].bucket is not None:
+            buckets = np.array([stream.bucket for stream in self._streams], np.int32)
+            found["bucket"] = buckets[plan.streams]
+        found["row"] = plan.chunks[0]
         if self._pads:
             least = np.inf if self._padded_from is None else self._padded_from
             found["padded"] = plan.positions >= least

@@ -18,7 +18,7 @@ from duckplets.sampling.fingerprint import Fingerprint, digest
 from duckplets.sampling.outlook import Outlook
 from duckplets.sampling.sampler import Sampler
 from duckplets.sampling.settings import RunSettings, checked_arguments, checked_ranks
-from duckplets.tokens.batches import COLUMNS, TokenBatch
+from duckplets.tokens.batches import ARRAYS, TokenBatch
 from duckplets.tokens.planner import TokenOutlook
 
 _OVERRIDES = (  # arguments that may be given anew where a run is resumed
@@ -88,7 +88,8 @@ def new_settings(
         SamplerError: One is wrong.
     """
     recipe = {"name": "packed" if rows["pack"] else "records", **checked_rows(rows)}
-    columns = [*COLUMNS, *(["padded"] if arguments["remainder"] == "pad" else [])]
+    columns = [*ARRAYS, "source", *(["bucket"] if rows["by_bucket"] else []), "row"]
+    columns += ["padded"] if arguments["remainder"] == "pad" else []
     return TokenSettings(
         **checked_arguments("texts", {**arguments, **_FIXED}),
         kind=cast(Any, "tokens"),

@@ -325,7 +325,8 @@ class TokenDataset(SamplerDataset):
 
     As ``SamplerDataset``, of ``TokenShards``: a batch is a dict of int32 tensors of shape (rows,
     width), ``input_ids``, ``attention_mask``, ``position_ids`` and ``document_ids``, with
-    ``source``, a list of str, ``row``, a tensor, and ``step``.
+    ``source``, a list of str, ``row``, a tensor (and ``bucket`` with ``by_bucket=True``), and
+    ``step``.
 
     Args:
         folder: Of token shards. It is opened where and when the dataset is iterated.

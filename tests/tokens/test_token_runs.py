@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
@@ -215,6 +216,24 @@ def test_any_batch_of_any_time(shards: dp.TokenShards, how: Plain) -> None:
     served = run.served(0, 320)
     assert served["source"].to_pylist() == list(chain(*(batch["source"] for batch in alone)))
     assert served["row"].to_pylist() == list(chain(*(batch["row"] for batch in alone)))
+    buckets = served["bucket"].to_pylist()
+    assert buckets == list(chain(*(batch.get("bucket", [None] * 8) for batch in alone)))
+
+
+@pytest.mark.parametrize("pack", [True, False])
+def test_source_bucket_and_row_name_one_row(shards: dp.TokenShards, pack: bool) -> None:
+    run = shards.sampler(pack=pack, by_bucket=True, seq_length=24, batch_size=8, epochs=2)
+    tokens: dict[tuple[Any, ...], list[int]] = {}
+    for batch in run:
+        assert len(set(batch["bucket"].tolist())) == 1
+        for source, bucket, row, ids in zip(
+            *(batch[name] for name in ("source", "bucket", "row", "input_ids")), strict=True
+        ):
+            key = source, int(bucket), int(row)
+            assert tokens.setdefault(key, ids.tolist()) == ids.tolist()
+    assert len({key[::2] for key in tokens}) < len(tokens)  # without it several are of one name
+    assert "bucket" in pickle.loads(pickle.dumps(batch))
+    assert "bucket" not in next(shards.sampler(seq_length=24))
 
 
 def test_record_ids_are_those_of_the_texts_of_a_row(shards: dp.TokenShards) -> None:
