@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import EngineError as EngineError
     from duckplets.errors import ExtensionError as ExtensionError
     from duckplets.errors import MigrationError as MigrationError
+    from duckplets.errors import MissingFileError as MissingFileError
     from duckplets.errors import MixtureError as MixtureError
     from duckplets.errors import QualityError as QualityError
     from duckplets.errors import QueryError as QueryError
@@ -134,7 +135,8 @@ _HOMES = {
         "ChangedFileError ChunkingError CorpusLockedError DamagedFileError DeadlineError "
         "DuckpletsError "
         "EmptyPoolError "
-        "ExtensionError MigrationError MixtureError QualityError QueryError ReadOnlyError "
+        "ExtensionError MigrationError MissingFileError MixtureError "
+        "QualityError QueryError ReadOnlyError "
         "RecipeError SamplerError ShardError EngineError "
         "SourceError SplitError StateMismatchError VectorError"
     ),

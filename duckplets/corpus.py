@@ -52,6 +52,7 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
 
     Raises:
         MigrationError: The path holds something else, or an old schema opened read-only.
+        MissingFileError: There is nothing to read (a ``FileNotFoundError``).
         CorpusLockedError: Another process has it open for writing.
     """
 

@@ -14,6 +14,7 @@
     ├── EmptyPoolError      no anchor is left to draw from
     ├── StateMismatchError  a saved run does not fit what it is opened with
     ├── MigrationError      a file of another schema, or not ours at all
+    │   └── MissingFileError  a corpus or state file that is not there
     ├── DamagedFileError    something in a corpus or state file is not as it was written
     ├── ChangedFileError    a Parquet file that texts were left in is not as it was
     ├── CorpusLockedError   another process writes the file
@@ -22,8 +23,9 @@
     └── QueryError          a statement DuckDB refused
         └── DeadlineError   a statement that took too long was stopped
 
-Those about a wrong argument are ``ValueError`` as well. A message says what is wrong, which
-value, and what would be right or which command to run.
+Those about a wrong argument are ``ValueError`` as well, and the one about a file that is not there
+is a ``FileNotFoundError``. A message says what is wrong, which value, and what would be right or
+which command to run.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ __all__ = [
     "EngineError",
     "ExtensionError",
     "MigrationError",
+    "MissingFileError",
     "MixtureError",
     "QualityError",
     "QueryError",
@@ -123,6 +126,10 @@ class StateMismatchError(DuckpletsError):
 
 class MigrationError(DuckpletsError):
     """A file has another schema, or is not a file of ours."""
+
+
+class MissingFileError(MigrationError, FileNotFoundError):
+    """A corpus or state file, or the folder of one, is not there."""
 
 
 class DamagedFileError(DuckpletsError):

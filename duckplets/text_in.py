@@ -111,7 +111,8 @@ class TextIn(Sifting):
                 any interruption, and several ingests may write to it; ``FILE.meta.json`` tells of
                 them. No other file is written to.
             in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay as they
-                are; the corpus has where each text is, and all else.
+                are; the corpus has where each text is, and all else: some 65 bytes a record,
+                however long its texts are, which the report's notes say.
             engine: What reads files, cleans and measures, as for ``mine``: workers see files, and
                 a folder beside the corpus, by the same paths. Other sources are read here.
             progress: Called with rows read and their number if known; True or False for a bar

@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 
 from duckplets import __version__
 from duckplets.base.shown import MESSAGE, harmless, shown
-from duckplets.errors import DuckpletsError, MigrationError
+from duckplets.errors import DuckpletsError, MissingFileError
 
 CORPUS = Annotated[Path, typer.Argument(metavar="CORPUS", help="The corpus file, NAME.duckdb.")]
 LOG_FILE = Annotated[
@@ -148,7 +148,7 @@ def say(*lines: str) -> None:
 def existing(corpus: Path) -> Path:
     """Return the path of a corpus that a command changes but does not create."""
     if not corpus.exists():
-        raise MigrationError(
+        raise MissingFileError(
             f"{corpus} does not exist; create it with: duckplets ingest {corpus} …"
         )
     return corpus

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from duckplets.base import aside
 from duckplets.base.shown import shown
-from duckplets.errors import MigrationError
+from duckplets.errors import MigrationError, MissingFileError
 
 FileId = tuple[int, int]
 
@@ -74,7 +74,7 @@ def check_place(path: Path, name: str, *, read_only: bool, is_open: bool) -> Non
     _check_folder(path, name)
     if not os.path.lexists(path):
         if read_only:
-            raise MigrationError(
+            raise MissingFileError(
                 f"{name} does not exist; create it with: duckplets ingest {name} …"
             )
     elif not is_open and not _is_duckdb(path):
@@ -103,7 +103,7 @@ def _check_folder(path: Path, name: str) -> None:
     except OSError as error:  # a closed folder above it, or a name that is too long
         raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
     if not is_folder:
-        raise MigrationError(f"{name}: its folder {shown(Path(name).parent)} does not exist")
+        raise MissingFileError(f"{name}: its folder {shown(Path(name).parent)} does not exist")
 
 
 def _is_duckdb(path: Path) -> bool:

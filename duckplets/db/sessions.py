@@ -165,6 +165,8 @@ def open_session(
             if read_only and _is_inherited(path):
                 return _attached(path, config)
             return _connected(path, config, allowed, read_only=read_only)
+        except DuckpletsError:  # one is an OSError, too
+            raise
         except OSError as error:
             raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
         except duckdb.Error as error:

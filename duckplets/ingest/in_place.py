@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.shown import counted, shown
+from duckplets.base.shown import counted, shown, size
 from duckplets.db import placed
 from duckplets.db.database import Database
 from duckplets.errors import ChangedFileError, QueryError, SourceError
@@ -26,6 +26,7 @@ from duckplets.ingest.placeable import INSTEAD, PlacedFile
 from duckplets.ingest.unfinished import UNPUBLISHED
 
 _READ_BACK = 200_000  # sections at once
+_WORTH_TELLING = 1_000  # records
 
 
 class Placing:
@@ -128,6 +129,27 @@ class Placing:
                 f"they came; {INSTEAD}"
             )
         placed.check(self._database)
+
+    def corpus_size(self) -> int:
+        """Return the bytes of the corpus file."""
+        return Path(str(self._database.path)).stat().st_size
+
+    def told(self, added: int, before: int) -> list[str]:
+        """Return what the texts take where they are, and the records without them.
+
+        Args:
+            added: Records that were stored.
+            before: The size of the corpus file before.
+        """
+        grown = self.corpus_size() - before
+        if added < _WORTH_TELLING or grown <= 0:
+            return []  # DuckDB takes room by blocks
+        files = {file.path: file.state.size for file in self._files}
+        return [
+            f"texts stay in {counted(len(files), 'file')} of {size(sum(files.values()))}; the "
+            f"corpus grew by {size(grown)}, {grown / added:,.0f} bytes a record, whatever the "
+            f"length of its texts"
+        ]
 
     def _let_go(self) -> None:
         from duckplets.ingest.sections_view import refresh

@@ -98,7 +98,12 @@ def store(
             else:
                 items = ahead(rows.batches, most=0)
             held.enter_context(closing(items))
-            return _stored(database, prepared, rows, items, started, progress)
+            placing = prepared.request.placing
+            before = 0 if placing is None else placing.corpus_size()
+            report = _stored(database, prepared, rows, items, started, progress)
+            if placing is not None:
+                report.notes.extend(placing.told(report.added, before))
+            return report
     except NothingNew:
         return _nothing_new(database, prepared.request, started)
 

@@ -97,7 +97,8 @@ def places(selection: Any, entries: int) -> Integers:
     """Return numbers that were given, all of which have a place, as an array."""
     numbers = selection
     if not isinstance(selection, np.ndarray):
-        is_list = isinstance(selection, Sequence) and not isinstance(selection, str | bytes)
+        # A tuple is what ``index[1, 2]`` gives: to NumPy a row and a column.
+        is_list = isinstance(selection, Sequence) and not isinstance(selection, str | bytes | tuple)
         if is_list and all(map(is_integer, selection)):
             try:
                 numbers = np.array(selection, np.int64)

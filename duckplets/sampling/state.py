@@ -24,7 +24,7 @@ from duckplets.db.moments import for_a_moment
 from duckplets.errors import (
     CorpusLockedError,
     DuckpletsError,
-    MigrationError,
+    MissingFileError,
     StateMismatchError,
 )
 from duckplets.sampling.fingerprint import Fingerprint
@@ -216,7 +216,7 @@ def copied(path: Path, *, seconds: float = 0.0, known: bool = False) -> Iterator
 
     Raises:
         CorpusLockedError: It was being written all the while.
-        MigrationError: It is not there.
+        MissingFileError: It is not there.
     """
     deadline = time.monotonic() + seconds
     with TemporaryDirectory(prefix="duckplets-") as folder:
@@ -242,7 +242,7 @@ def _copy(path: Path, copy: Path) -> bool:
         except FileNotFoundError:
             to.unlink(missing_ok=True)
     if not copy.exists():
-        raise MigrationError(f"{path} does not exist")
+        raise MissingFileError(f"{path} does not exist")
     return probe.signature(path) == before
 
 

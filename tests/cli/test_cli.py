@@ -180,7 +180,7 @@ def test_debug_shows_the_traceback_wherever_it_stands() -> None:
         code, out, err = finished(*arguments)
         assert (code, out) == (1, "")
         assert err.startswith("Traceback")
-        assert "MigrationError: no.duckdb does not exist" in err
+        assert "MissingFileError: no.duckdb does not exist" in err
 
 
 def test_a_foreign_error_is_one_line_too(monkeypatch: pytest.MonkeyPatch, toy: str) -> None:

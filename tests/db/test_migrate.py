@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -317,6 +318,20 @@ def test_a_missing_folder_is_refused(read_only: bool, tmp_path: Path) -> None:
     with pytest.raises(MigrationError, match="does not exist"):
         migrate.create(tmp_path / "none" / "faq.duckdb", "corpus")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_not_there_is_a_file_not_found_error(tmp_path: Path) -> None:
+    missing = tmp_path / "none.duckdb"
+    for opened in (
+        lambda: dp.Corpus(missing, read_only=True),
+        lambda: dp.Corpus(tmp_path / "none" / "x.duckdb"),
+        lambda: dp.resume(missing),
+    ):
+        with pytest.raises(FileNotFoundError, match="does not exist") as raised:
+            opened()
+        assert isinstance(raised.value, dp.MissingFileError)
+        assert isinstance(raised.value, MigrationError)
+        assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
 def test_a_missing_file_is_not_created_by_reading(path: Path) -> None:

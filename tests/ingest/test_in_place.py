@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -410,3 +411,21 @@ def test_gates_judge_what_stays_in_place(pair: Any, tmp_path: Path) -> None:
     assert len(table(outside, "sections"))
     for corpus in (inside, outside):
         corpus.remove("notes")
+
+
+def test_what_the_corpus_takes_besides_is_measured_and_said(tmp_path: Path) -> None:
+    grown = []
+    for length in (1, 40):  # words of a text
+        rows = [{"q": f"q {i}", "a": f"{i} word" * length} for i in range(3_000)]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{length}.parquet")
+        with dp.Corpus(tmp_path / f"{length}.duckdb") as corpus:
+            source = dp.ParquetSource(tmp_path / f"{length}.parquet", anchor="q", positive="a")
+            told = corpus.ingest(source, in_place=True).notes[-1]
+        said = re.fullmatch(
+            r"texts stay in 1 file of [\d.]+ kB; the corpus grew by [\d.]+ [kM]B, (\d+) bytes a "
+            r"record, whatever the length of its texts",
+            told,
+        )
+        assert said, told
+        grown.append(int(said[1]))
+    assert grown[0] == pytest.approx(grown[1], rel=0.3)

@@ -211,7 +211,6 @@ def test_selecting_is_as_of_a_list(sizes: dict[str, int], data: st.DataObject) -
     expected = [listed[i] for i in some]
     assert index.select(some) == expected
     assert index.select(np.array(some, np.int16)) == expected
-    assert index.select(tuple(some)) == expected
     codes, rows = index.arrays(some)
     assert [(index.names[c], r) for c, r in zip(codes, rows, strict=True)] == expected
 
@@ -226,7 +225,8 @@ def test_a_number_outside_is_an_index_error(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [True, 1.0, "1", None, [1.0], [True], {1}, np.array([True]), np.array([[1]]), ["a"]]
+    "wrong",
+    [True, 1.0, "1", None, [1.0], [True], {1}, np.array([True]), np.array([[1]]), ["a"], (1, 2)],
 )
 def test_what_chooses_nothing_is_a_value_error(wrong: Any) -> None:
     with pytest.raises(SamplerError, match="chooses no entries: give an integer, a slice"):
