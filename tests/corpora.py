@@ -14,6 +14,12 @@ from prebuilt import prebuilt
 
 import duckplets as dp
 
+
+def counts_of(sampler: Any) -> dict[str, float]:
+    """What a sampler has taken of every source, of its metrics: that does not depend on time."""
+    return {name: of for name, of in sampler.metrics().items() if name.startswith("data/")}
+
+
 WORDS = [
     "alpha",
     "beta",

@@ -95,6 +95,11 @@ class Lookahead(Iterator[T]):
         finally:
             del error  # else it and this frame keep each other alive, and the thread's too
 
+    @property
+    def made(self) -> int:
+        """How many items are made and wait to be taken."""
+        return self._work.made()
+
     def begin(self) -> None:
         """Have the next items made, before the first of them is asked for."""
         while self._last is None and len(self._work.items) <= self._most:
@@ -188,6 +193,15 @@ class BlocksAhead(Generic[T]):
             return None
         self._next, block = found
         return block
+
+    @property
+    def ready(self) -> int:
+        """How many blocks are prepared and wait to be taken."""
+        return 0 if self._coming is None else self._coming.made
+
+    def is_ready(self, position: int) -> bool:
+        """Whether the block that begins at a position is prepared."""
+        return self._next == position and self.ready > 0
 
     def stop(self) -> None:
         """Let the thread end after the block it is at, without waiting for it."""
@@ -287,6 +301,11 @@ class _Work(Generic[T]):
             if item.size:
                 self._wanted.notify_all()
             return item
+
+    def made(self) -> int:
+        """Return how many items are made and not taken."""
+        with self._lock:
+            return sum(item.made for item in self.items)
 
     def stop(self) -> None:
         """Say that no item is wanted any more; from any thread, and without waiting."""

@@ -9,8 +9,10 @@ is let go.
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -73,6 +75,7 @@ class Reader:
         self._until: int | None = None  # what was prepared from there on is not to be used
         self._prefetch = prefetch
         self._block_bytes = block_bytes
+        self._waits, self._waited = 0, 0.0  # for blocks that were not ready, in seconds
         self._tranche: Tranche | None = None  # of the batch taken last
         self._before: Tranche | None = None  # that of the batch before it, if another
         self._is_closed = False
@@ -114,7 +117,8 @@ class Reader:
         if block is None or not block.start <= start < block.stop or not self._is_sound(stop):
             block = self._block = self._next_block(start)
         if block is None or block.stop < stop:
-            block = self._preparation(self.end)(start, stop)
+            with self._waiting():
+                block = self._preparation(self.end)(start, stop)
         number = (start - block.start) // self.part.stride
         counted = number * self.part.batch
         if plans_for_all(self.planner, self.part):
@@ -180,10 +184,25 @@ class Reader:
 
     def _taken(self, start: int) -> Block | None:
         try:
-            return self._blocks.take(start)
+            with nullcontext() if self._blocks.is_ready(start) else self._waiting():
+                return self._blocks.take(start)
         except StoppedError:
             self.check_open()  # another thread has closed it
             raise
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Count a wait for a block, and how long it is."""
+        begun = time.perf_counter()
+        yield
+        self._waits += 1
+        self._waited += time.perf_counter() - begun
+
+    @property
+    def prefetched(self) -> dict[str, float]:
+        """How often and how long batches waited for a block since this was opened; see metrics."""
+        waits = {"waits": self._waits, "seconds_waited": self._waited}
+        return {"blocks_ready": self._blocks.ready, **waits}
 
     def at(self, start: int) -> Batch:
         """Return the batch that begins at a position, without counting it."""

@@ -188,14 +188,20 @@ class Views:
         self._reader.forget()
 
     def metrics(self) -> dict[str, float]:
-        """Return what was taken of every source since the start of the run, by all ranks.
+        """Return what was taken of every source, and how long blocks were waited for.
 
-        ``data/NAME/samples``, ``data/NAME/tokens`` of all their texts, prefixes not counted (of
-        messages those of the record's sections), and ``data/NAME/epochs``: samples to the number
-        of its anchors. Where some negatives can lack, ``data/NAME/fallbacks``: those drawn at
-        random for want of mined ones, of other records for want of the anchor's own, or of all
-        sources of the split for want of enough in their own. With ``no_duplicates=True``,
-        ``data/NAME/displaced``: samples that fit in no batch and gave their positions to others.
+        Since the start of the run, by all ranks: ``data/NAME/samples``, ``data/NAME/tokens`` of all
+        their texts, prefixes not counted (of messages those of the record's sections), and
+        ``data/NAME/epochs``: samples to the number of its anchors. Where some negatives can lack,
+        ``data/NAME/fallbacks``: those drawn at random for want of mined ones, of other records for
+        want of the anchor's own, or of all sources of the split for want of enough in their own.
+        With ``no_duplicates=True``, ``data/NAME/displaced``: samples that fit in no batch and gave
+        their positions to others.
+
+        Of this sampler since it was opened: ``prefetch/blocks_ready``, prepared and not begun;
+        ``prefetch/waits``, how often a block was not ready when it was needed, as the first one;
+        and ``prefetch/seconds_waited`` for these. Where they grow with the steps, training waits
+        for data.
         """
         counts = self._reader.counters.counts()
         streams = self._planner.streams
@@ -210,6 +216,7 @@ class Views:
                 found[f"data/{name}/fallbacks"] = fallbacks
             if self._planner.distinct_batch:
                 found[f"data/{name}/displaced"] = displaced
+        found |= {f"prefetch/{name}": of for name, of in self._reader.prefetched.items()}
         return found
 
     def loss_by_source(self, batch: Batch, losses: Any) -> dict[str, float]:

@@ -269,7 +269,8 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             self._counting = self._opening.open()
             put(self._counting, loaded, 0, 1, allow_drift=self._start.allow_drift)
         self._counting.count_to(position)
-        return self._counting.metrics()
+        counted = self._counting.metrics()  # which has prepared nothing: workers do
+        return {name: of for name, of in counted.items() if name.startswith("data/")}
 
     def _stop_counting(self) -> None:
         counting, self._counting = self._counting, None

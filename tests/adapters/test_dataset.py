@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from adapters.loaders import Batches, assert_refused, loader, plain  # noqa: E402
+from corpora import counts_of  # noqa: E402
 from effort import THOROUGH, often, some  # noqa: E402
 
 import duckplets as dp  # noqa: E402
@@ -313,14 +314,14 @@ def test_metrics_are_those_of_one_process(corpus_path: Path, workers: int) -> No
         sampler = corpus.sampler(**given)
         for batch in loader(dataset, workers):
             assert next(sampler).step == batch["step"]
-            assert dataset.metrics(batch["step"] + 1) == sampler.metrics()
+            assert dataset.metrics(batch["step"] + 1) == counts_of(sampler)
             assert dataset.lr_scale(batch["step"]) == sampler.lr_scale
             if not workers:
-                assert dataset.metrics() == sampler.metrics()
+                assert counts_of(dataset) == counts_of(sampler)
         assert dataset.metrics(9)["data/two/samples"] > 80
         again = corpus.sampler(**given)
         next(again)
-        assert dataset.metrics(1) == again.metrics()  # from the start
+        assert dataset.metrics(1) == counts_of(again)  # from the start
     if workers:
         with pytest.raises(dp.SamplerError, match="give the step"):
             dataset.metrics()
@@ -334,10 +335,10 @@ def test_metrics_go_on_from_a_loaded_state(corpus_path: Path) -> None:
         for _ in range(5):
             next(sampler)
         dataset.load_state_dict(sampler.state_dict())
-        assert dataset.metrics(5) == sampler.metrics()
+        assert dataset.metrics(5) == counts_of(sampler)
         assert [batch["step"] for batch in islice(loader(dataset, 1), 2)] == [5, 6]
         next(sampler), next(sampler)
-        assert dataset.metrics(7) == sampler.metrics()
+        assert dataset.metrics(7) == counts_of(sampler)
 
 
 def test_losses_are_averaged_by_source(corpus_path: Path) -> None:

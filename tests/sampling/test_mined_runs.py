@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from corpora import counts_of
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
 
 import duckplets as dp
@@ -114,12 +115,12 @@ def test_a_run_keeps_its_negatives_when_they_are_mined_again(corpus: dp.Corpus) 
     run = sampler_of(corpus)
     assert tables(run, 4) == straight[:4]
     run.save()
-    counts = run.metrics()
+    counts = counts_of(run)
     corpus.ingest(MORE, name="s0", progress=False)
     corpus.split(0.6, 0.2, 0.2, seed=3)
     mine(corpus, 2)
     resumed = corpus.resume()
-    assert resumed.metrics() == counts
+    assert counts_of(resumed) == counts
     assert tables(resumed, 5) == straight[4:]
     fresh = sampler_of(corpus, run="fresh")
     with pytest.raises(dp.StateMismatchError, match="candidates"):

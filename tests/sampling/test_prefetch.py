@@ -185,6 +185,33 @@ def test_batches_nobody_took_are_neither_lost_nor_counted(tmp_path: Path, prefet
             sampler.save()
 
 
+def test_waits_for_blocks_are_in_the_metrics(tmp_path: Path) -> None:
+    def figures(sampler: dp.Sampler) -> tuple[float, ...]:
+        names = ("blocks_ready", "waits", "seconds_waited")
+        return tuple(sampler.metrics()[f"prefetch/{name}"] for name in names)
+
+    with toy_corpus(tmp_path / "c.duckdb", 40) as corpus:
+        with corpus.sampler(batch_size=64, prefetch=2) as sampler:
+            assert figures(sampler) == (0, 0, 0.0)
+            next(sampler)
+            _, waits, seconds = figures(sampler)
+            assert waits == 1
+            assert seconds > 0
+            until(lambda: figures(sampler)[0] == 2)  # while nobody takes a batch
+            for _ in range(4):  # the rest of the first block of 256 samples, and the next one
+                next(sampler)
+            assert figures(sampler)[1:] == (1, seconds)
+            sampler.move(640)  # what was prepared is of no use there
+            assert figures(sampler)[0] == 0
+            next(sampler)
+            assert figures(sampler)[1] == 2
+            assert figures(sampler)[2] > seconds
+        with corpus.sampler(batch_size=64, prefetch=0) as sampler:
+            for _ in range(5):
+                next(sampler)
+            assert figures(sampler)[:2] == (0, 2)  # none is ever ready
+
+
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_errors_name_source_and_record(tmp_path: Path, prefetch: int) -> None:
     columns = ["anchor", "anchor_record_id"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from corpora import counts_of
 from effort import THOROUGH, often, some
 
 import duckplets as dp
@@ -120,7 +121,7 @@ def test_every_number_of_ranks_gives_the_same_batches(corpus: dp.Corpus, name: s
         if arguments.get("epochs"):
             assert [next(rank, None) for rank in ranks] == [None] * world_size
         states = [rank.state_dict() for rank in ranks]
-        metrics = [rank.metrics() for rank in ranks]
+        metrics = [counts_of(rank) for rank in ranks]
         assert all(state == states[0] for state in states)
         assert all(figures == metrics[0] for figures in metrics)
         for rank in ranks:
@@ -415,7 +416,7 @@ def test_a_rank_plans_its_own_positions_only(
     for _ in range(20):
         next(alone)
     planned.clear()
-    assert rank.metrics() == alone.metrics()  # counted when it is asked for
+    assert counts_of(rank) == counts_of(alone)  # counted when it is asked for
     assert sum(planned) >= 20 * TOTAL // 5
     planned.clear()
     assert rank.state_dict() == alone.state_dict()
@@ -440,5 +441,5 @@ def test_what_ranks_took_is_counted_wherever_they_went(corpus: dp.Corpus) -> Non
             else:
                 sampler.set_weights(weights)
         if draw.random() < 0.1:
-            assert ranks[1].metrics() == alone.metrics()
+            assert counts_of(ranks[1]) == counts_of(alone)
     assert [rank.state_dict() for rank in ranks] == [alone.state_dict()] * 3
