@@ -1,11 +1,11 @@
-"""Measures text coming in by a local cluster of two workers beside this process alone.
+"""Measures text coming in by two processes of this machine beside this process alone.
 
     python benchmarks/engine_ingest.py [--rows 1000000] [--documents 100000] [--only NAME …]
 
-The process alone has two threads, the cluster is started before the clock, and both take in the
-same files, in turns: on two cores this measures what an engine costs, not what more machines would
-gain. Rows have a title and a body of about 300 characters, in 16 files; documents are those of
-``quality_gates.py``, through gates. Planning lists files of ten rows. Prints one JSON object.
+The process alone has two threads, and both take in the same files, in turns: on two cores this
+measures what an engine costs, not what more machines would gain. Rows have a title and a body of
+about 300 characters, in 16 files; documents are those of ``quality_gates.py``, through gates.
+Planning lists files of ten rows. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import engines
 import pyarrow as pa
 import pyarrow.csv
@@ -31,8 +30,6 @@ import duckplets as dp
 from duckplets.engines import opened
 from duckplets.sources.limits import Reader
 from duckplets.sources.parts import cuts_of
-
-cloudpickle.register_pickle_by_value(engines)  # workers do not look for modules in this folder
 
 FILES = 16
 WORDS = ["wind", "water", "stone", "bridge", "river", "garden", "morning", "letter", "window"]
@@ -129,8 +126,7 @@ def main() -> None:
                         best[how] = max(best[how], rate)
             ratio = round(best["engine"] / best["alone"], 2)
             found[work] = {how: round(rate) for how, rate in best.items()} | {"ratio": ratio}
-        peaks = engine.client.run(engines.peak)
-    found["worker_peak_mb"] = max(peaks.values())
+        found["worker_peak_mb"] = engines.peak()
     with tempfile.TemporaryDirectory() as name:
         found["planning"] = {"files": arguments.files}
         found["planning"]["seconds"] = round(planned(Path(name), arguments.files), 2)

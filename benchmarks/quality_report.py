@@ -38,9 +38,9 @@ WordNet**: with the default settings the difference is between {wordnet_low:+.3f
 sentence shares words with many definitions that would fit it nearly as well, and the default keeps
 them: {wordnet_above:.0f} % of its negatives are above the positive, {wordnet_above_random:.0f} % of
 the random ones; a margin of 5 % leaves {wordnet_above_margin:.0f} %. And within a batch the other
-texts are negatives already. What to take from it: mine with `relative_margin=0.05` where positives
-are paraphrases of what others say too, look at the closeness of your own text first, and compare
-on your own held-out split before you trust either.
+texts are negatives already. What to take from it: a margin by BM25 leaves many anchors to random
+negatives (see *fallbacks*), and what it leaves the others is only now and then worth that. Look at
+the closeness of your own text first, and compare on your own held-out split before you trust either.
 """
 
 NAMES = {"words": "word vectors", "minilm": "MiniLM"}

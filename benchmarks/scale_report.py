@@ -304,10 +304,7 @@ def verbs(model: Model) -> str:
         for name, verb in inspect.getmembers(dp.Corpus, inspect.isfunction)
         if "engine" in inspect.signature(verb).parameters
     ]
-    return (
-        f"{', '.join(names[:-1])} and {names[-1]} take `engine=`, and their commands `--engine` "
-        f"(extra `[dask]`):"
-    )
+    return f"{', '.join(names[:-1])} and {names[-1]} take `engine=`, and their commands `--engine`:"
 
 
 def rates(model: Model) -> str:

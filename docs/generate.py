@@ -371,7 +371,8 @@ def _columns() -> list[str]:
             more = [name for name in columns.OF_MESSAGES if name not in default]
             also = _names(["position", *more])
         else:
-            more = ["position"] if kind == "texts" else ["position", "swapped", "negative_by"]
+            made = columns.negative_columns(kind, 1)
+            more = ["position", *(["swapped", *made] if made else [])]
             also = f"{_names(more)}; {_names(slots)} followed by {details}"
             more = [*more, *(f"{slot}_record_id" for slot in slots)]
         columns.checked_columns([*default, *more], kind, 1)
@@ -380,7 +381,11 @@ def _columns() -> list[str]:
         "With `negatives=k` above 1 a triplet has `negative_1 … negative_k`. `weight` is the "
         "recipe's × the mean over the slots of trust × place in the section; `label` is 1 for "
         "anchor and positive and 0 for anchor and negative; `swapped` says that anchor and "
-        "positive have changed places. `_prefix` is the metadata shown before a text, "
+        "positive have changed places. `negative_by` says where a negative comes from: `random`, "
+        "`bm25`, `given`, `same_record`, or what stands in where one lacked (`bm25_fallback`, "
+        "`random_split`); `negative_score` and `negative_rank` are those of a mined one, null for "
+        "any other, and of several `negative_1_by`, `negative_1_score` and so on. `_prefix` is the "
+        "metadata shown before a text, "
         "`_prefix_meta` all keys and values there were to show. `_vector` is that of the bare text "
         "(`add_vectors`), a fixed-size list: of the only set there is, or of the one that is named "
         "as in `anchor_vector:NAME`."

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakSet
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
+from duckplets.base.dropped import Held
+from duckplets.base.stages import stage
 from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError
@@ -25,13 +26,14 @@ from duckplets.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
+    from duckplets.recipes.defaults import Preset
     from duckplets.records.elements import Order
     from duckplets.records.read import Records
     from duckplets.report import ReportPage
-    from duckplets.sampling.apart import NoDuplicates
     from duckplets.sampling.batch import Batch
     from duckplets.sampling.choosing import By
     from duckplets.sampling.eras import Version
+    from duckplets.sampling.no_duplicates import NoDuplicates
     from duckplets.sampling.sampler import Sampler
     from duckplets.sampling.settings import Empty, Kind, Remainder
     from duckplets.sampling.vector_columns import Missing
@@ -70,8 +72,8 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
         )
         database.statement_timeout = timeout
         super().__init__(database, path, read_only=read_only)
-        self._samplers: WeakSet[Sampler] = WeakSet()
-        self._readers: WeakSet[Records] = WeakSet()
+        self._samplers: Held[Sampler] = Held()
+        self._readers: Held[Records] = Held()
         try:
             if read_only:
                 migrate.check(self._database, "corpus")
@@ -102,7 +104,8 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
         negatives: int = 1,
         by: By | None = None,
         structural_negatives: bool = False,
-        swap: bool = True,
+        swap: bool | None = None,
+        preset: Preset | None = None,
         prefixes: bool = True,
         prefetch: int = 2,
         columns: Sequence[str] | None = None,
@@ -112,7 +115,7 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
         log: str | Path | None = None,
         long_sections: bool = True,
         allow_stale: bool = False,
-        empty: Empty = "error",
+        empty: Empty | None = None,
         snapshot: bool = True,
         tokenizer: str | Path | None = None,
         seq_length: int = 1024,
@@ -125,13 +128,16 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
             split: Every text of the run is of this split.
             recipes: Recipes or names of stored ones; by default the stored ones, else the
                 defaults of each source.
-            mixture: Weight of each source, an omitted one weighs 1 and 0 means never; or a
-                ``Mixture``, or the path of a TOML file with one. By default what was declared with
-                the sources; else what index controls list, where some have any; else all alike.
+            mixture: Weight of each source, of which what is not named is left out; or a
+                ``Mixture``, ``"proportional"``, ``"equal"``, or the path of a TOML file. By default
+                what was declared with the sources; else what index controls list, where some have
+                any; else ``"proportional"``: an epoch has as many samples of a source as it has
+                anchors, so each of them once.
             batch_size: Samples a batch, of each rank.
             seed: Another seed gives another order.
             steps: Stop after so many batches.
-            epochs: Stop after so many nominal epochs; with neither the run is endless.
+            epochs: Stop after so many nominal epochs, each as many samples as there are anchors in
+                all sources drawn from; with neither the run is endless.
             rank: Which of ``world_size`` ranks this is, from 0.
             world_size: Number of ranks that share each global batch, in slices by rank.
             remainder: ``keep`` a last batch that is not full, ``drop`` it, or ``pad`` it with more.
@@ -142,10 +148,14 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
             negatives: Distinct negatives a triplet.
             by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
                 what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.
-                A recipe without mined negatives draws at random, which ``notes`` say.
+                A recipe without mined negatives draws at random, which ``notes`` say. By default
+                mined ones where there are some, else random ones: ``describe()`` says which.
             structural_negatives: Add pairs with texts of other records, labelled 0, to those of
                 sources with labels, which come as they were judged.
-            swap: Let anchor and positive change places half of the time.
+            swap: Let anchor and positive change places half of the time; by default they do not.
+            preset: ``crate`` for defaults as the triplets crate has them: also the recipe
+                ``anchor_anchor``, ``swap``, and all sources alike, an omitted one too. What is
+                given holds.
             prefixes: Show metadata before texts, where records or sources have prefixes.
             prefetch: Blocks to prepare ahead in the background.
             columns: Columns of a batch; see ``docs/interface.md``. ``anchor_vector`` and the like
@@ -157,15 +167,15 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
             log: A folder in which every save adds the ids of what was served, as Parquet.
             long_sections: Whether the defaults include the long-section recipe where it applies.
             allow_stale: Draw mined negatives even if records or the recipe have changed since.
-            empty: Whether recipes and sources that find no anchor are an error or left out
-                (``skip``), which is noted.
+            empty: Whether recipes and sources that find no anchor are an ``error`` or left out
+                (``skip``), which is noted. By default those are an error that were named.
             snapshot: Whether to serve from a snapshot, and to make one of a large corpus.
             tokenizer: Of ``texts``: serve records as tokens by this file; see ``token_sampler``.
             seq_length: Tokens a row.
             pack: Whether rows of tokens are cut from texts laid end to end.
 
         Raises:
-            EmptyPoolError: Recipes find no anchor; it names all of them, or nothing is left.
+            EmptyPoolError: Nothing is left, or what was named finds no anchor; it names all.
             StateMismatchError: Negatives that a recipe draws were not mined yet, or are stale.
             SamplerError, RecipeError, MixtureError, SplitError: An argument is wrong.
             VectorError: There are no such vectors, or texts lack one.
@@ -174,8 +184,8 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
         arguments |= {"seed": seed, "steps": steps, "epochs": epochs, "remainder": remainder}
         arguments |= {"rank": rank, "world_size": world_size, "no_duplicates": no_duplicates}
         arguments |= {"negatives": negatives, "structural_negatives": structural_negatives}
-        arguments |= {"by": by, "swap": bool(swap), "prefixes": bool(prefixes), "log": log}
-        arguments |= {"prefetch": prefetch, "vectors": vectors}
+        arguments |= {"by": by, "swap": swap, "preset": preset, "prefixes": bool(prefixes)}
+        arguments |= {"log": log, "prefetch": prefetch, "vectors": vectors}
         if tokenizer is not None or pack:
             told = arguments | {"recipes": recipes, "columns": columns, "kind": kind}
             return self._tokens_of(told, tokenizer, seq_length, pack, mixture, state)
@@ -271,6 +281,7 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
 
     # -- looking --------------------------------------------------------------------------------
 
+    @stage("report on")
     def report(
         self,
         path: str | Path | None = None,
@@ -308,9 +319,9 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
 
     def close(self) -> None:
         """Close the samplers, what reads records, and the file."""
-        for sampler in list(self._samplers):
+        for sampler in self._samplers:
             sampler.close()
-        for reader in list(self._readers):
+        for reader in self._readers:
             reader.close()
         self._database.close()
 

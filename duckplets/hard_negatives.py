@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress, bar
+from duckplets.base.stages import stage
 from duckplets.changing import changes
 from duckplets.engines import opened
 from duckplets.errors import RecipeError
 from duckplets.ingest import records
 from duckplets.named_pools import NamedPools
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25Settings
+from duckplets.recipes.bm25 import given_settings
 from duckplets.recipes.recipes import TripletRecipe
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from duckplets.export import Documents, ExportReport, Format, Shape, WhenShort
     from duckplets.mining.external import GivenReport
     from duckplets.mining.report import MiningReport
+    from duckplets.recipes.bm25 import RangeOn, Sampling, Scope
+    from duckplets.recipes.bm25 import WhenShort as Policy
+    from duckplets.recipes.defaults import Preset
     from duckplets.search.index import IndexReport
     from duckplets.search.terms import Terms
     from duckplets.vectors.nearest import SearchBy
@@ -145,33 +149,69 @@ class HardNegatives(NamedPools):
         *,
         source: str | None = None,
         split: str | None = None,
+        preset: Preset | None = None,
+        top_k: int | None = None,
+        range_min: int | None = None,
+        range_max: int | None = None,
+        min_score: float | None = None,
+        max_score: float | None = None,
+        absolute_margin: float | None = None,
+        relative_margin: float | None = None,
+        range_on: RangeOn | None = None,
+        query_tokens: int | None = None,
+        sampling: Sampling | None = None,
+        rotation: int | None = None,
+        when_short: Policy | None = None,
+        scope: Scope | None = None,
+        shard_documents: int | None = None,
         engine: Any = None,
         progress: Progress | bool | None = None,
-        **settings: Unpack[Bm25Settings],
     ) -> MiningReport:
         """Mine hard negatives by BM25, where they are missing or stale.
 
-        Interrupted, killed even, it goes on where it was when called again.
+        Samplers draw them from then on, unless they or a recipe say ``by="random"``. Interrupted,
+        killed even, it goes on where it was when called again.
 
         Args:
-            recipe: A recipe or several, or names of them; by default all those of the corpus
-                whose negatives are chosen ``by="bm25"`` or ``by=dp.bm25(...)``. What is mined for
-                one that leaves open how they are chosen is used by ``sampler(by="bm25")``. Where
-                none is named and none asks for it, nothing is mined, and ``notes`` say so.
+            recipe: A recipe or several, or names of them; by default every triplet recipe that a
+                sampler would draw, but for those that say ``by="random"`` or cannot be mined, as
+                those of strategy ``same_record``.
             source: For this source only; by default for all.
-            split: For this split only.
+            split: For this split only; by default for all that have anchors.
+            preset: ``crate`` for the recipes of a sampler with that preset.
+            top_k: How many are kept for each anchor; 32 by default. This and the others up to
+                ``shard_documents`` are the attributes of ``dp.bm25``, for recipes that leave them
+                open. Where none is given, what was mined with others stays as it is.
+            range_min: So many of the first are passed over.
+            range_max: Ranks that are looked at, before any filter by score; by default all.
+            min_score: Drop what scores less.
+            max_score: Drop what scores more.
+            absolute_margin: Drop what does not score so much less than the anchor's positive. For
+                scores that judge the positive, as those of a model do: by BM25 it often has none.
+            relative_margin: The same, as a share of the positive's score.
+            range_on: Whether ``range_min`` passes over ``survivors`` of the filters (the default),
+                or ``raw`` ranks.
+            query_tokens: How many of the anchor's first tokens are looked for; 64 by default.
+            sampling: ``rotate`` through those kept by visits to the anchor (the default), always
+                take the ``top``, or draw at ``random``.
+            rotation: Rotate or draw over the first so many of those kept; by default all.
+            when_short: What to do about an anchor with fewer than were asked for: ``backfill``
+                from beyond ``range_max`` (the default), fill up at ``random``, ``drop`` it, or
+                ``keep`` it so.
+            scope: Search the whole ``pool`` (the default), or the anchor's own ``shard`` of it.
+            shard_documents: Documents of a shard; 65,536 by default.
             engine: What runs the work: None for this process, ``local:4`` for four processes of
                 this machine, ``dask://HOST:PORT`` for a cluster of Dask, or a
                 ``distributed.Client``. The result is the same.
             progress: Called with anchors done and their number; True or False for a bar on
                 stderr or none, by default a bar if stderr is a terminal.
-            settings: The attributes of ``dp.bm25``, for recipes that leave them open.
 
         Raises:
             ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
             RecipeError, SplitError: An argument is wrong, or there are no splits yet.
             EngineError: The engine is none, cannot be reached, or fails.
         """
+        settings = given_settings(locals())
         from duckplets.mining import mine as mining
 
         with opened(engine) as by, bar(progress, sys.stderr, "anchors") as advance:
@@ -181,6 +221,7 @@ class HardNegatives(NamedPools):
                 settings,
                 source=source,
                 split=split,
+                preset=preset,
                 progress=advance,
                 engine=by,
             )
@@ -193,8 +234,18 @@ class HardNegatives(NamedPools):
         name: str | TripletRecipe,
         source: str | None = None,
         split: str | None = None,
+        top_k: int | None = None,
+        range_min: int | None = None,
+        range_max: int | None = None,
+        min_score: float | None = None,
+        max_score: float | None = None,
+        absolute_margin: float | None = None,
+        relative_margin: float | None = None,
+        range_on: RangeOn | None = None,
+        sampling: Sampling | None = None,
+        rotation: int | None = None,
+        when_short: Policy | None = None,
         progress: Progress | bool | None = None,
-        **settings: Unpack[Bm25Settings],
     ) -> GivenReport:
         """Take negatives that something else has ranked, under the same guards as mined ones.
 
@@ -206,14 +257,24 @@ class HardNegatives(NamedPools):
             name: The recipe they are for, or its name; samplers with it draw from them.
             source: Only rows of this source.
             split: Only rows of this split.
+            top_k: As for ``mine``, like the others up to ``when_short``. What a recipe says
+                itself, in ``by=dp.bm25(...)``, holds.
+            range_min: As for ``mine``.
+            range_max: As for ``mine``.
+            min_score: As for ``mine``.
+            max_score: As for ``mine``.
+            absolute_margin: As for ``mine``.
+            relative_margin: As for ``mine``.
+            range_on: As for ``mine``.
+            sampling: As for ``mine``.
+            rotation: As for ``mine``.
+            when_short: As for ``mine``.
             progress: As for ``mine``.
-            settings: The attributes of ``dp.bm25`` that choose among scores (all but
-                ``query_tokens``, ``scope`` and ``shard_documents``), for a recipe that leaves
-                them open. What a recipe says itself, in ``by=dp.bm25(...)``, holds.
 
         Raises:
             RecipeError: The table or an argument is wrong.
         """
+        settings = given_settings(locals())
         from duckplets.mining import external
 
         recipe = self._triplet_recipe(name) if isinstance(name, str) else name
@@ -228,6 +289,7 @@ class HardNegatives(NamedPools):
                 progress=advance,
             )
 
+    @stage("export negatives of")
     def export_negatives(
         self,
         path: str | Path,
@@ -236,6 +298,7 @@ class HardNegatives(NamedPools):
         recipe: TripletRecipe | str | None = None,
         source: str | None = None,
         split: str | None = None,
+        preset: Preset | None = None,
         shape: Shape | None = None,
         negatives: int | None = None,
         when_short: WhenShort | None = None,
@@ -256,14 +319,17 @@ class HardNegatives(NamedPools):
                 FILE.jsonl of ``passages``; ``beir`` a folder with ``corpus.jsonl``,
                 ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
             format: Whose format. ``beir`` is an evaluation set and needs no mining.
-            recipe: A recipe or the name of one; by default the one that was mined.
+            recipe: A recipe or the name of one; by default the one with the most mined anchors, of
+                plain pairs and of ``beir`` else the first that a sampler would draw.
             source: From this source only; by default from all that the recipe was mined for.
             split: By default ``train``, of ``beir`` ``test``.
+            preset: ``crate`` for the recipes of a sampler with that preset.
             shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
                 ``labeled-pair`` or ``labeled-list``. Of ``tevatron``: ``documents`` (the default)
                 or ``passages`` (texts in every row).
             negatives: So many of each anchor at most, the hardest; by default all. Every row of
-                an ``n-tuple`` has exactly so many, and anchors with fewer are left out.
+                an ``n-tuple`` has exactly so many, and anchors with fewer are left out. 0 writes
+                plain pairs of anchor and positive, which need no mining.
             when_short: What becomes of anchors with fewer negatives than ``negatives`` (without
                 it: than the fullest anchor): ``keep`` them with what they have, ``drop`` them, or
                 fill them up at ``random``, under the same guards; counted, and marked where the
@@ -290,6 +356,7 @@ class HardNegatives(NamedPools):
                 recipe=recipe,
                 source=source,
                 split=split,
+                preset=preset,
                 shape=shape,
                 negatives=negatives,
                 when_short=when_short,

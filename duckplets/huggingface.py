@@ -23,7 +23,7 @@ import pyarrow as pa
 from duckplets.base.checks import integer
 from duckplets.errors import ExtensionError, SamplerError
 from duckplets.sampling.columns import slot_names
-from duckplets.sampling.messages import MESSAGES
+from duckplets.sampling.messages import type_of
 from duckplets.tokens.batches import ARRAYS
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
         return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))
     slots, kind = slot_names(settings.kind, settings.negatives), pa.string()
     if settings.kind == "messages":
-        slots, kind = [*slots, "rejected_messages"], MESSAGES
+        slots, kind = [*slots, "rejected_messages"], type_of(sampler.message_shape)
     found: dict[str, pa.DataType] = {slot: kind for slot in slots if slot in settings.columns}
     if not found:
         raise SamplerError(

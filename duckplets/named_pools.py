@@ -14,12 +14,14 @@ from duckplets.mining.store import named_pool
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
+from duckplets.recipes.defaults import checked_preset
 from duckplets.sampling import state
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.db.database import Database
+    from duckplets.recipes.defaults import Preset
     from duckplets.status import Counts
 
 Recipe = recipe_store.Recipe
@@ -50,24 +52,41 @@ class NamedPools:
         """Return the stored recipes, by name."""
         return recipe_store.stored(self._database)
 
-    def brought_recipes(self) -> dict[str, list[Recipe]]:
+    def brought_recipes(self, preset: Preset | None = None) -> dict[str, list[Recipe]]:
         """Return by source the recipes that it brought, else its defaults, but for long sections.
 
-        Samplers draw by them where none are given or stored.
+        Samplers with this preset draw by them where none are given or stored. What only a preset
+        draws may be named without it, too.
         """
         sources = recipe_store.sources_of(self._database, records.current_version(self._database))
-        return {name: list(brought.recipes) for name, brought in sources.items()}
+        drawn = checked_preset(preset)
+        return {name: list(brought.recipes(drawn)) for name, brought in sources.items()}
 
     def recipe_sql(
-        self, name: str, source: str | None = None, split: str = "train"
+        self,
+        name: str,
+        source: str | None = None,
+        split: str = "train",
+        *,
+        preset: Preset | None = None,
     ) -> tuple[str, dict[str, Any]]:
-        """Return the statement of a recipe's pool and its parameters."""
-        compiled = self._compiled(name, source, split)
+        """Return the statement of a recipe's pool and its parameters.
+
+        It is that of the samples a new run draws, so of mined negatives where there are some.
+        """
+        compiled = self._compiled(name, source, split, preset)
         return compiled.sql(), compiled.parameters_of()
 
-    def runnable_sql(self, name: str, source: str | None = None, split: str = "train") -> str:
+    def runnable_sql(
+        self,
+        name: str,
+        source: str | None = None,
+        split: str = "train",
+        *,
+        preset: Preset | None = None,
+    ) -> str:
         """Return the statement of a recipe's pool for the duckdb CLI, parameters written in."""
-        return self._compiled(name, source, split).runnable()
+        return self._compiled(name, source, split, preset).runnable()
 
     def pool(self, name: str, split: str = "train", source: str | None = None) -> pa.Table:
         """Return the pool of a recipe: one row an anchor.
@@ -79,8 +98,10 @@ class NamedPools:
         with PoolReader(self._database, [compiled]) as reader:
             return reader.list(compiled, "pool")
 
-    def _compiled(self, name: str, source: str | None, split: str) -> CompiledPool:
-        return named_pool(self._database, name, source, split)
+    def _compiled(
+        self, name: str, source: str | None, split: str, preset: Preset | None = None
+    ) -> CompiledPool:
+        return named_pool(self._database, name, source, split, preset)
 
     # -- looking --------------------------------------------------------------------------------
 

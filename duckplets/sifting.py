@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.acquiring import gates_of, naming, told_of, wanted_of
 from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import counted, shown
+from duckplets.base.stages import stage
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.engines import opened
@@ -254,6 +255,7 @@ class Sifting:
 
         return told.shifts(self._database, against)
 
+    @stage("deduplicate")
     def deduplicate(
         self,
         near: float | None = 0.85,
@@ -320,6 +322,7 @@ class Sifting:
                 engine=by,
             )
 
+    @stage("decontaminate")
     def decontaminate(
         self,
         against: Any,

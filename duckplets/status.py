@@ -18,16 +18,23 @@ from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store as mining_store
 from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.fills import set_apart_by
 from duckplets.pools.labels import labels_of
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.recipes import TripletRecipe
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.sampling import state
 from duckplets.serving.snapshot import overview
 from duckplets.vectors import upkeep as vectors
 
 Counts = dict[str | None, int]  # anchors by why they are left out; None for those that are drawn
 
+_CAPACITY = pa.schema(
+    [
+        *(("source", pa.string()), ("graded", pa.bool_()), ("triplets", pa.int64())),
+        *(("texts", pa.int64()), ("long_sections", pa.bool_())),
+    ]
+)
 _COUNTED = ("records", "sections", "chunks", "tokens")
 _WORTH_KEEPING = 20_000  # anchors: counting so many takes a tenth of a second
 
@@ -84,20 +91,23 @@ def capacity(database: Database) -> pa.Table:
     With n records and R triplet recipes: R·n·(n-1) triplets, R·n·4 taking a record's positive
     once and four negatives, R·n·n pairs, and n texts a text recipe (the estimates of the triplets
     crate). The recipe of long sections counts with the records that have one, and derived texts
-    are the chunks there are.
+    are the chunks there are. Grades make no triplets without a condition, and a pair each.
     """
     version = records.current_version(database)
-    stored = recipe_store.stored(database)
-    triplet = sum(recipe_store.is_triplet(recipe) for recipe in stored)
-    return database.table(
-        "status/capacity",
-        {
-            "version": version,
-            "triplet_recipes": triplet,
-            "text_recipes": len(stored) - triplet,
-            "max_tokens": chunking_of(database)["max_tokens"],
-        },
-    )
+    stored, kinds = recipe_store.stored(database), labels_of(database, version)
+    rows = []
+    for name, brought in recipe_store.sources_of(database, version).items():
+        drawn = [r for r in stored if isinstance(r, TripletRecipe)] or brought.recipes()
+        triplets = [r for r in drawn if isinstance(r, TripletRecipe)]
+        if graded := kinds.get(name) == "graded":
+            triplets = [r for r in triplets if set_apart_by(r, "graded") is None]
+        texts = sum(isinstance(r, TextRecipe) for r in stored or brought.own)
+        long_sections = not (brought.own or any(isinstance(r, TripletRecipe) for r in stored))
+        told = {"triplets": len(triplets), "texts": texts, "long_sections": long_sections}
+        rows.append({"source": name, "graded": graded, **told})
+    how = {"version": version, "max_tokens": chunking_of(database)["max_tokens"]}
+    with database.registered(of_sources=pa.Table.from_pylist(rows, schema=_CAPACITY)):
+        return database.table("status/capacity", how)
 
 
 def _in_place(database: Database) -> dict[str, Any]:
@@ -182,19 +192,13 @@ def pools_of(database: Database) -> list[CompiledPool]:
         resolved = recipe_store.resolve(
             database, None, kind="triplets", split=split, version=version, max_tokens=max_tokens
         )
-        compiled = [
-            compile_pool(
-                recipe,
-                source=of_source.source,
-                split=split,
-                version=version,
-                mining=mining_store.key_of(database, recipe, source=of_source.source, split=split),
-                labels=kinds.get(of_source.source),
-            )
-            for of_source in resolved
-            for recipe in of_source.recipes
-        ]
-        pools += compiled
+        mined = mining_store.mined_for(database, split)
+        for source, recipe in ((s.source, recipe) for s in resolved for recipe in s.recipes):
+            drawn = mining_store.as_drawn(recipe, source, mined)
+            mining = mining_store.key_of(database, drawn, source=source, split=split)
+            where: dict[str, Any] = {"source": source, "split": split, "version": version}
+            labels = kinds.get(source)
+            pools.append(compile_pool(drawn, **where, mining=mining, labels=labels))
     return pools
 
 

@@ -52,10 +52,11 @@ class TextIn(Sifting):
     @changes("ingest")
     def ingest(
         self,
+        /,
         source: Any,
         *,
         name: str | None = None,
-        trust: float | None = None,
+        trust: float | str | None = None,
         on_conflict: OnConflict = "error",
         prefix: Prefix | str | None = None,
         on_error: OnError | None = None,
@@ -70,6 +71,7 @@ class TextIn(Sifting):
         in_place: bool = False,
         engine: Any = None,
         progress: Progress | bool | None = None,
+        **arguments: Any,
     ) -> IngestReport:
         """Store the records of a source, whole or not at all.
 
@@ -79,11 +81,13 @@ class TextIn(Sifting):
         call again reads only what was appended.
 
         Args:
-            source: What to read: one of the sources of this package, or any object with a
-                ``name`` and ``batches(cursor)``.
+            source: What to read: a path as the command line takes it (a file, whose suffix
+                says its format, a folder of text, a glob, ``s3://bucket/key``, an ``hf://`` line),
+                one of the sources of this package, or any object with a ``name`` and
+                ``batches(cursor)``.
             name: Name of the source; by default that of the file. Ingesting again under a name
                 adds what is new.
-            trust: Of the source, in [0,1]; 0.5 if never given.
+            trust: Of the source, in [0,1]; 0.5 if never given. Of a path also a column.
             on_conflict: For known ids with other content: ``error``, ``skip``, or ``replace``.
             prefix: Metadata prefix of all its records, as for ``set_prefix``.
             on_error: What becomes of rows that cannot be used, whatever the source says: ``raise``
@@ -112,6 +116,9 @@ class TextIn(Sifting):
                 a folder beside the corpus, by the same paths. Other sources are read here.
             progress: Called with rows read and their number if known; True or False for a bar
                 on stderr or none, by default a bar if stderr is a terminal.
+            arguments: Of the source of a path, such as ``anchor="question", positive="answer"``,
+                ``pattern="*.md"`` or ``delimiter=";"``; ``format="csv"`` where the suffix does not
+                tell it.
 
         Returns:
             Counts of rows read, added, skipped and failed, by reason.
@@ -124,8 +131,11 @@ class TextIn(Sifting):
             ChangedFileError: Records are gone from files that texts were left in.
         """
         from duckplets.ingest import ingest
-        from duckplets.sources.user.custom import adapted
+        from duckplets.sources.by_path import given_source
 
+        if isinstance(trust, str):
+            arguments, trust = {**arguments, "trust": trust}, None
+        source = given_source(source, arguments)
         gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit, jsonl=jsonl)
         told = None if gates is None else partial(told_of, [gates])
         with (
@@ -135,7 +145,7 @@ class TextIn(Sifting):
         ):
             return ingest.ingest(
                 self._database,
-                adapted(source),
+                source,
                 name=name,
                 trust=trust,
                 on_conflict=on_conflict,
@@ -180,8 +190,9 @@ class TextIn(Sifting):
             reassign: Allow other settings than the corpus was split with.
 
         Returns:
-            The records of each split, as a mapping; its ``shared_anchors`` tells how many anchors
-            of validation and test train has as well.
+            The records of each split, as a mapping; ``asked`` and ``got`` have the shares, which
+            differ where families are large, and ``shared_anchors`` how many anchors of validation
+            and test train has as well.
 
         Raises:
             SplitError: The shares are wrong, or settings others than before.

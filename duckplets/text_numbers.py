@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from duckplets.base.locks import in_turn
 from duckplets.base.progress import bar
+from duckplets.base.stages import stage
 from duckplets.db.database import Database
 from duckplets.engines import opened
 from duckplets.errors import ChunkingError, SamplerError
@@ -32,9 +33,9 @@ log = logging.getLogger("duckplets")
 
 # What a sampler of texts has besides, as it stands where nobody has given it.
 _OF_TEXTS = {
-    **dict.fromkeys(("recipes", "columns", "by"), None),
+    **dict.fromkeys(("recipes", "columns", "by", "swap", "preset"), None),
     **dict.fromkeys(("no_duplicates", "structural_negatives"), False),
-    **dict.fromkeys(("swap", "prefixes"), True),
+    "prefixes": True,
     "negatives": 1,
     "vectors": "error",
     "kind": "texts",
@@ -47,6 +48,7 @@ class TextNumbers:
     _database: Database
     path: Path
 
+    @stage("embed the texts of")
     def embed(
         self,
         model: Any,
@@ -113,6 +115,7 @@ class TextNumbers:
                 progress=advance,
             )
 
+    @stage("add vectors to")
     def add_vectors(
         self,
         name: str,
@@ -179,6 +182,7 @@ class TextNumbers:
 
         return VectorStore(self.path).remove(name)
 
+    @stage("shard")
     def shard(
         self,
         out: str | Path,
@@ -208,7 +212,9 @@ class TextNumbers:
         lists every file with its checksum, ``mixtures.json`` has the weights of sources by phases.
 
         The same corpus, tokenizer, settings and libraries give the same bytes. Interrupted or
-        killed, it goes on where it was when it is called again.
+        killed, it goes on where it was when it is called again. Called again when it is finished,
+        it compares every file with its checksum (objects in a store with their ETags, without
+        reading them), and writes again what is damaged or missing: the report counts ``damaged``.
 
         Args:
             out: A folder, made if it is not there, or ``s3://bucket/prefix``: then each shard is
@@ -286,7 +292,9 @@ class TextNumbers:
             ChunkingError: The tokenizer cannot be used.
             SamplerError, MixtureError, ShardError, SplitError: An argument is wrong.
         """
+        from duckplets.tokens import shards
         from duckplets.tokens.runs import TokenShards
+        from duckplets.tokens.settings import ShardSettings
 
         file = Path(tokenizer)
         file = file / "tokenizer.json" if file.is_dir() else file
@@ -298,8 +306,19 @@ class TextNumbers:
         name = f"{self.path.stem}.shards-v{version}-{split}-{digest}"
         folder = self.path.with_name(name)
         waiting = f"waiting for another process, which makes {folder}"
-        with in_turn(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)):
-            self.shard(folder, tokenizer=file, split=split)
+        with (
+            in_turn(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)),
+            bar(None, sys.stderr, "records") as advance,
+        ):
+            shards.shard(
+                self._database,
+                folder,
+                name=self.path.stem,
+                tokenizer=file,
+                settings=ShardSettings(split=split),
+                progress=advance,
+                compare=False,  # a run compares what it reads
+            )
         return TokenShards(folder).sampler(split, **arguments)
 
     def _tokens_of(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress
+from duckplets.base.stages import stage
 from duckplets.changing import changes
 from duckplets.db.database import Database
 from duckplets.engines import opened
@@ -79,6 +80,7 @@ class Upkeep(NamedPools):
         others = [self._state_path(path) for path in state]
         return compact.compact(self._database, self._state_path(None), others)
 
+    @stage("prepare")
     def prepare(
         self,
         *,

@@ -59,7 +59,7 @@ def train(model: SentenceTransformer, corpus: dp.Corpus, steps: int, folder: str
     # This loss takes the other positives of a batch as negatives, so no text may be in it twice.
     columns = ["anchor", "positive"]
     sampler = corpus.sampler(
-        batch_size=BATCH, seed=7, swap=False, no_duplicates=True, columns=columns, steps=steps
+        batch_size=BATCH, seed=7, no_duplicates=True, columns=columns, steps=steps
     )
     settings = SentenceTransformerTrainingArguments(
         output_dir=folder,
@@ -88,7 +88,7 @@ def train(model: SentenceTransformer, corpus: dp.Corpus, steps: int, folder: str
 def retrieval(model: SentenceTransformer, corpus: dp.Corpus) -> dict[str, float]:
     """Return how well names of the test split find their docstrings among all of that split."""
     pairs: dict[str, str] = {}
-    for batch in corpus.sampler(split="test", batch_size=64, swap=False, epochs=1):
+    for batch in corpus.sampler(split="test", batch_size=64, epochs=1):
         pairs |= zip(batch["anchor"], batch["positive"], strict=True)
     names, docs = (
         model.encode(texts, normalize_embeddings=True, convert_to_tensor=True)

@@ -73,7 +73,7 @@ def train(model: SentenceTransformer, corpus: dp.Corpus, steps: int, folder: str
 
 def spearman(model: SentenceTransformer, corpus: dp.Corpus) -> float:
     """Return how the model's similarities rank the pairs of the test split, beside their scores."""
-    pairs = corpus.sampler("pairs", split="test", batch_size=64, epochs=1, swap=False)
+    pairs = corpus.sampler("pairs", split="test", batch_size=64, epochs=1)
     rows = [row for batch in pairs for row in batch]
     evaluator = EmbeddingSimilarityEvaluator(
         *([row[name] for row in rows] for name in ("anchor", "other", "label")),

@@ -28,7 +28,7 @@ with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "faq.duck
 
     # Stored recipes are what a sampler draws by, in proportion to their weights.
     columns = ["recipe", "anchor", "negative", "anchor_meta", "negative_date"]
-    sampler = corpus.sampler("triplets", batch_size=10, seed=7, swap=False, columns=columns)
+    sampler = corpus.sampler("triplets", batch_size=10, seed=7, columns=columns)
     for row in next(sampler).to_pylist()[:4]:
         topic = dict(row["anchor_meta"])["topic"]
         print(f"\n{row['recipe']}, topic {topic}\n  anchor    {row['anchor']}")

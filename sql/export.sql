@@ -52,8 +52,24 @@ JOIN sources ON sources.source_id = minings.source_id
 WHERE list_contains($minings::INTEGER[], mined_anchors.mining_key)
 ORDER BY sources.name, mined_anchors.anchor_section_key, mined_anchors.mining_key
 
+-- name: pool_anchors
+-- The anchors of pools, which need no mining (the windows of pool_anchors; Arrow: chunk_key), as if
+-- they were of one.
+-- Rows: by source and section_key.
+SELECT 0::INTEGER AS mining_key, sections.section_key, 0::INTEGER AS candidates
+FROM (
+    SELECT DISTINCT chunks.section_key
+    FROM pool_anchors
+    JOIN chunks ON chunks.chunk_key = pool_anchors.chunk_key
+) AS found
+JOIN stored_sections AS sections ON sections.section_key = found.section_key
+JOIN records ON records.record_key = sections.record_key
+JOIN sources ON sources.source_id = records.source_id
+ORDER BY sources.name, sections.section_key
+
 -- name: anchors_of
--- The anchors of requests (Arrow: place, mining_key, section_key): text, and what mining found.
+-- The anchors of requests (Arrow: place, mining_key, section_key): text, and what mining found, if
+-- they were mined.
 -- Rows: by place.
 SELECT
     records.record_id,
@@ -65,7 +81,7 @@ SELECT
 FROM requests
 JOIN sections ON sections.section_key = requests.section_key
 JOIN records ON records.record_key = sections.record_key
-JOIN mined_anchors
+LEFT JOIN mined_anchors
     ON mined_anchors.mining_key = requests.mining_key
     AND mined_anchors.anchor_section_key = requests.section_key
 ORDER BY requests.place

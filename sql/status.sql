@@ -29,8 +29,8 @@ ORDER BY source, list_position(['train', 'validation', 'test'], split)
 
 -- name: capacity
 -- Estimates of samples by source and split, from counts of records, chunks and recipes alone.
--- Parameters: $version, $triplet_recipes and $text_recipes (stored ones; 0 for those that sources
--- bring or have by default), $max_tokens (of a window).
+-- Parameters: $version, $max_tokens (of a window); of_sources (Arrow: source, graded, how many
+-- triplets and texts recipes it has, and whether long_sections are drawn by one more).
 -- Rows: by source, splits in their usual order.
 SELECT
     source,
@@ -41,37 +41,24 @@ SELECT
         AS triplets,
     CASE WHEN records < 2 THEN 0 ELSE (recipes * records + long_records) * 4 END::BIGINT
         AS effective_triplets,
-    least((recipes * records + long_records) * records, 9223372036854775807)::BIGINT AS pairs,
+    CASE
+        WHEN graded THEN records
+        ELSE least((recipes * records + long_records) * records, 9223372036854775807)
+    END::BIGINT AS pairs,
     CASE WHEN text_recipes > 0 THEN text_recipes * records ELSE chunks END::BIGINT AS texts
 FROM (
     SELECT
         sources.name AS source,
         splits.split,
         count(*)::HUGEINT AS records,
-        CASE
-            WHEN $triplet_recipes > 0 THEN $triplet_recipes
-            WHEN any_value(sources.recipes) IS NOT NULL THEN any_value(len(list_filter(
-                json_extract_string(sources.recipes, '$[*].kind'), lambda kind: kind = 'triplet'
-            )))
-            WHEN any_value(sources.defaults) = 'dated' THEN 4
-            WHEN any_value(sources.defaults) IN ('roles', 'pairs', 'documents', 'ready') THEN 2
-            ELSE 1
-        END AS recipes,
-        CASE
-            WHEN $triplet_recipes + $text_recipes > 0 THEN $text_recipes
-            WHEN any_value(sources.recipes) IS NOT NULL THEN any_value(len(list_filter(
-                json_extract_string(sources.recipes, '$[*].kind'), lambda kind: kind = 'text'
-            )))
-            ELSE 0
-        END AS text_recipes,
-        CASE
-            WHEN $triplet_recipes = 0 AND any_value(sources.recipes) IS NULL
-                THEN count(*) FILTER (cut.is_long)
-            ELSE 0
-        END AS long_records,
+        any_value(of_sources.graded) AS graded,
+        any_value(of_sources.triplets) AS recipes,
+        any_value(of_sources.texts) AS text_recipes,
+        count(*) FILTER (cut.is_long AND of_sources.long_sections) AS long_records,
         coalesce(sum(cut.chunks), 0) AS chunks
     FROM records
     JOIN sources ON sources.source_id = records.source_id
+    JOIN of_sources ON of_sources.source = sources.name
     LEFT JOIN splits ON splits.record_key = records.record_key
     -- Of every record how many texts it has, and whether one of them is longer than a window.
     LEFT JOIN (
@@ -151,6 +138,16 @@ FROM (
     LIMIT 20
 ) AS of_source
 ORDER BY of_source.name
+
+-- name: records_by_split
+-- Records of a source, or of all, by split.
+-- Parameters: $source (NULL for all).
+-- Rows: splits in their usual order, then those that have none (NULL).
+SELECT split, sum(records)::BIGINT AS records
+FROM split_counts
+WHERE source = coalesce($source, source)
+GROUP BY split
+ORDER BY list_position(['train', 'validation', 'test'], split) NULLS LAST
 
 -- name: show
 -- The sections of the first live records of a source, or of all, with the hashes of their chunks.

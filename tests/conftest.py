@@ -16,8 +16,9 @@ import pytest
 from effort import THOROUGH
 from object_server import Proxy, proxied, store
 
-from duckplets.db import database, files, migrate, probe, sessions
+from duckplets.db import database, files, fts, migrate, probe, sessions
 from duckplets.db.database import Database
+from duckplets.errors import ExtensionError
 from duckplets.sampling import runs
 from duckplets.sampling.blocks import Reader
 
@@ -25,6 +26,11 @@ GOLDEN = Path(__file__).parent / "golden"
 DEFAULT_AHEAD = 2  # blocks, of Corpus.sampler
 
 Golden = Callable[[str, str], None]
+
+try:
+    NO_WHEEL = fts._wheel_file() and ""
+except FileNotFoundError as error:
+    NO_WHEEL = f"the extension fts: {error}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +51,26 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Leave out of every garbage collection what stays to the end: modules and tests."""
     gc.freeze()
+
+
+def _skipping_what_stems() -> Iterator[None]:
+    """Skip what needs a stemmer on a DuckDB that the wheel of its extension is not made for."""
+    try:
+        return (yield)
+    except ExtensionError as error:
+        if not NO_WHEEL or "extension fts" not in str(error):
+            raise
+        pytest.skip(NO_WHEEL)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    return (yield from _skipping_what_stems())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    return (yield from _skipping_what_stems())
 
 
 @pytest.fixture

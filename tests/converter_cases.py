@@ -28,15 +28,17 @@ class Bad:
 
 
 def messages(turns: list[Any]) -> list[dict[str, Any]]:
-    """Return turns as messages: a letter, one text or several, perhaps a weight."""
+    """Return turns as messages: a letter, texts, perhaps a weight, perhaps what tools say."""
     found = []
     for letter, texts, *weight in turns:
         listed = [texts] if isinstance(texts, str) else texts
+        tools = weight.pop() if weight and isinstance(weight[-1], dict) else {}
         found.append(
             {
                 "role": _ROLES[letter],
-                "content": [{"type": "text", "value": text} for text in listed],
+                "content": [{"type": "text", "text": text} for text in listed],
                 "loss_weight": weight[0] if weight else float(letter == "a"),
+                **tools,
             }
         )
     return found
@@ -57,6 +59,9 @@ def no_text(field: str, shown: str) -> Bad:
     return Bad(f"{field} is not text", f"field '{field}': not text: {shown}")
 
 
+NO_REPLY = "no turn of the assistant with text"
+CALLED = {"name": "w", "arguments": '{"city": "Bern"}'}
+CALLS = [{"id": "c1", "type": "function", "function": CALLED}]
 NO_INSTRUCTION = Bad("instruction is missing", "field 'instruction': missing, and 'input' too")
 EMPTY_INSTRUCTION = Bad(
     "instruction is empty", "field 'instruction': empty, and no text in 'input' either"
@@ -284,11 +289,11 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "no value": (
         sharegpt(Q, {"from": "gpt"}),
-        said(2, "has a turn without 'value'", "no 'value'"),
+        said(2, "has a turn without 'value'", "no 'value', and no tool is called"),
     ),
     "null value": (
         sharegpt(("human", None), R),
-        said(1, "has a turn without 'value'", "no 'value'"),
+        said(1, "has a turn without 'value'", "no 'value', and no tool is called"),
     ),
     "number as value": (
         sharegpt(Q, ("gpt", 5)),
@@ -316,7 +321,7 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "no reply": (
         sharegpt(Q),
-        whole("conversations", "has no turn of the assistant", "no turn of the assistant"),
+        whole("conversations", "has no turn of the assistant with text", NO_REPLY),
     ),
     "only a reply": (
         sharegpt(R),
@@ -414,19 +419,65 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "no content": (
         openai(U, {"role": "assistant"}),
-        wrote(2, "has a turn without 'content'", "no 'content'"),
+        wrote(2, "has a turn without 'content'", "no 'content', and no tool is called"),
     ),
     "null content": (
         openai(U, ("assistant", None)),
-        wrote(2, "has a turn without 'content'", "no 'content'"),
+        wrote(2, "has a turn without 'content'", "no 'content', and no tool is called"),
     ),
     "tool calls": (
-        openai(U, {"role": "assistant", "content": None, "tool_calls": [{"id": "f"}]}, A),
-        wrote(2, "has a 'content' that is not text", '\'content\' is not text: [{"id":"f"}]'),
+        openai(
+            U,
+            {"role": "assistant", "content": None, "tool_calls": CALLS},
+            {"role": "tool", "tool_call_id": "c1", "name": "w", "content": "sunny"},
+            A,
+        ),
+        Good(
+            [
+                ("u", "q"),
+                ("a", [], {"tool_calls": CALLS}),
+                ("t", "sunny", {"tool_call_id": "c1", "name": "w"}),
+                ("a", "r"),
+            ],
+            "q\n\nsunny",
+            "r",
+        ),
     ),
     "tool calls beside text": (
-        openai(U, {"role": "assistant", "content": "r", "tool_calls": [{"id": "f"}]}),
-        wrote(2, "has a 'content' that is not text", '\'content\' is not text: [{"id":"f"}]'),
+        openai(U, {"role": "assistant", "content": "r", "tool_calls": CALLS}),
+        Good([("u", "q"), ("a", "r", {"tool_calls": CALLS})], "q", "r"),
+    ),
+    "a function called the older way": (
+        openai(U, {"role": "assistant", "content": None, "function_call": CALLED}, A),
+        Good(
+            [
+                ("u", "q"),
+                ("a", [], {"tool_calls": [{"type": "function", "function": CALLED}]}),
+                ("a", "r"),
+            ],
+            "q",
+            "r",
+        ),
+    ),
+    "ends with tool calls": (
+        openai(U, A, {"role": "assistant", "tool_calls": CALLS}),
+        Good([*QA, ("a", [], {"tool_calls": CALLS})], "q", "r"),
+    ),
+    "tool calls only": (
+        openai(U, {"role": "assistant", "content": None, "tool_calls": CALLS}),
+        whole("messages", "has no turn of the assistant with text", NO_REPLY),
+    ),
+    "tool calls without a name": (
+        openai(U, {"role": "assistant", "content": None, "tool_calls": [{"id": "f"}]}, A),
+        wrote(
+            2,
+            "has a turn whose 'tool_calls' are no list of functions with names",
+            '\'tool_calls\' is no list of {"function": {"name": …}}: [{"id":"f"}]',
+        ),
+    ),
+    "tool calls of the user": (
+        openai({"role": "user", "tool_calls": CALLS}, A),
+        wrote(1, "has a turn without 'content'", "no 'content', and no tool is called"),
     ),
     "number": (
         openai(("user", 5), A),
@@ -474,7 +525,7 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "no reply": (
         openai(("system", "Be"), U),
-        whole("messages", "has no turn of the assistant", "no turn of the assistant"),
+        whole("messages", "has no turn of the assistant with text", NO_REPLY),
     ),
     "only a reply": (
         openai(A),
@@ -679,7 +730,7 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "no reply": (
         pair(spoken(U), spoken(U, W)),
-        whole("chosen", "has no turn of the assistant", "no turn of the assistant"),
+        whole("chosen", "has no turn of the assistant with text", NO_REPLY),
     ),
     "weights of turns": (
         pair(
@@ -701,7 +752,7 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "no rejected reply": (
         pair(spoken(U, A), spoken(U)),
-        whole("rejected", "has no turn of the assistant", "no turn of the assistant"),
+        whole("rejected", "has no turn of the assistant with text", NO_REPLY),
     ),
 }
 

@@ -40,7 +40,7 @@ def convert(converter: str, row: Row) -> Made:
 
 
 def message(role: str, *texts: str, weight: Any = None) -> Message:
-    blocks = [{"type": "text", "value": text} for text in texts]
+    blocks = [{"type": "text", "text": text} for text in texts]
     weight = float(role == "assistant") if weight is None else float(weight)
     return {"role": role, "content": blocks, "loss_weight": weight}
 
@@ -106,8 +106,6 @@ def openai(row: Row) -> Made:
     said = listed(row, "messages")
     turns = []
     for turn in said:
-        if isinstance(turn, dict) and turn.get("tool_calls"):
-            turn = {**turn, "content": {"calls": 1}}
         turns += spoken("openai", "messages", turn)
     prompt, reply = halves(turns, "messages")
     return [("anchor", prompt), ("context", reply)], turns, None
@@ -129,9 +127,10 @@ def spoken(
     role = ROLES[converter].get(tag) if isinstance(tag, str) else None
     if role is None:
         raise WrongError(f"{field} has an unknown '{keys[0]}'")
-    if value is None:
+    calls = tools_of(turn, role) if converter != "sharegpt" else {}
+    if value is None and "tool_calls" not in calls:
         raise WrongError(f"{field} has a turn without '{keys[1]}'")
-    texts = [value]
+    texts = [] if value is None else [value]
     if blocks and isinstance(value, list):
         texts = [
             b.get("text", b.get("value"))
@@ -141,23 +140,34 @@ def spoken(
         ]
     if not all(isinstance(text, str) for text in texts):
         raise WrongError(f"{field} has a '{keys[1]}' that is not text")
-    if role in ("user", "assistant") and not "".join(texts).strip():
+    filled = "tool_calls" in calls or "".join(texts).strip()
+    if role in ("user", "assistant") and not filled:
         raise WrongError(f"{field} has an empty turn of the {role}")
     weight = turn.get("weight") if turn.get("loss_weight") is None else turn["loss_weight"]
     if weight is not None and (isinstance(weight, str | bool) or not 0 <= weight < float("inf")):
         raise WrongError(f"{field} has a 'loss_weight' that is no number from 0 up")
     empty = role == "system" and not "".join(texts)
-    return [] if empty else [message(role, *texts, weight=weight)]
+    return [] if empty else [message(role, *texts, weight=weight) | calls]
+
+
+def tools_of(turn: Message, role: str) -> Message:
+    """Return what a message says of tools."""
+    if role == "tool":
+        return {n: turn[n] for n in ("tool_call_id", "name") if turn.get(n) is not None}
+    older = turn.get("function_call")
+    calls = turn.get("tool_calls") or (older and [{"type": "function", "function": older}])
+    return {"tool_calls": calls} if calls and role == "assistant" else {}
 
 
 def halves(turns: list[Message], field: str) -> tuple[str, str]:
     """Return prompt and reply of messages."""
     if not turns:
         raise WrongError(f"{field} is empty")
-    last = max((i for i, t in enumerate(turns) if t["role"] == "assistant"), default=None)
-    if last is None:
-        raise WrongError(f"{field} has no turn of the assistant")
-    texts = ["\n".join(b["value"] for b in t["content"]) for t in turns]
+    texts = ["\n".join(b["text"] for b in t["content"]) for t in turns]
+    said = [i for i, t in enumerate(turns) if t["role"] == "assistant" and texts[i].strip()]
+    if not said:
+        raise WrongError(f"{field} has no turn of the assistant with text")
+    last = said[-1]
     before = [x for x, t in zip(texts[:last], turns, strict=False) if t["role"] != "system"]
     prompt = "\n\n".join(text for text in before if text.strip())
     if not prompt:

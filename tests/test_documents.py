@@ -136,19 +136,30 @@ def test_the_blocks_of_the_readme_run(
 
 
 @pytest.mark.usefixtures("taken_for_whole")
-def test_the_blocks_of_the_report_page_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, surroundings: dict[str, str]
+@pytest.mark.parametrize(
+    ("page", "made"),
+    [
+        ("report.md", {"library.html", "python.html"}),
+        ("from-the-crate.md", {"library.duckdb", "triplets.jsonl"}),
+    ],
+)
+def test_the_blocks_of_a_page_run(
+    page: str,
+    made: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    surroundings: dict[str, str],
 ) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall((ROOT / "docs" / "report.md").read_text(encoding="utf-8"))
+    blocks = BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
     for _, language, code in blocks:
         if language == "sh":
             commands(code, surroundings)
         else:
             assert language == "python"
-            exec(compile(code, "report.md", "exec"), {"__name__": "__main__"})
-    assert {"library.html", "python.html"} <= {file.name for file in tmp_path.iterdir()}
+            exec(compile(code, page, "exec"), {"__name__": "__main__"})
+    assert made <= {file.name for file in tmp_path.iterdir()}
     assert len(blocks) == 2
 
 

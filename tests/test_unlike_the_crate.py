@@ -105,9 +105,9 @@ def test_weights_of_recipes_are_exact(two: dp.Corpus) -> None:
             dp.TripletRecipe("light", *slots, weight=1.0),
         ]
         for size in some([7, 64], less=1):
-            plan = two.sampler(recipes=recipes, batch_size=size, mixture={"b": 0}).plan(
-                2048 // size
-            )
+            plan = two.sampler(
+                recipes=recipes, batch_size=size, mixture=dp.Mixture({"b": 0}, omitted=1)
+            ).plan(2048 // size)
             due = {"heavy": weight, "light": 1.0}
             assert furthest(plan["recipe"].to_pylist(), due) <= 1, (weight, size)
 

@@ -10,6 +10,7 @@ are thousands of statements where there are thousands of sources.
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import threading
@@ -49,6 +50,7 @@ class _Watch:
         self._changed = threading.Condition()
         self._open: set[Deadline] = set()
         self._wakes = math.inf
+        self._ended = False
         self._thread: threading.Thread | None = None
 
     def add(self, deadline: Deadline) -> None:
@@ -65,9 +67,17 @@ class _Watch:
         with self._changed:  # what is stopped under the lock is stopped before it is left
             self._open.discard(deadline)
 
+    def end(self) -> None:
+        """End the thread: one that is alive when Python ends keeps all that it has seen."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
     def _watch(self) -> None:
         with self._changed:
-            while True:
+            while not self._ended:
                 now = time.monotonic()
                 for deadline in self._open:
                     if deadline.at <= now:
@@ -90,6 +100,7 @@ def _begin_anew() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
+atexit.register(lambda: _watch.end())
 
 
 @contextmanager

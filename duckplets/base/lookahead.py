@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -21,6 +20,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
+from duckplets.base.dropped import Held, forget, when_dropped
 from duckplets.base.home import Home
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Lookahead(Iterator[T]):
         self._last: Exception | None = None  # what ended the calls
         self._ended = False
         # The threads know the work only, so whoever drops the items ends them.
-        weakref.finalize(self, self._work.stop).atexit = False
+        self._dropped = when_dropped(self, self._work.stop)
 
     def __next__(self) -> T:
         if self._ended:
@@ -129,6 +129,7 @@ class Lookahead(Iterator[T]):
 
     def close(self) -> None:
         """End the threads, also while another one waits for an item; not made is what was not."""
+        forget(self._dropped)
         self._work.stop()
         self._work.join()
 
@@ -350,7 +351,7 @@ class _Work(Generic[T]):
             self._made.notify_all()
 
 
-_AT_WORK: weakref.WeakSet[_Work[Any]] = weakref.WeakSet()
+_AT_WORK: Held[_Work[Any]] = Held()
 
 
 if hasattr(os, "register_at_fork"):
@@ -360,6 +361,6 @@ if hasattr(os, "register_at_fork"):
 @atexit.register
 def _end_all() -> None:
     """End the threads before Python does: one that is inside DuckDB then would crash."""
-    for work in list(_AT_WORK):
+    for work in _AT_WORK:
         work.stop()
         work.join()

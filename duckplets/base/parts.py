@@ -20,18 +20,28 @@ from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from duckplets.base.packing import packed, unpacked
+from duckplets.base.shown import counted, shown
 from duckplets.errors import DuckpletsError, EngineError
 
 __all__ = [
+    "AHEAD",
+    "MOST_LOSSES",
+    "TRIES",
     "Engine",
     "Part",
     "PartError",
-    "given",
+    "failed",
+    "lethal",
     "mapped",
     "name_of",
     "run_part",
+    "said",
     "versions",
 ]
+
+AHEAD = 2  # parts for each worker, besides the one it is at
+TRIES = 3  # of a part that raises
+MOST_LOSSES = 20  # of workers that a part may be lost with
 
 J = TypeVar("J")
 T = TypeVar("T")
@@ -102,6 +112,28 @@ def mapped(
             yield waiting.popleft(), result
 
 
+def failed(part: Part, error: BaseException) -> DuckpletsError:
+    """Return the error of a part that has raised as often as it may."""
+    if isinstance(error, DuckpletsError):
+        return error
+    return EngineError(f"{part.label} failed {TRIES} times: {said(error)}")
+
+
+def lethal(part: Part, losses: int) -> EngineError:
+    """Return the error of a part with which as many workers were lost as may be."""
+    return EngineError(
+        f"{part.label}: {counted(losses, 'worker')} ended while they worked at it, so it is "
+        f"likely what ends them: does it need more memory than they have?"
+    )
+
+
+def said(error: BaseException) -> str:
+    """Return what an error says, with its class if that is not of this package."""
+    return shown(
+        str(error) if isinstance(error, PartError) else f"{type(error).__name__}: {error}", 300
+    )
+
+
 # -- on a worker ----------------------------------------------------------------------------------
 
 # What decides the bytes of results; others are Dask's own to compare.
@@ -121,11 +153,6 @@ def versions() -> dict[str, str]:
 def name_of(function: Callable[..., Any]) -> str:
     """Return by what name a worker finds a function."""
     return f"{function.__module__}:{function.__qualname__}"
-
-
-def given(job: Any) -> Any:
-    """Return a job: as a task it is made again wherever it was lost."""
-    return job
 
 
 def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:

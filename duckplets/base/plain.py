@@ -19,9 +19,9 @@ from duckplets.errors import DamagedFileError, DuckpletsError
 
 Shape = Any
 """What JSON should be: a type (``int`` is no bool, ``float`` any number, ``object`` anything),
-None, a range of integers, a tuple of shapes of which one fits, a list of the shape of all
-elements, ``{str: shape}`` of the shape of all values, or ``{"name": shape, "other?": shape}``, of
-which the second may be missing. Other keys are let be."""
+None, a range of integers, a frozenset of the texts it may be, a tuple of shapes of which one fits,
+a list of the shape of all elements, ``{str: shape}`` of the shape of all values, or ``{"name":
+shape, "other?": shape}``, of which the second may be missing. Other keys are let be."""
 
 # What settings grow to follows from the corpus, so size is no sign of damage. A cursor is a
 # user's own, and nests as deep as json.dumps lets it.
@@ -140,6 +140,8 @@ def _fits(value: Any, shape: Shape) -> bool:
         return value is None if shape is None else shape is bool
     if isinstance(shape, range):
         return isinstance(value, int) and value in shape
+    if isinstance(shape, frozenset):
+        return isinstance(value, str) and value in shape
     return isinstance(value, (int, float) if shape is float else shape)
 
 
@@ -149,6 +151,8 @@ def _called(shape: Shape) -> str:
         return " or ".join(_called(one) for one in shape)
     if isinstance(shape, range):
         return f"an integer from {shape.start} to {shape.stop - 1}"
+    if isinstance(shape, frozenset):
+        return f"one of {', '.join(sorted(shape))}"
     if isinstance(shape, list | dict):
         return "a list" if isinstance(shape, list) else "an object"
     names = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}

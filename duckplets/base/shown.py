@@ -46,6 +46,14 @@ def counted(number: int, one: str, several: str = "") -> str:
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
+def size(number: int) -> str:
+    """Return a number of bytes in words: 3.9 MB, of 10^6 bytes."""
+    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if number >= unit:
+            return f"{number / unit:,.1f} {name}"
+    return str(number) if number == 0 else counted(number, "byte")
+
+
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table for a notebook: plain HTML in which every text is escaped and cut."""
     head = "".join(f"<th>{_in_html(column)}</th>" for column in columns)

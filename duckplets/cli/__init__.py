@@ -73,6 +73,12 @@ _GROUPS = {
         {"list": "upkeep.list_cursors", "reset": "upkeep.reset"},
     ),
 }
+# What may take long, and can be logged.
+_LONG = {
+    *("demo", "ingest", "acquire", "split", "chunk", "deduplicate", "decontaminate", "index"),
+    *("mine", "embed", "export", "shard", "verify", "sample", "report", "judge", "remove"),
+    *("compact", "prepare", "tokenizer train"),
+}
 _HELP = (
     "Text corpora in one DuckDB file, and recipes that turn them into training batches.\n\n"
     "\b\nExample:\n"
@@ -133,12 +139,12 @@ def _application(called: Sequence[str] = ()) -> typer.Typer:
     made = new_app(_HELP, completion=True)
     made.callback()(start)
     for name, home in _called(_COMMANDS, first, every=every).items():
-        add(made, name, _command(f"{home}.{name.replace('-', '_')}"))
+        add(made, name, _command(f"{home}.{name.replace('-', '_')}"), long=name in _LONG)
     for name, (description, verbs) in _called(_GROUPS, first, every=every).items():
         group = new_app(description)
         made.add_typer(group, name=name)
         for verb, where in _called(verbs, second, every=second not in verbs).items():
-            add(group, verb, _command(where))
+            add(group, verb, _command(where), long=f"{name} {verb}" in _LONG)
     return made
 
 

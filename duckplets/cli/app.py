@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -27,6 +28,13 @@ from duckplets.base.shown import MESSAGE, harmless, shown
 from duckplets.errors import DuckpletsError, MigrationError
 
 CORPUS = Annotated[Path, typer.Argument(metavar="CORPUS", help="The corpus file, NAME.duckdb.")]
+LOG_FILE = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Log stages, counts and errors there, no texts: 5 MB, and five files before.",
+    ),
+]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 INTERRUPTED = 130  # 128 + SIGINT
@@ -66,18 +74,32 @@ class _Group(TyperGroup):
             return super().invoke(context)
 
 
-def add(app: typer.Typer, name: str, command: Callable[..., None]) -> None:
-    """Register a command under a name, inside the errors' boundary."""
+def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool = False) -> None:
+    """Register a command under a name, inside the errors' boundary; a long one can be logged."""
 
     @functools.wraps(command)
-    def guarded(*arguments: object, **options: object) -> None:
-        from duckplets.cli.logs import said
+    def guarded(log_file: Path | None = None, **options: object) -> None:
+        from duckplets.cli.logs import logged, said
 
-        with boundary(command), said(lambda text: say(in_options(text, command))):
-            command(*arguments, **options)
+        given = chain.from_iterable(v if isinstance(v, list) else [v] for v in options.values())
+        with (
+            boundary(guarded),
+            said(lambda text: say(in_options(text, guarded))),
+            logged(log_file, apart_from=[*given]),
+        ):
+            command(**options)
             if sys.stdout is not None:
                 sys.stdout.flush()
 
+    if long:
+        own = inspect.signature(command, eval_str=True).parameters
+        log = inspect.Parameter(
+            "log_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=LOG_FILE
+        )
+        given = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()]
+        guarded.__signature__ = inspect.Signature([*given, log])  # type: ignore[attr-defined]
+        guarded.__annotations__ = {p.name: p.annotation for p in [*given, log]}
+        del guarded.__wrapped__  # or Typer would look at its parameters
     app.command(name, help=_help(command))(guarded)
 
 
@@ -238,7 +260,9 @@ def _text_of(error: Exception) -> str:
 _QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _CALL = r"\b\w+Source\(…, ([^()]*)\)"  # an example in Python
 # The way in Python where a command follows, which is the same.
-_IN_PYTHON = rf"(?:call )?corpus\.\w+\((?:{_QUOTED}|[^()'\"])*\), or (run: )?(?=duckplets )"
+_IN_PYTHON = (
+    rf"(?:call )?(?:corpus|duckplets)\.\w+\((?:{_QUOTED}|[^()'\"])*\), or (run: )?(?=duckplets )"
+)
 _ARGUMENT = (
     rf"""{_QUOTED}|hf://\S+(?:(?<![,;])\s+\w+=\S+)*|(?<![\w.$-])(\w+)=(True\b|False\b|None\b)?"""
 )
@@ -272,7 +296,8 @@ def _given_by(command: Callable[..., None]) -> tuple[dict[str, str], set[str]]:
             if isinstance(how, typer.models.OptionInfo):
                 written = [how.default, *(how.param_decls or ())]  # Typer takes the first for one
                 named = [each for each in written if isinstance(each, str) and each[:2] == "--"]
-                options[name] = [option(name), *named][-1]
+                options[name], _, off = [option(name), *named][-1].partition("/")
+                options |= {f"no_{name}": off} if off else {}
             else:
                 places.add(name)
     return options, places

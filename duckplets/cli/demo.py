@@ -13,7 +13,7 @@ import inspect
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -235,13 +235,9 @@ def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestRepo
 
 
 def _mine(corpus: Corpus, tell: Callable[[str], None]) -> MiningReport:
-    """Store the default recipes, one of them with hard negatives, and mine those."""
-    from duckplets.recipes.defaults import default_recipes
+    """Mine hard negatives for the default recipes."""
     from duckplets.search.terms import Terms
 
-    to_context, to_anchor = default_recipes("roles")
-    corpus.add_recipe(replace(to_context, by="bm25"))
-    corpus.add_recipe(to_anchor)
     try:
         mined = corpus.mine(progress=False)
     except ExtensionError:

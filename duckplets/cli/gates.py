@@ -13,7 +13,6 @@ from duckplets.base.shown import shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, in_options, say
 from duckplets.cli.inputs import is_data_sets, names
-from duckplets.cli.logs import logged
 from duckplets.cli.options import ENGINE
 from duckplets.cli.rows import Given, reads_rows
 from duckplets.cli.storing import acquire_all, remove_empty
@@ -83,10 +82,6 @@ def acquire(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Store the sources after one that fails, too.")
     ] = False,
-    log_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Log there, up to 5 MB and five files before."),
-    ] = None,
     engine: ENGINE = None,
     json: JSON = False,
 ) -> None:
@@ -102,8 +97,7 @@ def acquire(
     With --jsonl each accepted record is a line of FILE, {"text": …, "meta": why it was kept}, and
     FILE.meta.json tells of the intakes. The file agrees with the corpus after any interruption,
     and is written again where it is gone; later commands may append to it. No other file is
-    touched, and judge, remove and the like leave its lines as they are. --log-file logs stages,
-    commits and errors, without texts, and says them on stderr as well.
+    touched, and judge, remove and the like leave its lines as they are.
 
     Example:
         duckplets acquire web.duckdb pages.jsonl --text text --quality code --size-mb 50
@@ -125,7 +119,7 @@ def acquire(
     arguments |= {"readers": readers, "retries": retries, "spool_mb": spool_mb}
     arguments["engine"] = engine
     is_new = not corpus.exists()
-    with logged(log_file, apart_from=[corpus, jsonl, *sources]), Corpus(corpus) as opened:
+    with Corpus(corpus) as opened:
         before = opened.acquisitions()["acquisition_id"].to_pylist()
         try:
             arguments["keep_going"] = keep_going

@@ -14,7 +14,7 @@ from duckplets.base.shown import counted, listed
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say
 from duckplets.cli.inputs import names
-from duckplets.cli.options import ENGINE
+from duckplets.cli.options import ENGINE, PRESET
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def mine(
     recipe: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Names of recipes; by default those whose negatives are by bm25.",
+            help="Names of recipes; by default all that a sampler draws, if they can be mined.",
             autocompletion=completion.recipes,
         ),
     ] = None,
@@ -167,6 +167,7 @@ def mine(
         typer.Option(help="For this source only.", autocompletion=completion.sources),
     ] = None,
     split: Annotated[Split | None, typer.Option(help="For this split only.")] = None,
+    preset: PRESET = None,
     top_k: Annotated[int | None, typer.Option(help="Negatives kept for each anchor; 32.")] = None,
     range_min: Annotated[
         int | None, typer.Option(help="Pass over so many of the first; 0.")
@@ -175,7 +176,10 @@ def mine(
     min_score: Annotated[float | None, typer.Option(help="Drop what scores less.")] = None,
     max_score: Annotated[float | None, typer.Option(help="Drop what scores more.")] = None,
     absolute_margin: Annotated[
-        float | None, typer.Option(help="Drop what is not so far below the positive.")
+        float | None,
+        typer.Option(
+            help="Drop what is not so far below the positive, which by BM25 often scores 0."
+        ),
     ] = None,
     relative_margin: Annotated[
         float | None, typer.Option(help="The same, as a share of the positive's score.")
@@ -211,35 +215,22 @@ def mine(
     engine: ENGINE = None,
     json: JSON = False,
 ) -> None:
-    """Mine hard negatives by BM25, where they are missing or stale.
+    """Mine hard negatives by BM25, where they are missing or stale; runs opened then draw them.
 
     Interrupted, it goes on where it was. The tables negatives and negative_texts have the result.
 
     Example:
-        duckplets mine faq.duckdb anchor_context --relative-margin 0.05 --top-k 16
+        duckplets mine faq.duckdb
+        duckplets mine faq.duckdb anchor_context --top-k 16 --range-min 2
     """
+    given = dict(locals())
     from duckplets.corpus import Corpus
+    from duckplets.recipes.bm25 import given_settings
 
-    given: dict[str, Any] = {
-        "top_k": top_k,
-        "range_min": range_min,
-        "range_max": range_max,
-        "min_score": min_score,
-        "max_score": max_score,
-        "absolute_margin": absolute_margin,
-        "relative_margin": relative_margin,
-        "range_on": range_on,
-        "query_tokens": query_tokens,
-        "sampling": sampling,
-        "rotation": rotation,
-        "when_short": when_short,
-        "scope": scope,
-        "shard_documents": shard_documents,
-    }
-    settings = {name: value for name, value in given.items() if value is not None}
+    settings = given_settings(given)
     with Corpus(existing(corpus)) as opened:
-        where: dict[str, Any] = {"source": source, "split": split, "engine": engine}
-        report = opened.mine(recipe or None, **where, **settings)
+        where: dict[str, Any] = {"source": source, "split": split, "preset": preset}
+        report = opened.mine(recipe or None, **where, engine=engine, **settings)
     if json:
         output.print_document([asdict(pair) for pair in report.pairs])
     else:
@@ -259,7 +250,7 @@ def export(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Name of a recipe; by default the one that was mined.",
+            help="Name of a recipe; by default the one with the most mined anchors.",
             autocompletion=completion.recipes,
         ),
     ] = None,
@@ -273,6 +264,7 @@ def export(
         Literal["train", "validation", "test"] | None,
         typer.Option(help="By default train, of beir test."),
     ] = None,
+    preset: PRESET = None,
     shape: Annotated[
         Literal["triplet", "n-tuple", "labeled-pair", "labeled-list", "documents", "passages"]
         | None,
@@ -282,7 +274,11 @@ def export(
         ),
     ] = None,
     negatives: Annotated[
-        int | None, typer.Option(help="Of an anchor at most; in an n-tuple exactly. All.")
+        int | None,
+        typer.Option(
+            help="Of an anchor at most; in an n-tuple exactly; 0 for plain pairs, which need no "
+            "mining. All."
+        ),
     ] = None,
     when_short: Annotated[
         Literal["keep", "drop", "random"] | None,
@@ -310,6 +306,7 @@ def export(
 
     Example:
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
+        duckplets export faq.duckdb pairs.parquet --format sentence-transformers --negatives 0
         duckplets export faq.duckdb train.jsonl --format flagembedding --scores
         duckplets export faq.duckdb eight.jsonl --format flagembedding --negatives 8 \
             --when-short random
@@ -324,6 +321,7 @@ def export(
             recipe=recipe,
             source=source,
             split=split,
+            preset=preset,
             shape=shape,
             negatives=negatives,
             when_short=when_short,
@@ -354,7 +352,7 @@ def _stop_words(given: str | None) -> str | list[str]:
 def _tell_mining(report: MiningReport) -> None:
     if not report.pairs:
         if not report.notes:
-            say("nothing to mine: what recipes ask for is there and current")
+            say("nothing to mine: what samplers draw is there and current")
         return
     columns = (
         "recipe",
@@ -377,7 +375,10 @@ def _mined_row(pair: PairReport) -> tuple[Any, ...]:
 
 
 def _tell_export(report: ExportReport) -> None:
-    say(f"wrote {counted(report.rows, 'row')} to {report.path}, from {listed(report.sources)}")
+    rows, of = counted(report.rows, "row"), listed(report.sources)
+    say(f"wrote {rows} to {report.path}: recipe {report.recipe}, from {of}")
+    if report.others:
+        say(f"note: there are other recipes, with --recipe: {listed(report.others)}")
     what = "queries" if report.format == "beir" else "anchors"
     counts = {what: report.anchors, "negatives": report.negatives}
     counts["of them drawn at random to fill up"] = report.filled

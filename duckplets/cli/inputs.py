@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from duckplets.base.formats import DATA_SETS, FORMATS, HUB, HUB_MARK, STDIN, TEXT
 from duckplets.base.shown import without_secrets
-from duckplets.base.stores import address_of
-from duckplets.cli.app import as_written, option
+from duckplets.cli.app import as_written
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 
 if TYPE_CHECKING:
     from duckplets.records.data_sets import DataSet
     from duckplets.sources import Source
 
-STDIN = "-"
-_TEXT = "text"
-_HUB = "hub"
-_HUB_MARK = "hf://"
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".json": "json",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".ipc": "arrow",
-    ".feather": "arrow",
-}
-_TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex")
-_OWN_TEXT = ("parquet", "arrow")  # formats that say themselves how text is written
-_OF_TEXTS = ("date", "trust", "on_error")
-_ALIASES = {"ndjson": "jsonl", "ipc": "arrow", "feather": "arrow"}
-FORMATS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet", "arrow", "ipc", "feather", _TEXT)
 _TABS = ("tab", "\\t")
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|\Z)|([^,]+))')
 
@@ -50,16 +28,15 @@ _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|\Z)|([^,]+))')
 def names(values: Sequence[str] | None) -> list[str] | None:
     """Return the columns of an option that may be repeated and may hold commas.
 
-    A name with a comma in it is written in double quotes, as in CSV.
+    A name with a comma in it is written in double quotes, as in CSV; in these, and alone, one keeps
+    the spaces around it.
     """
-    if not values:
-        return None
-    found = [
-        (quoted.replace('""', '"') if quoted else plain).strip()
-        for value in values
-        for quoted, plain in _NAME.findall(value)
-    ]
-    return [name for name in found if name] or None
+    found = []
+    for value in values or ():
+        named = [(q.replace('""', '"'), plain) for q, plain in _NAME.findall(value)]
+        alone = len(named) == 1 and "," not in value
+        found += [quoted or (value if alone else plain.strip()) for quoted, plain in named]
+    return [name for name in found if name.strip()] or None
 
 
 def integers(option: str, values: Sequence[str] | None) -> tuple[int, ...] | None:
@@ -76,7 +53,7 @@ def integers(option: str, values: Sequence[str] | None) -> tuple[int, ...] | Non
 
 def is_data_sets(given: str) -> bool:
     """Return whether an argument is a file that describes data sets."""
-    return Path(given).suffix.lower() in (".yaml", ".yml", ".toml")
+    return Path(given).suffix.lower() in DATA_SETS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +67,7 @@ class Options:
         delimiter: Of CSV files.
         no_quote: Whether quotes in CSV files are plain text.
         pattern: Of the files of a folder, one or several.
+        by_heading: Whether sections of text are records.
         encoding: Of text, or None for UTF-8.
     """
 
@@ -98,7 +76,17 @@ class Options:
     delimiter: str | None
     no_quote: bool
     pattern: Sequence[str] | None
+    by_heading: bool
     encoding: str | None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return all that is said, as arguments of a source."""
+        tab = "\t" if self.delimiter in _TABS else self.delimiter
+        pattern = tuple(self.pattern) if self.pattern else None
+        given: dict[str, Any] = {"delimiter": tab, "pattern": pattern, "encoding": self.encoding}
+        given |= {"by_heading": self.by_heading or None}
+        given = {name: value for name, value in given.items() if value is not None}
+        return self.mapping() | given | ({"quote": None} if self.no_quote else {})
 
     def mapping(self) -> dict[str, Any]:
         """Return the arguments all columnar sources share."""
@@ -137,17 +125,22 @@ class Inputs:
             SourceError: Something does not exist, is of no known format, or has no name of its
                 own; or two have one name.
         """
+        from duckplets.sources.by_path import format_of, source_at
+
         if self._name is None:
             found = []
             for given in self._given:
                 with _passed_over(problems, given):
-                    source = _source(_format(given, self._form), [given], self._options)
+                    form = format_of(given, self._form)
+                    source = source_at(given, form, self._options.arguments())
                     found.append((source.default_name(), source, given))
             _refuse_namesakes([(name, given) for name, _, given in found])
             return [(name, source) for name, source, _ in found]
-        inputs = [(given, _format(given, self._form)) for given in self._given]
+        inputs = [(given, format_of(given, self._form)) for given in self._given]
+        arguments = self._options.arguments()
         return [
-            (self._name, _source(form, members, self._options)) for form, members in _groups(inputs)
+            (self._name, source_at(members if members[1:] else members[0], form, arguments))
+            for form, members in _groups(inputs)
         ]
 
 
@@ -168,7 +161,7 @@ def _with_keys(given: Sequence[str]) -> list[str]:
     whole: list[str] = []
     for argument in given:
         is_key = "=" in argument and not Path(argument).exists()
-        if is_key and whole and whole[-1].startswith(_HUB_MARK):
+        if is_key and whole and whole[-1].startswith(HUB_MARK):
             whole[-1] += f" {argument}"
         else:
             whole.append(argument)
@@ -180,8 +173,8 @@ def _groups(inputs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     groups: list[tuple[str, list[str]]] = []
     together: dict[str, list[str]] = {}
     for given, form in inputs:
-        is_folder = form == _TEXT and Path(given).expanduser().is_dir()
-        if form == _HUB or is_folder or given == STDIN:
+        is_folder = form == TEXT and Path(given).expanduser().is_dir()
+        if form == HUB or is_folder or given == STDIN:
             groups.append((form, [given]))
         elif form in together:
             together[form].append(given)
@@ -189,109 +182,6 @@ def _groups(inputs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
             together[form] = [given]
             groups.append((form, together[form]))
     return groups
-
-
-def _source(form: str, given: list[str], options: Options) -> Source:
-    from duckplets import sources
-
-    path: Any = given[0] if len(given) == 1 else given
-    if options.encoding is not None and form in (*_OWN_TEXT, _HUB):
-        raise SourceError(f"--encoding is for files of text, and {given[0]} is {form}")
-    text: dict[str, Any] = {} if options.encoding is None else {"encoding": options.encoding}
-    for name, said in (("--delimiter", options.delimiter), ("--no-quote", options.no_quote)):
-        if said and form not in ("csv", "tsv"):
-            raise SourceError(f"{name} is for CSV files, and {given[0]} is {form}")
-    if form == _TEXT:
-        return _text_source(path, options)
-    if form == _HUB:
-        from duckplets.sources.hub import HubSource
-
-        return HubSource(given[0], **options.mapping())
-    if form in ("csv", "tsv"):
-        delimiter = "\t" if form == "tsv" else None
-        if options.delimiter is not None:
-            delimiter = "\t" if options.delimiter in _TABS else options.delimiter
-        quote = None if options.no_quote else '"'
-        return sources.CsvSource(
-            path, delimiter=delimiter, quote=quote, **text, **options.mapping()
-        )
-    kinds: dict[str, Callable[..., Source]] = {
-        "json": sources.JsonSource,
-        "jsonl": sources.JsonSource,
-        "parquet": sources.ParquetSource,
-        "arrow": sources.ArrowSource,
-    }
-    return kinds[form](path, **text, **options.mapping())
-
-
-def _text_source(place: Any, options: Options) -> Source:
-    from duckplets.sources import TextFileSource
-
-    given = options.mapping()
-    kept = {name: given.pop(name) for name in _OF_TEXTS if name in given}
-    for part in given:
-        first = place if isinstance(place, str) else place[0]
-        raise SourceError(
-            f"{first} is text: {option(part)} is for files with columns (of text the first "
-            f"heading, or the name of the file, is the anchor, and the whole the context)"
-        )
-    if options.pattern:
-        kept["pattern"] = tuple(options.pattern)
-    return TextFileSource(place, encoding=options.encoding, **kept)
-
-
-def _format(given: str, wanted: str | None) -> str:
-    """Return the format of a SOURCE argument, after a look at what is there."""
-    if wanted is not None and wanted not in FORMATS:
-        raise typer.BadParameter(
-            f"--format {wanted}{nearest(wanted, FORMATS)}: give one of {', '.join(FORMATS)}"
-        )
-    if given.startswith(_HUB_MARK):
-        if wanted is not None:
-            raise SourceError(f"--format {wanted}: what {given.split()[0]} holds is seen there")
-        return _HUB
-    if given == STDIN:
-        if _ALIASES.get(wanted or "", wanted) not in (None, "jsonl"):
-            raise SourceError(f"--format {wanted}: stdin is read as JSON lines; leave it out")
-        return "jsonl"
-    files = _there(given)
-    if wanted is not None:
-        return _ALIASES.get(wanted, wanted)
-    formats = {_of_suffix(file) for file in files}
-    if len(formats) > 1:
-        raise SourceError(f"{given} matches files of several formats: {', '.join(sorted(formats))}")
-    return formats.pop()
-
-
-def _there(given: str) -> Sequence[PurePath]:
-    """Return the files, the folder or the objects that an argument names."""
-    if "://" in given and address_of(given, SourceError):
-        from duckplets.sources import paths
-
-        return [PurePosixPath(str(file)) for file in paths.files(given)]
-    path = Path(given).expanduser()
-    if path.exists():
-        return [path]
-    if not glob.has_magic(given):
-        raise SourceError(f"{given} does not exist")
-    found = [Path(name) for name in glob.glob(str(path), recursive=True)]
-    if files := [file for file in found if not file.is_dir()]:
-        return files
-    raise SourceError(f"{given} matches no file")
-
-
-def _of_suffix(path: PurePath) -> str:
-    from duckplets.sources.paths import inner_suffix
-
-    suffix = inner_suffix(path)
-    if (isinstance(path, Path) and path.is_dir()) or suffix in _TEXT_SUFFIXES:
-        return _TEXT
-    if suffix not in _SUFFIXES:
-        raise SourceError(
-            f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; say "
-            f"--format ({', '.join(FORMATS)})"
-        )
-    return _SUFFIXES[suffix]
 
 
 def _refuse_namesakes(named: Iterable[tuple[str, str]]) -> None:
@@ -348,12 +238,14 @@ def found_in(
         typer.BadParameter: There is none, or an option is about what a file says itself.
         DuckpletsError: Something is wrong, and it is not to be passed over.
     """
+    if form is not None and form not in FORMATS:
+        known = f"{nearest(form, FORMATS)}: give one of {', '.join(FORMATS)}"
+        raise typer.BadParameter(f"--format {form}{known}")
     files = [Path(each) for each in given if is_data_sets(each)]
     others = [each for each in given if not is_data_sets(each)]
     if not (files or others or lists):
         raise typer.BadParameter("give a SOURCE, or a --list of them")
-    reads = options.delimiter or options.no_quote or options.encoding
-    said = name or form or reads or any(options.mapping().values())
+    said = name or form or any(options.arguments().values()) or options.no_quote
     if said and (own := [*files, *lists]):
         raise typer.BadParameter(f"{own[0]} says itself what its data sets are named and hold")
     from duckplets.sources.converters.registry import search_first

@@ -6,7 +6,7 @@ Nothing is drawn: it compares how two schedules deal positions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -130,6 +130,7 @@ def _schedules(one: _Side, two: _Side, sources: list[str], batch: int) -> Iterat
 
     for side, other in ((one, two), (two, one)):
         run, settings = side.run or other.run, side.settings or other.settings
+        side = replace(side, mixture=_in_shares(side.mixture, other.mixture, sources))
         side.mixture.check(sources if settings is None else settings.sources)
         if run is None or settings is None:
             yield Schedule(side.mixture, sources, seed=0, batch=batch)
@@ -142,6 +143,22 @@ def _schedules(one: _Side, two: _Side, sources: list[str], batch: int) -> Iterat
             samples_per_draw=samples_per_draw(settings.kind, settings.negatives),
             events=run.events,
         )
+
+
+def _in_shares(mixture: Mixture, other: Mixture, sources: list[str]) -> Mixture:
+    """Return a mixture with what its word means, which a run may know that it is compared with.
+
+    Raises:
+        typer.BadParameter: No run knows it.
+    """
+    if mixture.weights != "proportional" or mixture.lengths:
+        return mixture
+    if not other.lengths:
+        raise typer.BadParameter(
+            "shares in proportion to anchors are known of a run that was opened with them: "
+            "compare two such runs, or look at: duckplets forecast CORPUS --mixture …"
+        )
+    return replace(mixture, lengths={name: other.lengths.get(name, 0) for name in sources})
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +212,7 @@ class _Difference:
         settings = self.old.settings or self.new.settings
         if settings is None or settings.no_duplicates is not True:
             return self.before.first_change(self.after)
-        from duckplets.sampling.distinct import BLOCK_BATCHES
+        from duckplets.sampling.no_duplicates import BLOCK_BATCHES
 
         length = settings.global_batch * BLOCK_BATCHES
         return self.before.first_change_of_stretches(self.after, length, None, None)

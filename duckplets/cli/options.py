@@ -33,8 +33,8 @@ ENGINE = Annotated[
     str | None,
     typer.Option(
         metavar="local:N|dask://HOST:PORT",
-        help="Work in N processes of this machine, or on a cluster of Dask; the result is the "
-        "same.",
+        help="Work in N processes of this machine (worth it for work of minutes), or on a cluster "
+        "of Dask; the result is the same.",
     ),
 ]
 
@@ -71,9 +71,10 @@ RECIPES = Annotated[
 MIXTURE = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="SOURCE=WEIGHT,…|FILE.toml",
-        help="0 is never. An omitted source weighs 1, or 0 with a file, which may have phases. "
-        "With --resume it may change what comes, not what was.",
+        metavar="SOURCE=WEIGHT,…|proportional|equal|FILE.toml",
+        help="What is not named is left out. proportional: as many samples an epoch as there are "
+        "anchors, which holds where nothing else was declared; equal: all sources alike; a file "
+        "may have phases. With --resume it may change what comes, not what was.",
     ),
 ]
 TEMPERATURE = Annotated[
@@ -83,7 +84,10 @@ TEMPERATURE = Annotated[
 NEGATIVES = Annotated[int | None, typer.Option(help="Negatives a triplet; 1.")]
 EMPTY = Annotated[
     Literal["error", "skip"] | None,
-    typer.Option(help="Refuse recipes and sources that find no anchor, or leave them out; error."),
+    typer.Option(
+        help="Refuse recipes and sources that find no anchor, or leave them out; by default those "
+        "are refused that were named."
+    ),
 ]
 NO_DUPLICATES = Annotated[bool, typer.Option("--no-duplicates", help="No text twice in a batch.")]
 NO_DUPLICATE_NEGATIVES = Annotated[
@@ -97,7 +101,8 @@ BY = Annotated[
     list[str] | None,
     typer.Option(
         metavar="bm25|random|bm25=SHARE,random=SHARE",
-        help="Where negatives come from in recipes that leave it open; random.",
+        help="Where negatives come from in recipes that leave it open; by default mined ones where "
+        "there are some, else random ones.",
     ),
 ]
 STRUCTURAL_NEGATIVES = Annotated[
@@ -110,8 +115,24 @@ STRUCTURAL_NEGATIVES = Annotated[
 NO_SNAPSHOT = Annotated[
     bool, typer.Option("--no-snapshot", help="Read from the corpus file, as if there were none.")
 ]
-NO_SWAP = Annotated[
-    bool, typer.Option("--no-swap", help="Anchor and positive never change places.")
+SWAP = Annotated[
+    bool | None,
+    typer.Option(
+        "--swap/--no-swap",
+        help="Whether anchor and positive change places in half of the samples; by default not.",
+        show_default=False,
+    ),
+]
+PRESET = Annotated[
+    Literal["crate"] | None,
+    typer.Option(
+        help="Defaults as the triplets crate has them: also the recipe anchor_anchor, --swap, "
+        "and all sources alike. What is given holds."
+    ),
+]
+ALLOW_STALE = Annotated[
+    bool,
+    typer.Option("--allow-stale", help="Draw mined negatives even if records have changed since."),
 ]
 NO_PREFIXES = Annotated[bool, typer.Option("--no-prefixes", help="Show no metadata before texts.")]
 WORLD_SIZE = Annotated[
@@ -188,19 +209,25 @@ class Opening:
             if given and not self.resume:
                 raise typer.BadParameter(f"{option} is about a saved run: give --resume with it")
 
-    def open(self, corpus: Corpus) -> Sampler:
-        """Return the run's sampler, at its first position or where it was saved."""
+    def open(self, corpus: Corpus, *, save: bool = False) -> Sampler:
+        """Return the run's sampler, at its first position or where it was saved.
+
+        Args:
+            corpus: The corpus.
+            save: Whether it is going to be saved; else what matters for that is not noted.
+        """
+        from duckplets.sampling.settings import not_of_saving
+
+        given: dict[str, Any] = {"recipes": self.recipes, "mixture": self.mixture}
+        given |= self.arguments
         if self.resume:
-            anew = {"recipes": self.recipes, "mixture": self.mixture}
-            given = {"allow_drift": self.allow_drift, **anew, **self.arguments}
-            return corpus.resume(self.run, self.tag, self.state, **given)
-        return corpus.sampler(
-            recipes=self.recipes,
-            mixture=self.mixture,
-            run=self.run,
-            state=self.state,
-            **self.arguments,
-        )
+            given["allow_drift"] = self.allow_drift
+            sampler = corpus.resume(self.run, self.tag, self.state, **given)
+        else:
+            sampler = corpus.sampler(run=self.run, state=self.state, **given)
+        if not save:
+            sampler.notes[:] = not_of_saving(sampler.notes)
+        return sampler
 
     def state_path(self, corpus: Path) -> Path:
         """Return the state file of a corpus."""
@@ -226,7 +253,9 @@ def opening(
     no_duplicates: NO_DUPLICATES = False,
     no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
     structural_negatives: STRUCTURAL_NEGATIVES = False,
-    no_swap: NO_SWAP = False,
+    swap: SWAP = None,
+    preset: PRESET = None,
+    allow_stale: ALLOW_STALE = False,
     no_snapshot: NO_SNAPSHOT = False,
     world_size: WORLD_SIZE = None,
     run: RUN = "default",
@@ -248,8 +277,9 @@ def opening(
         raise typer.BadParameter("--allow-drift is about a saved run: give --resume with it")
     if version is not None and not resume:
         raise typer.BadParameter("--version is about a saved run: give --resume with it")
-    if empty is not None and resume:
-        raise typer.BadParameter("--empty is about a new run: leave it out with --resume")
+    fresh = {"--empty": empty, "--preset": preset, "--allow-stale": allow_stale}
+    if resume and (told := [name for name, given in fresh.items() if given]):
+        raise typer.BadParameter(f"{told[0]} is about a new run: leave it out with --resume")
     if remainder is not None and not (resume or epochs is not None):
         raise typer.BadParameter("--remainder is about the end of a run: give --epochs with it")
     how = Opening(
@@ -274,7 +304,9 @@ def opening(
         by=None if by is None else _by(names(by) or []),
         no_duplicates=_apart(texts=no_duplicates, negatives=no_duplicate_negatives),
         structural_negatives=True if structural_negatives else None,
-        swap=False if no_swap else None,
+        swap=swap,
+        preset=preset,
+        allow_stale=True if allow_stale else None,
         snapshot=False if no_snapshot else None,
         world_size=world_size,
         version=int(version) if version is not None and version.isdecimal() else version,
@@ -341,14 +373,19 @@ def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
 def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture | None:
     """Return the mixture of a file, or of weights and a temperature."""
     from duckplets.order.mixture import Mixture
+    from duckplets.order.weights import as_word
 
     parts = names(values) or []
     if not any(part.lower().endswith(".toml") for part in parts):
-        if temperature is None:
-            return Mixture(_weights(parts)) if parts else None
+        if not parts and temperature is not None:
+            raise typer.BadParameter(
+                "--temperature is about weights: give --mixture with it, as in --mixture "
+                "proportional"
+            )
         if not parts:
-            raise typer.BadParameter("--temperature is about weights: give --mixture with it")
-        return Mixture(_weights(parts), temperature=temperature)
+            return None
+        weights = word if (word := as_word(parts[0])) and len(parts) == 1 else _weights(parts)
+        return Mixture(weights, temperature=1.0 if temperature is None else temperature)
     if len(parts) > 1:
         raise typer.BadParameter(f"--mixture {','.join(parts)}: give one file, or weights")
     if temperature is not None:
@@ -377,7 +414,7 @@ def _by(parts: Sequence[str]) -> str | dict[str, float]:
 def _weights(
     parts: Sequence[str],
     name: str = "--mixture",
-    form: str = "SOURCE=WEIGHT, each source once, or FILE.toml",
+    form: str = "SOURCE=WEIGHT, each source once, proportional, equal or FILE.toml",
 ) -> dict[str, float]:
     weights: dict[str, float] = {}
     for part in parts:

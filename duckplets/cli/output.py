@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from duckplets.base.aside import aside_of, sweep
-from duckplets.base.shown import counted, harmless_json, shown
+from duckplets.base.shown import counted, harmless_json, shown, size
 from duckplets.cli.app import say, tell
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
 def show_split(report: SplitReport, keep_together: str) -> None:
     """Print how many records each split has, and say what several of them share."""
     show_table(("split", "records"), report.items())
+    say(report.shares)
     for name, anchors in report.anchors.items():
         say(shared_anchors(name, anchors, report.shared_anchors[name]))
     if any(report.shared_anchors.values()) and keep_together == "group":
@@ -330,7 +331,7 @@ def snapshot(found: Mapping[str, Any]) -> str:
     if "damaged" in found:
         return f"damaged: {found['damaged']}"
     how = "" if found["current"] else ", behind the corpus: the next run of a large one adds to it"
-    return f"{found['folder']}, version {found['version']}, {found['bytes']:,} bytes{how}"
+    return f"{found['folder']}, version {found['version']}, {size(found['bytes'])}{how}"
 
 
 def vectors(found: Mapping[str, Any]) -> str:

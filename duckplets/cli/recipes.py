@@ -12,12 +12,13 @@ import typer
 from duckplets.base.shown import harmless, listed
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, as_written, existing, say
-from duckplets.cli.options import command
+from duckplets.cli.options import PRESET, command
 from duckplets.errors import RecipeError, nearest
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
     from duckplets.named_pools import Recipe
+    from duckplets.recipes.defaults import Preset
 
 RECIPE = Annotated[
     str,
@@ -32,6 +33,7 @@ SOURCE = Annotated[
 ]
 SPLIT = Annotated[Literal["train", "validation", "test"], typer.Option(help="Of which split.")]
 
+_ONLY_NAMED = "drawn when named, or by --preset crate"
 _SQL_TEXT = re.compile(r"""'((?:[^']|'')*)'|"(?:[^"]|"")*"|--.*""")
 
 
@@ -66,38 +68,45 @@ def add_recipes(
         say(f"added {listed(r.name for r in new) or 'nothing: the file has none'}")
 
 
-def list_recipes(corpus: CORPUS) -> None:
+def list_recipes(corpus: CORPUS, preset: PRESET = None) -> None:
     """List the recipes samplers draw by: the stored ones, else the defaults of each source.
+
+    Below come those that are drawn only when they are named, or by --preset crate.
 
     Example:
         duckplets recipe list faq.duckdb
+        duckplets recipe list faq.duckdb --preset crate
     """
     from duckplets.corpus import Corpus
     from duckplets.recipes.files import to_dict
 
     with Corpus(corpus, read_only=True) as opened:
         stored = [(recipe, "stored") for recipe in opened.recipes()]
-        found = stored or _defaults(opened)
+        drawn = stored or _defaults(opened, preset)
+        known = {recipe.name for recipe, _ in drawn}
+        named = [(r, _ONLY_NAMED) for r, _ in _defaults(opened, "crate") if r.name not in known]
+        found = [*drawn, *(named if not stored else [])]
     rows = ((r.name, to_dict(r)["kind"], r.weight, r.per, _sources(r), of) for r, of in found)
     output.show_table(("name", "kind", "weight", "per", "sources", "from"), rows)
 
 
-def show(corpus: CORPUS, name: RECIPE) -> None:
+def show(corpus: CORPUS, name: RECIPE, preset: PRESET = None) -> None:
     """Print a recipe, stored or default, in the form of a recipes file.
 
     Example:
         duckplets recipe show faq.duckdb anchor_context > recipes.toml
     """
     from duckplets.corpus import Corpus
-    from duckplets.recipes.files import to_table
+    from duckplets.recipes.files import to_dict
 
     with Corpus(corpus, read_only=True) as opened:
-        known = {r.name: r for r, _ in _defaults(opened)} | {r.name: r for r in opened.recipes()}
+        drawn = _defaults(opened, "crate") + _defaults(opened, preset)
+        known = {r.name: r for r in [*(r for r, _ in drawn), *opened.recipes()]}
     if name not in known:
         raise RecipeError(
             f"no recipe {name!r}{nearest(name, known)}; there are: {listed(known) or 'none'}"
         )
-    parts = to_table(known[name])
+    parts = to_dict(known[name])
     print(f"[[{parts.pop('kind')}]]")
     for key, value in parts.items():
         print(f"{key} = {_toml(value)}")  # whole, for it is read again
@@ -121,6 +130,7 @@ def sql(
     recipe: RECIPE,
     source: SOURCE = None,
     split: SPLIT = "train",
+    preset: PRESET = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print DuckDB's plan of it.")] = False,
 ) -> None:
     """Print the statement of a recipe's pool, ready for the duckdb CLI.
@@ -131,7 +141,7 @@ def sql(
     from duckplets.corpus import Corpus
 
     with Corpus(corpus, read_only=True) as opened:
-        statement = opened.runnable_sql(recipe, source, split)
+        statement = opened.runnable_sql(recipe, source, split, preset=preset)
         if not explain:
             print(_harmless_sql(statement), end="")
             return
@@ -158,7 +168,7 @@ def pool(
         output.write_rows(rows.slice(0, limit), output.stdout())
 
 
-def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:
+def _defaults(corpus: Corpus, preset: Preset | None) -> list[tuple[Recipe, str]]:
     """Return what the sources bring or have by default, once each, with where it comes from."""
     from duckplets.db.queries import query
     from duckplets.recipes.defaults import default_recipes, long_section_recipe
@@ -166,8 +176,9 @@ def _defaults(corpus: Corpus) -> list[tuple[Recipe, str]]:
     found: dict[tuple[str, Recipe], list[str]] = {}
     sources = corpus.sql(query("status/known_sources")).to_pylist()
     kinds = {source["name"]: source["defaults"] for source in sources}
-    for source, recipes in corpus.brought_recipes().items():
-        whose = "defaults of" if tuple(recipes) == default_recipes(kinds[source]) else "of"
+    for source, recipes in corpus.brought_recipes(preset).items():
+        usual = default_recipes(kinds[source], preset)
+        whose = "defaults of" if tuple(recipes) == usual else "of"
         for recipe in recipes:
             found.setdefault((whose, recipe), []).append(source)
     defaults = [(recipe, f"{whose} {listed(of)}") for (whose, recipe), of in found.items()]

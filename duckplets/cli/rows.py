@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from duckplets.cli.inputs import FORMATS, Found, Options, found_in, names
+from duckplets.base.formats import FORMATS
+from duckplets.cli.inputs import Found, Options, found_in, names
 from duckplets.cli.options import option, with_options
 
 _COLUMNS = "Repeat it, or separate by commas."
@@ -69,7 +70,9 @@ def given(
     positive: Annotated[
         list[str] | None, option(f"Text that goes with it: the first that is filled. {_COLUMNS}")
     ] = None,
-    context: Annotated[list[str] | None, option(f"More texts, all required. {_COLUMNS}")] = None,
+    context: Annotated[
+        list[str] | None, option(f"More texts, all required but those with a ? behind. {_COLUMNS}")
+    ] = None,
     text: Annotated[
         list[str] | None, option(f"The only text, in place of an anchor. {_COLUMNS}")
     ] = None,
@@ -109,6 +112,13 @@ def given(
             "which is imported, from this folder too, and called for every row.",
         ),
     ] = None,
+    turns: Annotated[
+        Literal["last", "each"],
+        typer.Option(
+            help="Of conversations: a pair of the last reply and all before it, or of each reply "
+            "and what the user said before it."
+        ),
+    ] = "last",
     on_error: Annotated[
         Literal["raise", "skip", "quarantine"] | None,
         typer.Option(
@@ -143,6 +153,14 @@ def given(
         list[str] | None,
         typer.Option(metavar="GLOB", help="Files of a folder that are read; *.txt. Repeat it."),
     ] = None,
+    by_heading: Annotated[
+        bool,
+        typer.Option(
+            "--by-heading",
+            help="Of text each section is a record; its anchor is 'Title > Section', its group the "
+            "file.",
+        ),
+    ] = False,
     max_row: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Of a row or line, as in 256MB; 128MB.")
     ] = None,
@@ -175,6 +193,7 @@ def given(
             "date": date,
             "group": group,
             "converter": converter,
+            "turns": turns if converter or turns != "last" else None,
             "date_format": date_format or None,
             "on_bad_date": on_bad_date,
         },
@@ -182,6 +201,7 @@ def given(
         delimiter=delimiter,
         no_quote=no_quote,
         pattern=pattern,
+        by_heading=by_heading,
         encoding=encoding,
     )
     sizes: dict[str, Any] = {"row": max_row, "field": max_field, "memory": reader_memory}

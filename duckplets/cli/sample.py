@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from duckplets.base.shown import counted, harmless_json, listed
+from duckplets.base.stages import stage
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, say
 from duckplets.cli.inputs import names
@@ -91,7 +92,6 @@ def sample(
         duckplets sample faq.duckdb --columns anchor,anchor_vector:default --vectors null
     """
     from duckplets.corpus import Corpus
-    from duckplets.sampling.settings import SavingNote
 
     how = how.also(
         columns=names(columns),
@@ -102,11 +102,9 @@ def sample(
     )
     _check(how, save=save, metrics=metrics, out=out)
     with Corpus(corpus, read_only=True) as opened:
-        sampler = how.open(opened)
+        sampler = how.open(opened, save=save)
         if save:
             _refuse_clash(sampler, how, corpus)
-        else:
-            sampler.notes[:] = [n for n in sampler.notes if not isinstance(n, SavingNote)]
         introduce(sampler, sample)
         _write(sampler, steps, out)
         if metrics is not None:
@@ -227,10 +225,12 @@ def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
         ) from None
 
 
-def _write(sampler: Sampler, steps: int | None, out: Path | None) -> None:
+@stage("write samples")
+def _write(sampler: Sampler, steps: int | None, out: Path | None) -> int:
     samples = output.put((batch.table for batch in _batches(sampler, steps)), out)
     if out is not None and samples:
         say(f"wrote {counted(samples, 'sample')} to {out}, up to step {sampler.step}")
+    return samples
 
 
 def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:

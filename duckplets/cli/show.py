@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from duckplets.base.shown import shown
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, say
-from duckplets.cli.options import SPLIT, STATE
+from duckplets.cli.options import STATE, command
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
@@ -27,7 +28,10 @@ def show(
             autocompletion=completion.sources,
         ),
     ] = None,
-    split: SPLIT = None,
+    split: Annotated[
+        Literal["train", "validation", "test"] | None,
+        typer.Option(help="Records of one split; by default all. Of samples by default train."),
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Records, at most; 10.")] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="Show so many samples, the first of a new run.")
@@ -68,7 +72,8 @@ def show(
         if run is not None:
             sampler = opened.resume(run, state=state, prefetch=0)
         else:
-            sampler = opened.sampler(split=split or "train", batch_size=samples or 1, prefetch=0)
+            how: dict[str, Any] = {"split": split or "train", "batch_size": samples or 1}
+            sampler = opened.sampler(**how, prefetch=0, allow_stale=True)
         batch = next(sampler, None)
     if batch is None:
         say(f"run {run} has come to its end")
@@ -94,10 +99,30 @@ def _show_records(
     found = found.drop_columns("chunks")
     if vectors is not None:
         found = found.append_column("vectors", vectors)
-    if json:
+    if limit and not found.num_rows:
+        say(_why_none(corpus, source, split))
+    elif json:
         output.write_rows(found, output.stdout())
     else:
         output.show_columns(found.column_names, found.to_pylist())
+
+
+def _why_none(corpus: Corpus, source: str | None, split: str | None) -> str:
+    """Return why there is no record to show, and what would be right."""
+    from duckplets.db.queries import query
+
+    rows = corpus.sql(query("status/records_by_split"), {"source": source}).to_pylist()
+    there = {row["split"]: row["records"] for row in rows}
+    if not there:
+        whose = shown(corpus.path) if source is None else f"source {shown(repr(source))}"
+        return f"{whose} has no records; add some: {command('ingest', corpus.path)} FILE"
+    if set(there) == {None}:
+        return (
+            f"the corpus has no splits yet; run: {command('split', corpus.path)}; without --split "
+            f"all records are shown"
+        )
+    told = (f"{name or 'no split'} {records:,}" for name, records in there.items())
+    return f"no record of split {split}; there are: {', '.join(told)}"
 
 
 def _show_samples(batch: Batch, most: int, *, json: bool) -> None:

@@ -138,7 +138,8 @@ def shard(
 ) -> None:
     """Write the texts of a corpus as token shards: Parquet files of like lengths, with a manifest.
 
-    Interrupted or killed, it goes on where it was when it is called again.
+    Interrupted or killed, it goes on where it was when it is called again. Called again when it is
+    finished, it compares every file with what was written, and writes again what is damaged.
 
     Example:
         duckplets shard faq.duckdb shards --tokenizer tokenizer --shard-mb 100
@@ -187,9 +188,10 @@ def _numbers(given: str) -> list[int]:
 def _tell_shards(report: ShardReport) -> None:
     others = [f"{count:,} left out: {reason}" for reason, count in report.left_out.items()]
     others += [f"{report.cut:,} cut"] if report.cut else []
+    again = f", {report.damaged:,} of them again: damaged" if report.damaged else ""
     tell(
         f"{shown(str(report.path))}: {counted(report.shards, 'shard')} "
-        f"({report.made:,} written in {report.seconds:.1f} s) of "
+        f"({report.made:,} written in {report.seconds:.1f} s{again}) of "
         f"{counted(report.records, 'record')}, {report.tokens:,} tokens",
         *(f"  {each}" for each in others),
     )
@@ -236,5 +238,10 @@ def verify(
             f"{report.bytes:,} bytes, {rate:,.0f} MB/s: {'as written' if report.ok else 'WRONG'}"
         )
         say(*(f"  {shown(file)}: {what}" for file, what in report.problems))
+        if not report.ok:
+            say(
+                f"The command that made it writes again what is damaged or missing: "
+                f"duckplets shard CORPUS {shown(str(report.path))} …; what is unlisted stays"
+            )
     if not report.ok:
         raise SystemExit(1)

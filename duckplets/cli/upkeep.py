@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.shown import counted, listed, shown
+from duckplets.base.shown import counted, listed, shown, size
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
 from duckplets.cli.options import ENGINE, STATE, command
@@ -265,11 +265,11 @@ def _show_status(found: dict[str, Any]) -> None:
     tell(f"corpus    {found['path']}, version {found['version']}")
     tell(f"splits    {output.settings(splits) if splits else 'none yet; run: duckplets split …'}")
     tell(f"chunks    {output.settings(chunking)}")
-    size = found["bytes"]
-    parts = ", ".join(f"{name} {size[name]:,}" for name in ("indexes", "negatives"))
-    tell(f"bytes     {size['corpus']:,}, about so many of them in {parts}")
+    sizes = {name: size(of) for name, of in found["bytes"].items()}
+    parts = ", ".join(f"{name} {sizes[name]}" for name in ("indexes", "negatives"))
+    tell(f"size      {sizes['corpus']} ({parts})")
     if (left := found["in_place"])["files"]:
-        tell(f"in place  texts in {counted(left['files'], 'file')} of {left['bytes']:,} bytes")
+        tell(f"in place  texts in {counted(left['files'], 'file')} of {size(left['bytes'])}")
         say(*left["changed"])
     if any(found["cleaned"].values()):
         tell(f"cleaned   {output.counts(found['cleaned'])}")

@@ -22,7 +22,6 @@ from duckplets.errors import CorpusLockedError, StateMismatchError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
 
     from duckplets.db.probe import Signature
     from duckplets.order.schedule import Schedule
@@ -34,7 +33,7 @@ _SECOND = 1.0  # between two looks
 _PATIENCE = 10.0  # seconds that --once tries to find the file at rest
 _SOURCES = 60  # that a log shows
 _UNCOMPARED = "the corpus is open to write in another process, so the run was not compared with it"
-_HEAD = 11  # lines that a page has above its sources
+_HEAD = 12  # lines that a page has besides its sources
 _NAME = 40  # characters of a name
 _CENTURY = 100 * 365 * 86_400  # seconds
 _WIDE = 120  # columns from which on numbers are written out
@@ -257,31 +256,55 @@ def _told(found: Standing) -> dict[str, str]:
     return told
 
 
-def _shares(sources: Sequence[OfSource], width: int) -> Table:
-    """Return the shares of sources as a table that is as wide as the terminal."""
+def _shares(sources: Sequence[OfSource], width: int) -> RenderableType:
+    """Return the shares of sources as a table, without the columns that a terminal has no room for.
+
+    The bar is the first to go, for the figures beside it say the same.
+    """
+    from rich.cells import cell_len
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     wide = width >= _WIDE
     size = min(60, width - 110) if wide else max(6, width - 69)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("source", no_wrap=True, max_width=_NAME if wide else 20)
-    table.add_column("█ so far, │ declared" if size >= 20 else "█ so far", no_wrap=True)
-    for name in ("so far", "declared", "samples", "tokens", "loss"):
-        table.add_column(name, justify="right", no_wrap=True)
+    longest = _NAME if wide else 20
+    bar = "█ so far, │ declared" if size >= 20 else "█ so far"
     most = max((max(of.share, of.declared) for of in sources), default=1.0) or 1.0
-    for of in sources:
-        table.add_row(
-            Text(shown(of.name, _NAME)),
-            Text(_bar(of.share / most, of.declared / most, size)),
-            *(f"{100 * share:.2f} %" for share in (of.share, of.declared)),
-            *(
-                "-" if n is None else f"{n:,}" if wide else _short(n)
-                for n in (of.samples, of.tokens)
-            ),
-            "-" if of.loss is None else f"{of.loss:.4g}",
+    columns = {
+        "source": [shown(of.name, _NAME) for of in sources],
+        bar: [_bar(of.share / most, of.declared / most, size) for of in sources],
+        "so far": [f"{100 * of.share:.2f} %" for of in sources],
+        "declared": [f"{100 * of.declared:.2f} %" for of in sources],
+        "samples": [_count(of.samples, wide=wide) for of in sources],
+        "tokens": [_count(of.tokens, wide=wide) for of in sources],
+        "loss": ["-" if of.loss is None else f"{of.loss:.4g}" for of in sources],
+    }
+    widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
+    widths["source"] = min(longest, widths["source"])
+    left_out = []
+    for name in (bar, "tokens", "samples", "loss", "declared"):
+        if sum(widths.values()) + 2 * (len(widths) - 1) > width:
+            del widths[name], columns[name]
+            left_out.append("the bar" if name == bar else name)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        is_text = name in ("source", bar)
+        most_wide = longest if name == "source" else None
+        table.add_column(
+            name, justify="left" if is_text else "right", no_wrap=True, max_width=most_wide
         )
-    return table
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, cells))
+    if not left_out:
+        return table
+    return Group(table, Text(f"left out, for want of room: {', '.join(left_out)}"))
+
+
+def _count(number: int | None, *, wide: bool) -> str:
+    if number is None:
+        return "-"
+    return f"{number:,}" if wide else _short(number)
 
 
 def _bar(share: float, declared: float, size: int) -> str:

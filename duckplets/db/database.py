@@ -16,7 +16,6 @@ import os
 import re
 import tempfile
 import warnings
-import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -28,6 +27,7 @@ import duckdb
 import pyarrow as pa
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, deadline
+from duckplets.base.dropped import Held, settle
 from duckplets.base.home import Home
 from duckplets.base.shown import shown
 from duckplets.db import files, sessions
@@ -63,6 +63,7 @@ class Database:
 
     Attributes:
         statement_timeout: Seconds that what runs under a ``deadline`` may take, or None.
+        kept: What others keep for as long as this is.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Database:
         self.path = path
         self.read_only = session.read_only
         self.statement_timeout: float | None = STATEMENT_TIMEOUT
+        self.kept: dict[str, Any] = {}
         self._home = Home()
         self._first = session
         self._reopen = reopen
@@ -85,7 +87,7 @@ class Database:
         self._is_closed = False
         if self._threads is not None:
             self._threads.session = session
-        self._others: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._others: Held[Session] = Held()
 
     @classmethod
     def open(
@@ -171,6 +173,7 @@ class Database:
     def _open_again(
         self, before: Callable[[Path], None] = lambda real: None, **asked: Collection[str]
     ) -> None:
+        settle()
         own = (self._first, *self._others)
         sessions.refuse_shared(self._first, own, str(self.path))
         if self._reopen is None or self.path is None:
@@ -179,7 +182,7 @@ class Database:
         for session in own:
             session.close()
         self._first, self._threads = self._reopen(read_only=False, **asked), OfThread()
-        self._threads.session, self._others = self._first, weakref.WeakSet()
+        self._threads.session, self._others = self._first, Held()
 
     def interrupt(self) -> None:
         """Stop the statement that another thread is running here, on the first connection."""
@@ -212,7 +215,7 @@ class Database:
             self._home.need(str(self.path or "what reads a file"), _OPEN_HERE)
         else:
             self._first, self._home = self._reopen(read_only=True), Home()
-            self._threads, self._others = OfThread(), weakref.WeakSet()
+            self._threads, self._others = OfThread(), Held()
             self._threads.session = self._first
 
     @contextmanager

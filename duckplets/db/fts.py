@@ -16,6 +16,8 @@ from duckplets.errors import ExtensionError, QueryError
 _NAME = "fts"
 _WHEEL = "duckdb-extension-fts"
 _WAYS = "pip install 'duckplets[fts]', or, with a network: duckdb -c 'INSTALL fts'"
+_WITHOUT = "duckplets index CORPUS --stemmer none (Terms(stemmer='none')) needs no extension"
+_NEWEST = "1.5.5"  # the newest version of DuckDB that the wheel is published for
 
 
 def stemming() -> Database:
@@ -42,7 +44,7 @@ def found() -> str:
         way, reasons = _load(database)
     finally:
         database.close()
-    return f"not installed; for stemming and BM25: {_WAYS}" if reasons else way
+    return f"not installed; for stemming and BM25: {_ways()}" if reasons else way
 
 
 def _load(database: Database) -> tuple[str, list[str]]:
@@ -66,7 +68,20 @@ def _install(database: Database, reasons: list[str]) -> None:
         database.load_extension(_NAME)
     except QueryError as error:
         why = "; ".join([*reasons, f"it could not be installed ({error})"])
-        raise ExtensionError(f"DuckDB's extension {_NAME} is missing: {_WAYS} — {why}") from error
+        raise ExtensionError(
+            f"DuckDB's extension {_NAME} is missing: {_ways()}; {_WITHOUT} — {why}"
+        ) from error
+
+
+def _ways() -> str:
+    """Return how to get the extension for the version of DuckDB that runs."""
+    numbers = [[int(n) for n in v.split(".")[:2]] for v in (engine_version(), _NEWEST)]
+    if numbers[0] <= numbers[1]:
+        return _WAYS
+    return (
+        f"{_WAYS}. The wheel of the extra exists for DuckDB up to {_NEWEST} and brings that "
+        f"version; this is {engine_version()}"
+    )
 
 
 def _wheel_file() -> Path:

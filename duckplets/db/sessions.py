@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
 
+from duckplets.base.dropped import Held, settle
 from duckplets.base.shown import shown
 from duckplets.db import files, placed, torn
 from duckplets.db.files import FileId, file_id
@@ -150,7 +150,7 @@ class Feed:
 
 
 _GATE = threading.RLock()  # held while connections are made or closed, and by who forks
-_SESSIONS: WeakSet[Session] = WeakSet()  # of this process
+_SESSIONS: Held[Session] = Held()  # of this process
 _FORKING: list[Session] = []  # the same, while this process is being forked
 _INHERITED: list[Session] = []  # of those it was forked from, never to be touched
 _CHANGERS: dict[FileId, int | None] = {}  # the thread that does
@@ -180,6 +180,7 @@ def open_session(
         CorpusLockedError: Another process, or this one in another way, has it.
     """
     config = {**settings, "temp_directory": str(files.spill_folder(path))}
+    settle()
     with _GATE:
         try:
             files.check_place(path, name, read_only=read_only, is_open=_is_open_here(path))

@@ -30,9 +30,9 @@ def opened(engine: Any) -> Iterator[Engine | None]:
     """Yield what runs the parts of a work, for as long as that takes.
 
     Args:
-        engine: None for this process; ``local:N`` starts N processes and ends them afterwards;
-            ``dask://HOST:PORT`` is the scheduler of a cluster; a ``distributed.Client``, or any
-            other ``Engine``, is used and left open.
+        engine: None for this process; ``local:N`` is at most N processes, started when there is
+            something for them to do and ended afterwards; ``dask://HOST:PORT`` is the scheduler
+            of a cluster; a ``distributed.Client``, or any other ``Engine``, is used and left open.
 
     Raises:
         EngineError: It is none of these, or cannot be reached.
@@ -42,17 +42,21 @@ def opened(engine: Any) -> Iterator[Engine | None]:
         yield engine
         return
     if isinstance(engine, str):
-        local = _LOCAL.fullmatch(engine)
-        if local is None and not engine.startswith("dask://"):
-            raise EngineError(f"engine={shown(repr(engine))}: {_FORMS}")
-        from duckplets.engines import dask
+        if found := _LOCAL.fullmatch(engine):
+            from duckplets.engines.local import local
 
-        with dask.local(int(local[1])) if local else dask.connected(engine) as found:
-            yield found
-        return
-    if type(engine).__module__.partition(".")[0] == "distributed":
-        from duckplets.engines import dask
+            with local(int(found[1])) as processes:
+                yield processes
+            return
+        if engine.startswith("dask://"):
+            from duckplets.engines.dask import connected
 
-        yield dask.of_client(engine)
+            with connected(engine) as cluster:
+                yield cluster
+            return
+    elif type(engine).__module__.partition(".")[0] == "distributed":
+        from duckplets.engines.dask import of_client
+
+        yield of_client(engine)
         return
     raise EngineError(f"engine={shown(repr(engine))}: {_FORMS}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from duckplets.base.checks import integer
 from duckplets.base.shown import Reported
@@ -20,6 +20,7 @@ from duckplets.export.examples import Reader, Wanted
 from duckplets.export.files import appearing, check
 from duckplets.export.formats import FORMS, Form, Progress
 from duckplets.export.subject import mined, pooled
+from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.recipes import TripletRecipe
 
 __all__ = ["Documents", "ExportReport", "Format", "Shape", "WhenShort", "export"]
@@ -46,6 +47,8 @@ class ExportReport(Reported):
             with the first anchor of its text.
         sources: What it is from, by name.
         files: Names of the files, within the folder if it is one.
+        recipe: Name of the recipe.
+        others: Names of recipes that could be exported as well, where none was named.
     """
 
     path: Path
@@ -57,6 +60,8 @@ class ExportReport(Reported):
     left_out: dict[str, int] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    recipe: str = field(default="", compare=False)
+    others: list[str] = field(default_factory=list, compare=False)
 
 
 def export(
@@ -67,6 +72,7 @@ def export(
     recipe: TripletRecipe | str | None = None,
     source: str | None = None,
     split: str | None = None,
+    preset: Preset | None = None,
     shape: Shape | None = None,
     negatives: int | None = None,
     when_short: WhenShort | None = None,
@@ -88,15 +94,18 @@ def export(
             FILE.jsonl of ``passages``; ``beir`` a folder with ``corpus.jsonl``,
             ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
         format: Whose format.
-        recipe: A recipe or the name of one; by default the one that was mined.
+        recipe: A recipe or the name of one; by default the one with the most mined anchors, of
+            plain pairs and of ``beir`` else the first that a sampler would draw.
         source: From this source only; by default from all that the recipe was mined for.
         split: By default ``train``, of ``beir`` ``test``.
+        preset: ``crate`` for the recipes of a sampler with that preset.
         shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
             ``labeled-pair`` or ``labeled-list``. Of ``tevatron``: ``documents`` (the default:
             ids, with the texts in ``corpus.jsonl``) or ``passages`` (texts in every row).
         negatives: So many of each anchor at most, the hardest; by default all. Every row of an
             ``n-tuple`` has exactly so many, by default as many as the fullest anchor (of the
-            source where that has fewest), and anchors with fewer are left out.
+            source where that has fewest), and anchors with fewer are left out. 0 writes plain
+            pairs of anchor and positive, which need no mining.
         when_short: What becomes of anchors with fewer negatives than ``negatives`` (without it:
             than the fullest anchor): ``keep`` them with what they have, ``drop`` them, or fill
             them up at ``random``, under the same guards; counted, and marked where the format has
@@ -116,7 +125,7 @@ def export(
         StateMismatchError: Nothing was mined, or it is stale.
         EmptyPoolError: No anchor is left.
     """
-    form = _form(format)
+    form, preset = _form(format), checked_preset(preset)
     wanted = _wanted(
         format, form, shape=shape, negatives=negatives, when_short=when_short, scores=scores
     )
@@ -124,18 +133,20 @@ def export(
         _check_documents(corpus, format, form)
     place, path = form.places[wanted.shape], Path(path)
     check(path, place, overwrite=overwrite)
-    if form.mined:
-        split = split or "train"
-        subject = mined(database, recipe, source=source, split=split, stale=allow_stale)
+    split = split or ("train" if form.mined else "test")
+    where: dict[str, Any] = {"source": source, "split": split, "preset": preset}
+    if form.mined and not wanted.pairs:
+        subject = mined(database, recipe, **where, stale=allow_stale)
     elif allow_stale:
-        raise SamplerError(f"allow_stale: format={format!r} is of records, not of what was mined")
+        what = "plain pairs are" if form.mined else f"format={format!r} is"
+        raise SamplerError(f"allow_stale: {what} of records, not of what was mined")
     else:
-        split, every = split or "test", corpus == "all"
-        subject = pooled(database, recipe, source=source, split=split, every=every)
+        subject = pooled(database, recipe, **where, every=corpus == "all")
     wanted = replace(wanted, instruction=subject.recipe.instruction)
     with appearing(path, place, overwrite=overwrite) as aside:
         with Reader(database, subject) as reader:
             tally = form.write(reader, wanted, aside, progress)
+            sources = reader.sources
         left_out = {reason: n for reason, n in sorted(tally.left_out.items()) if n}
         if not tally.rows:
             counts = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
@@ -147,13 +158,15 @@ def export(
     return ExportReport(
         path=path,
         format=format,
+        recipe=subject.recipe.name,
         rows=tally.rows,
         anchors=tally.anchors,
         negatives=tally.negatives,
         filled=tally.filled,
         left_out=left_out,
-        sources=subject.sources,
+        sources=sources,
         files=files,
+        others=subject.others,
     )
 
 
@@ -184,7 +197,10 @@ def _wanted(
     if negatives is not None:
         if not form.mined:
             raise SamplerError(f"negatives={negatives!r}: format={name!r} has none; leave it out")
-        negatives = integer("negatives", negatives, 1)
+        negatives = integer("negatives", negatives, 0)
+        if negatives == 0 and (scores or when_short is not None):
+            named = "scores" if scores else f"when_short={when_short!r}"
+            raise SamplerError(f"{named}: with negatives=0 there are plain pairs; leave it out")
     if scores and chosen not in form.scored:
         others = f"; shape={form.scored[0]!r} has" if form.scored else ""
         shaped = f", shape={chosen!r}" if chosen else ""
@@ -192,7 +208,11 @@ def _wanted(
     if when_short is not None:
         _check_short(when_short, name, form, chosen, scores=scores)
     return Wanted(
-        shape=chosen, negatives=negatives, when_short=when_short or "", scores=bool(scores)
+        shape=chosen,
+        negatives=negatives,
+        pairs=negatives == 0,
+        when_short=when_short or "",
+        scores=bool(scores),
     )
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -82,15 +83,14 @@ class Reader:
         subject: What is exported.
 
     Attributes:
-        anchors: Keys of the anchors of all minings, in order, and how many negatives each has.
+        sources: Names of those that have anchors.
         fill: Fills up anchors with too few negatives, where that is wanted.
     """
-
-    anchors: pa.Table
 
     def __init__(self, database: Database, subject: Subject) -> None:
         self.database = database.cursor()
         self.subject = subject
+        self.sources = subject.sources
         self._open = ExitStack()
         self.fill: Fill | None = None
 
@@ -102,7 +102,6 @@ class Reader:
             every = [*self.subject.pools, *self.subject.further]
             self.run_with("export/positives", "positives", ["record_key", "chunk_key"], of=every)
             self.run_with("export/documents", "negatives", ["chunk_key"], minings, of=every)
-            self.anchors = self.database.table("export/anchors", minings)
             self._open = self._open.pop_all()
         return self
 
@@ -118,12 +117,25 @@ class Reader:
         of: Sequence[CompiledPool] | None = None,
     ) -> None:
         """Run a statement that sees columns of a part of some pools as ``pool_PART``."""
-        found = []
-        for pool in of or self.subject.pools:
-            with PoolReader(self.database, [pool]) as reader:
-                found.append(reader.list(pool, part).select(columns))
+        found = [self._listed(pool, part, columns) for pool in of or self.subject.pools]
         with self.database.registered(**{f"pool_{part}": pa.concat_tables(found)}):
             self.database.run(statement, parameters)
+
+    def _listed(self, pool: CompiledPool, part: Part, columns: list[str]) -> pa.Table:
+        with PoolReader(self.database, [pool]) as reader:
+            return reader.list(pool, part).select(columns)
+
+    @cached_property
+    def anchors(self) -> pa.Table:
+        """Keys of the anchors in order, of all minings or else pools; of each its negatives."""
+        subject = self.subject
+        if subject.minings:
+            return self.database.table("export/anchors", {"minings": subject.minings})
+        found = [self._listed(pool, "anchors", ["chunk_key"]) for pool in subject.pools]
+        pairs = zip(subject.sources, found, strict=True)
+        self.sources = [name for name, anchors in pairs if anchors.num_rows]
+        with self.database.registered(pool_anchors=pa.concat_tables(found)):
+            return self.database.table("export/pool_anchors")
 
     def most_negatives(self) -> int:
         """Return how many negatives the fullest anchor has, of the source where that has fewest."""
@@ -228,6 +240,7 @@ class Wanted:
     Attributes:
         shape: Of its rows, where the format has several.
         negatives: How many an anchor has at most; None for all.
+        pairs: Whether they are plain pairs, without any.
         exactly: Whether it must have so many.
         when_short: What becomes of an anchor with fewer, if something is said: ``keep``, ``drop``
             or ``random``.
@@ -237,6 +250,7 @@ class Wanted:
 
     shape: str = ""
     negatives: int | None = None
+    pairs: bool = False
     exactly: bool = False
     when_short: str = ""
     scores: bool = False
@@ -280,7 +294,7 @@ def _reason(example: Example, wanted: Wanted) -> str:
         return "dropped when mining"
     if not example.positives:
         return "no positive"
-    if not example.negatives:
+    if not (example.negatives or wanted.pairs):
         return "no negative"
     if wanted.exactly and len(example.negatives) != wanted.negatives:
         return "too few negatives"

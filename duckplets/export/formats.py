@@ -101,8 +101,8 @@ def _sentence_transformers(
 ) -> Tally:
     """Write a dataset, as Parquet or JSON lines by the suffix of the path."""
     if wanted.shape == "n-tuple":
-        negatives = wanted.negatives or reader.most_negatives()
-        wanted = replace(wanted, negatives=negatives, exactly=True)
+        most = reader.most_negatives() if wanted.negatives is None else wanted.negatives
+        wanted = replace(wanted, negatives=most, exactly=True)
     return _write_rows(_named, reader, wanted, path, progress)
 
 
@@ -116,7 +116,7 @@ def _schema(wanted: Wanted) -> pa.Schema:
     if wanted.shape == "labeled-list":
         last = ("scores", scores) if wanted.scores else ("labels", pa.list_(pa.int64()))
         return pa.schema([("anchor", text), ("documents", pa.list_(text)), last])
-    names = ["negative"]
+    names = [] if wanted.pairs else ["negative"]
     if wanted.shape == "n-tuple":
         names = [f"negative_{n}" for n in range(1, (wanted.negatives or 0) + 1)]
     columns = [("anchor", text), ("positive", text), *((name, text) for name in names)]
@@ -126,7 +126,8 @@ def _schema(wanted: Wanted) -> pa.Schema:
 def _named(example: Example, wanted: Wanted) -> Rows:
     """Yield the rows of an example: values by the shape, named by its schema."""
     names = _schema(wanted).names
-    for values in _VALUES[wanted.shape](example, wanted.scores):
+    shape = "n-tuple" if wanted.pairs and wanted.shape == "triplet" else wanted.shape
+    for values in _VALUES[shape](example, wanted.scores):
         yield dict(zip(names, values, strict=True))
 
 

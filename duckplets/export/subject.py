@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from duckplets.base.shown import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, StateMismatchError
+from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.mining import store as mining_store
@@ -15,6 +17,7 @@ from duckplets.mining.store import Mining
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.labels import Kinds, labels_of
 from duckplets.recipes import store as recipe_store
+from duckplets.recipes.defaults import USUAL, Preset
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
@@ -29,7 +32,8 @@ class Subject:
         sources: Names, in order.
         pools: Of each source: where anchors, positives and documents are.
         further: Where documents are besides: pools of other splits.
-        minings: Numbers of the minings of each source; none for an evaluation set.
+        minings: Numbers of the minings of each source; none for what needs none.
+        others: Names of recipes that could be meant as well, where none was named.
     """
 
     recipe: TripletRecipe
@@ -38,6 +42,7 @@ class Subject:
     pools: list[CompiledPool]
     minings: list[int]
     further: list[CompiledPool] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
 
     def guarded(self) -> list[CompiledPool]:
         """Return of each source the pool that its negatives were mined in."""
@@ -52,22 +57,30 @@ def mined(
     source: str | None,
     split: str,
     stale: bool,
+    preset: Preset | None = None,
 ) -> Subject:
-    """Return what was mined for a recipe, by default the only one, in one source or in all.
+    """Return what was mined for a recipe, by default the fullest one, in one source or in all.
 
     Raises:
         RecipeError, SplitError: There is no such recipe, source or split.
         StateMismatchError: Nothing was mined, or it is stale.
     """
     version, split = _checked(database, source, split)
+    others: list[str] = []
     if recipe is None:
-        recipe = _only_mined(database, source, split)
+        recipe, *others = _mined_names(database, source, split, version, preset)
     chosen = _triplet(database, recipe, version)
     found = mining_store.found(database, chosen.name, source=source, split=split)
     names = sorted({mining.source for mining in found})
     current = [
         mining_store.current(
-            database, chosen, source=name, split=split, version=version, allow_stale=stale
+            database,
+            chosen,
+            source=name,
+            split=split,
+            version=version,
+            allow_stale=stale,
+            instead="; or export them all the same, with allow_stale=True",
         )
         for name in names or [source or recipe_store.first_source(database, chosen, version)]
     ]
@@ -77,7 +90,8 @@ def mined(
     pools = [
         _pool(chosen, m.source, split, m.corpus_version, kinds[m.corpus_version]) for m in current
     ]
-    return Subject(chosen, split, names, pools, [mining.key for mining in current])
+    keys = [mining.key for mining in current]
+    return Subject(chosen, split, names, pools, keys, others=others)
 
 
 def pooled(
@@ -87,6 +101,7 @@ def pooled(
     source: str | None,
     split: str,
     every: bool = False,
+    preset: Preset | None = None,
 ) -> Subject:
     """Return a recipe with its pools in a split, mined or not; ``every``: documents of all splits.
 
@@ -94,15 +109,16 @@ def pooled(
         RecipeError, SplitError: There is no such recipe, source or split.
     """
     version, split = _checked(database, source, split)
+    others: list[str] = []
     if recipe is None:
-        recipe = _only_known(database)
+        recipe, *others = _usual(database, split, version, preset)
     chosen = _triplet(database, recipe, version)
     names = _suited(database, chosen, source, version)
     kinds = labels_of(database, version)
     pools = [_pool(chosen, name, split, version, kinds) for name in names]
-    others = [other for other in SPLITS if every and other != split]
-    further = [_pool(chosen, name, other, version, kinds) for name in names for other in others]
-    return Subject(chosen, split, names, pools, [], further)
+    besides = [other for other in SPLITS if every and other != split]
+    further = [_pool(chosen, name, other, version, kinds) for name in names for other in besides]
+    return Subject(chosen, split, names, pools, [], further, others)
 
 
 def _checked(database: Database, source: str | None, split: str) -> tuple[int, str]:
@@ -125,33 +141,52 @@ def _triplet(database: Database, recipe: TripletRecipe | str, version: int) -> T
     return found
 
 
-def _only_mined(database: Database, source: str | None, split: str) -> str:
-    names = {m.recipe for m in mining_store.found(database, None, source=source, split=split)}
+def _fullest(database: Database, source: str | None, split: str | None, version: int) -> list[str]:
+    """Return the names of the recipes that were mined, those with the most anchors first."""
+    anchors: Counter[str] = Counter()
+    for of_split in SPLITS if split is None else (split,):
+        for name, recipe, found in database.run("sampling/candidates/there", {"split": of_split}):
+            if source in (None, name):
+                anchors[recipe] += found
+    known = recipe_store.names(database, version)
+    return sorted(anchors, key=lambda name: (name not in known, -anchors[name], name))
+
+
+def _mined_names(
+    database: Database, source: str | None, split: str, version: int, preset: Preset | None
+) -> list[str]:
+    names = _fullest(database, source, split, version)
     if not names:
         where = f"source {source!r}, split {split!r}" if source else f"split {split!r}"
+        told = shlex.join(["duckplets", "mine", str(database.path), *_as_option(preset)])
         raise StateMismatchError(
-            f"{where}: no negatives have been mined yet; call corpus.mine(), or run: "
-            f"duckplets mine {database.path}"
+            f"{where}: no negatives have been mined yet; call corpus.mine(), or run: {told}. Plain "
+            f"pairs need none: negatives=0"
         )
-    return _only(names, "negatives were mined for")
+    return names
 
 
-def _only_known(database: Database) -> str:
-    """Return the name of the only recipe that was mined, or else that is stored."""
-    names = {m.recipe for m in mining_store.found(database)}
-    stored = {r.name for r in recipe_store.stored(database) if isinstance(r, TripletRecipe)}
-    if not (names or stored):
-        raise RecipeError(
-            "recipe=None: the corpus stores none, so name one of the defaults of its sources, "
-            f"as duckplets recipe list {database.path} shows them"
-        )
-    return _only(names or stored, "there are")
+def _as_option(preset: Preset | None) -> list[str]:
+    return ["--preset", preset] if preset else []
 
 
-def _only(names: set[str], what: str) -> str:
-    if len(names) > 1:
-        raise RecipeError(f"recipe=None: {what} {listed(sorted(names))}; name one of them")
-    return names.pop()
+def _usual(database: Database, split: str, version: int, preset: Preset | None) -> list[str]:
+    """Return the names of the recipes that were mined, else of those that a sampler draws by."""
+    if names := _fullest(database, None, None, version):
+        return names
+    resolved = recipe_store.resolve(
+        database,
+        None,
+        kind="triplets",
+        split=split,
+        version=version,
+        max_tokens=chunking_of(database)["max_tokens"],
+        preset=preset,
+    )
+    found = list(dict.fromkeys(recipe.name for of in resolved for recipe in of.recipes))
+    if not found:
+        raise RecipeError("the corpus has no recipe to draw by; ingest some text first")
+    return sorted(found, key=lambda name: name != USUAL)
 
 
 def _suited(

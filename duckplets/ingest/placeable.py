@@ -19,7 +19,7 @@ from duckplets.errors import SourceError
 from duckplets.ingest.chunks import current_chunking
 from duckplets.sources import ParquetSource, Source
 from duckplets.sources.base import ROLES
-from duckplets.sources.field_paths import match
+from duckplets.sources.field_paths import is_optional, match
 from duckplets.sources.parquet_file import opened
 from duckplets.sources.paths import local_files
 
@@ -144,7 +144,8 @@ def _columns(source: ParquetSource, file: Path, schema: pa.Schema) -> Columns:
         parts = sum(name in source.part(part) for part in ("positive", "context", "text"))
         if is_list and parts > 1:
             raise SourceError(f"{shown(repr(name))} has lists and plays two parts; {INSTEAD}")
-        found.append((name, column, is_list))
+        heading = name[:-1] if is_optional(name, column) else name
+        found.append((heading, column, is_list))
     return tuple(found)
 
 

@@ -98,6 +98,12 @@ def prepare(
     if not in_place:
         refuse_inside(database, name)
     if gates is not None:
+        if getattr(getattr(source, "mapping", source), "turns", "last") == "each":
+            raise SourceError(
+                "turns='each' makes several records of a row, and quality=, where=, limit= and "
+                "size_mb= decide on rows; leave these out: Corpus.judge(quality) (duckplets "
+                "judge) applies gates to what is there"
+            )
         source = _in_rows(source, on_conflict)
     trust = _checked_trust(trust)
     request = Request(

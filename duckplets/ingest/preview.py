@@ -131,7 +131,7 @@ def _flags(rows: list[dict[str, Any]]) -> list[str]:
             texts[f"{section['role']} ({shown(section['heading'], 40)})"].append(section["text"])
     found = [flag for name, those in texts.items() for flag in _of_texts(name, those)]
     if bad:
-        found.append(f"{bad:,} of the first {counted(len(rows), 'row')} can be no records")
+        found.append(f"{bad:,} of the first {counted(len(rows), 'row')} cannot become records")
     return found
 
 

@@ -33,7 +33,13 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
     for run in _runs(files):
         view = exp.union(view, _outside(run), distinct=False)
     made = exp.Create(this=exp.to_table(_VIEW), kind="VIEW", replace=True, expression=view)
+    comments = database.run("ingest/in_place/comments")  # which are gone with the old view
     database.rows(made.sql(dialect=DuckDB, comments=False))
+    for name, comment in comments:
+        what = exp.to_table(_VIEW) if name is None else exp.column(name, table=_VIEW)
+        kind, text = "VIEW" if name is None else "COLUMN", exp.Literal.string(comment)
+        told = exp.Comment(this=what, kind=kind, expression=text)
+        database.rows(told.sql(dialect=DuckDB))
 
 
 def complete(database: Database) -> None:

@@ -81,6 +81,9 @@ class SplitReport(dict[str, int]):
 
     Attributes:
         settings: Shares, seed and ``keep_together``.
+        asked: Share of the records by split, as the settings have it.
+        got: Share of the records by split, as it came out: families are not divided.
+        largest_family: Records of the family that has most; 1 where there is none.
         anchors: Anchors of validation and of test; of a record without any, its first section.
         shared_anchors: How many of these are an anchor of train as well, but for case, accents,
             composition and white space.
@@ -96,30 +99,49 @@ class SplitReport(dict[str, int]):
         anchors: Mapping[str, int],
         shared_anchors: Mapping[str, int],
         spanning: int,
+        largest_family: int,
     ) -> None:
         super().__init__(records)
+        total = sum(records.values())
         self.settings = settings
+        self.asked: dict[str, float] = {name: getattr(settings, name) for name in SPLITS}
+        self.got = {name: records.get(name, 0) / max(total, 1) for name in SPLITS}
+        self.largest_family = largest_family
         self.anchors = dict(anchors)
         self.shared_anchors = dict(shared_anchors)
         self.spanning = spanning
 
-    def __repr__(self) -> str:
-        return (
-            f"SplitReport({super().__repr__()}, anchors={self.anchors}, "
-            f"shared_anchors={self.shared_anchors}, spanning={self.spanning})"
+    @property
+    def shares(self) -> str:
+        """Which shares were asked for and which came out, in words."""
+        if not self:
+            return "no records yet"
+        asked, got = (
+            "/".join(f"{round(100 * share, 1):g}" for share in shares.values())
+            for shares in (self.asked, self.got)
         )
+        largest = f"; the largest family holds {self.largest_family:,} records"
+        return f"asked {asked}, got {got}{largest * (self.largest_family > 1)}"
+
+    def __repr__(self) -> str:
+        told = ("asked", "got", "largest_family", "anchors", "shared_anchors", "spanning")
+        fields = (f"{name}={getattr(self, name)}" for name in told)
+        return f"SplitReport({super().__repr__()}, {', '.join(fields)})"
 
     def _repr_html_(self) -> str:
         rows = [
             {
                 "split": name,
                 "records": records,
+                "asked": self.asked[name],
+                "got": round(self.got[name], 4),
                 "anchors": self.anchors.get(name),
                 "of them in train": self.shared_anchors.get(name),
             }
             for name, records in self.items()
         ]
-        facts = {"settings": asdict(self.settings), "spanning": self.spanning, "splits": rows}
+        facts = {"settings": asdict(self.settings), "largest_family": self.largest_family}
+        facts |= {"spanning": self.spanning, "splits": rows}
         return html_report("SplitReport", facts)
 
     def __str__(self) -> str:
@@ -128,7 +150,8 @@ class SplitReport(dict[str, int]):
             for name, shared in self.shared_anchors.items()
             if shared
         ]
-        return super().__repr__() + (f"; {' and '.join(told)} occur in train" if told else "")
+        shared = f"; {' and '.join(told)} occur in train" if told else ""
+        return f"{super().__repr__()}; {self.shares}{shared}"
 
 
 def settings_of(
@@ -174,7 +197,9 @@ def split(database: Database, settings: SplitSettings, *, reassign: bool = False
             database.run("ingest/records/rearranged")
             database.run("ingest/splits/set", {"value": json.dumps(settings.to_dict())})
         database.run("ingest/splits/hash")
-        spanning, _ = assign_missing(database, 0)
+        spanning, _, largest = assign_missing(database, 0)
+        if settings.keep_together == "group":
+            largest = database.run("ingest/splits/largest_group")[0][0]
     told = shared_anchors(database)
     return SplitReport(
         dict(database.run("ingest/splits/counts")),
@@ -182,6 +207,7 @@ def split(database: Database, settings: SplitSettings, *, reassign: bool = False
         anchors={name: anchors for name, (anchors, _) in told.items()},
         shared_anchors={name: shared for name, (_, shared) in told.items()},
         spanning=spanning,
+        largest_family=int(largest),
     )
 
 
@@ -223,16 +249,17 @@ def need_splits(database: Database, what: str = "") -> SplitSettings:
     return settings
 
 
-def assign_missing(database: Database, first_record_key: int) -> tuple[int, int]:
+def assign_missing(database: Database, first_record_key: int) -> tuple[int, int, int]:
     """Give records from a key on their split, if the corpus has splits.
 
     Returns:
-        How many families have records in more than one split, and how many of these records have
-        a key from that one on.
+        How many families have records in more than one split, how many of these records have a
+        key from that one on, and how many records the largest family has. All 0 for groups, which
+        lie in one split whatever comes.
     """
     settings = current_splits(database)
     if settings is None:
-        return 0, 0
+        return 0, 0, 0
     values = {
         "seed": str(settings.seed),
         "train": settings.train,
@@ -242,12 +269,12 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int]
     first = {"first_record_key": first_record_key}
     if settings.keep_together == "group":
         database.run("ingest/splits/assign", values | first)
-        return 0, 0
+        return 0, 0, 0
     database.run("ingest/splits/hash")
     with database.registered(families=_families(database)):
         database.run("ingest/splits/assign_families", values)
-        families, records = database.run("ingest/splits/spanning", first)[0]
-    return int(families), int(records)
+        families, records, largest = database.run("ingest/splits/families", first)[0]
+    return int(families), int(records), int(largest)
 
 
 def _families(database: Database) -> pa.Table:

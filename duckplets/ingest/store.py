@@ -252,7 +252,7 @@ class Storing:
         removed = self._remove_the_rest() if self.request.remap else 0
         if self.request.placing is not None:
             self.request.placing.finish()
-        _, spanning = assign_missing(self.database, self.first_record_key)
+        _, spanning, _ = assign_missing(self.database, self.first_record_key)
         if self.request.prefix is not None:
             prefix_store.check_columns(self.database, self.source_id, self.request.prefix)
             prefix_store.set_source(

@@ -256,8 +256,6 @@ class _Pair:
 def _choosing(recipe: TripletRecipe, given: Mapping[str, Any]) -> Bm25:
     """Return what chooses among scores that came from elsewhere, as ``mine`` would have it."""
     asked = bm25_from(given)
-    for name in asked.to_dict().keys() - asked.choosing().to_dict().keys():
-        raise RecipeError(f"{name}={getattr(asked, name)!r}: external scores are not searched")
     by = recipe.by.choosing() if isinstance(recipe.by, Bm25) else recipe.by
     return settled(recipe.name, by, asked if given else None)
 

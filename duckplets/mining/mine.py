@@ -25,7 +25,7 @@ from duckplets.base.arrays import Lists
 from duckplets.base.aside import aside_of, remove
 from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress
-from duckplets.base.shown import listed
+from duckplets.base.shown import counted, listed
 from duckplets.db import placed
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
@@ -37,22 +37,22 @@ from duckplets.mining.backfill import rows_of
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.kernel import Queries
 from duckplets.mining.report import MiningReport, PairReport
+from duckplets.mining.select import CEILINGS, MARGINS
 from duckplets.mining.shards import Prepared, prepare
 from duckplets.mining.store import OpenMining, Target
 from duckplets.mining.workers import scored
-from duckplets.pools.compile import compile_pool
+from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.labels import labels_of
-from duckplets.pools.read import PoolReader
+from duckplets.pools.read import NO_RECORDS, PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, bm25_from, settled
+from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.search import index
 from duckplets.search.index import Index
 from duckplets.search.vocabulary import Vocabulary
 
 log = logging.getLogger("duckplets")
-
-_TOLD = "corpus.sampler(by='bm25'), or duckplets sample --by bm25"
 
 _CHARACTERS = 1000  # of an anchor for each token that is looked for
 _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
@@ -65,6 +65,7 @@ def mine(
     *,
     source: str | None = None,
     split: str | None = None,
+    preset: Preset | None = None,
     progress: Progress | None = None,
     engine: Engine | None = None,
 ) -> MiningReport:
@@ -72,37 +73,39 @@ def mine(
     started = time.monotonic()
     splits.need_splits(database)
     placed.check(database)
-    asked = bm25_from(settings)
-    jobs, left_open, nothing = _jobs(database, recipes, asked if settings else None, source, split)
+    asked = bm25_from(settings) if settings else None
+    wanted, notes = _wanted(database, recipes, source, split, checked_preset(preset))
+    jobs = [job for job in (_job(database, asked, **each) for each in wanted) if job.is_due(asked)]
     if jobs:
         with database.transaction():
             database.run("mining/mine/hash_texts")
-    pairs = tuple(job.run(progress, engine) for job in jobs)
+    done = [(job, job.run(progress, engine)) for job in jobs]
+    mined = [(job, found) for job, found in done if isinstance(found, PairReport)]
     seconds = round(time.monotonic() - started, 3)
-    notes = (*nothing, *_notes(jobs, left_open, pairs))
+    notes += [*_without_anchors(done), *_told(mined)]
     for note in notes:
         log.warning("%s", note)
-    return MiningReport(pairs=pairs, seconds=seconds, notes=notes)
+    pairs = tuple(pair for _, pair in mined)
+    return MiningReport(pairs=pairs, seconds=seconds, notes=tuple(notes))
 
 
-def _jobs(
+def _wanted(
     database: Database,
     recipes: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
-    asked: Bm25 | None,
     source: str | None,
     split: str | None,
-) -> tuple[list[_Job], list[TripletRecipe], list[str]]:
-    """Return everything that is to be mined, and which named recipes do not ask for it themselves.
+    preset: Preset | None,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return recipe, source, split and version of all that is to be mined, and notes on others.
 
-    Where none was named and none asks for it, a note that says so comes third.
+    Of recipes that nobody names, those are left out that a sampler draws at random or cannot mine.
     """
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
     chosen = [recipes] if isinstance(recipes, str | TripletRecipe) else recipes
-    jobs = []
-    left_open: dict[str, TripletRecipe] = {}
-    asking = False
+    wanted: list[dict[str, Any]] = []
+    others: dict[str, str] = {}  # by name, why no sampler takes mined negatives for it
     for of_split in splits.SPLITS if split is None else [splits.checked_split(split)]:
         for found in recipe_store.resolve(
             database,
@@ -111,80 +114,106 @@ def _jobs(
             split=of_split,
             version=version,
             max_tokens=chunking_of(database)["max_tokens"],
+            preset=preset,
         ):
             for recipe in found.recipes:
                 if not isinstance(recipe, TripletRecipe) or source not in (None, found.source):
                     continue
-                asking |= recipe.mined
-                if not recipe.mined:
-                    left_open[recipe.name] = recipe
-                    if not chosen:
-                        continue
-                job = _Job(
-                    database=database,
-                    recipe=recipe if recipe.mined else replace(recipe, by="bm25"),
-                    settings=settled(recipe.name, recipe.by, asked),
-                    source=found.source,
-                    split=of_split,
-                    version=version,
+                if why := _why_not(recipe):
+                    others[recipe.name] = why
+                if chosen or not why:
+                    where = {"source": found.source, "split": of_split, "version": version}
+                    wanted.append({"recipe": recipe, **where})
+    if chosen:
+        return wanted, [
+            f"recipe {name!r} says itself that it draws at random, so no sampler will use these; "
+            f"leave its by out, or make it 'bm25'"
+            for name, why in others.items()
+            if why == _RANDOM
+        ]
+    if wanted:
+        return wanted, []
+    told = listed(f"{name} ({why})" for name, why in others.items())
+    return [], [f"nothing was mined: no recipe takes mined negatives: {told or 'there is none'}"]
+
+
+_RANDOM = "by='random'"
+
+
+def _why_not(recipe: TripletRecipe) -> str:
+    """Return why a sampler takes no mined negatives for a recipe; nothing where it does."""
+    if recipe.by == "random":
+        return _RANDOM
+    if not recipe.weight:
+        return "weight 0"
+    if not recipe.minable:
+        return "its negatives are chosen already"
+    return ""
+
+
+def _without_anchors(done: Sequence[tuple[_Job, PairReport | str]]) -> Iterator[str]:
+    """Yield why nothing was mined for a recipe and source that have no anchor in any split."""
+    told: dict[tuple[str, str], list[str | None]] = {}
+    for job, found in done:
+        why = found if isinstance(found, str) else None
+        told.setdefault((job.recipe.name, job.source), []).append(why)
+    for reasons in told.values():
+        whys = [why for why in reasons if why is not None]
+        if len(whys) == len(reasons):
+            yield next((why for why in whys if not why.endswith(NO_RECORDS)), whys[0])
+
+
+def _told(mined: Sequence[tuple[_Job, PairReport]]) -> Iterator[str]:
+    """Yield what users may not expect of what was mined, for each recipe."""
+    by_recipe: dict[tuple[str, Bm25], list[PairReport]] = {}
+    for job, pair in mined:
+        by_recipe.setdefault((pair.recipe, job.settings), []).append(pair)
+    for (name, settings), pairs in by_recipe.items():
+        report = MiningReport(pairs=tuple(pairs), seconds=0.0)
+        cuts = {n: report.counts.get(n, 0) for n in CEILINGS if getattr(settings, n) is not None}
+        what, of_anchors = f"recipe {name!r}", f"of {counted(report.anchors, 'anchor')}"
+        for margin in MARGINS:
+            if 2 * cuts.get(margin, 0) > report.legal:
+                yield (
+                    f"{what}: {margin}={getattr(settings, margin):g} cut {cuts[margin]:,} of "
+                    f"{report.legal:,} candidates, and left {report.outcomes.get('none', 0):,} "
+                    f"{of_anchors} without a negative; leave it out, or give less"
                 )
-                if job.is_due(asked):
-                    jobs.append(job)
-    if not (asking or chosen):
-        return [], [], [_nobody_asks(database, list(left_open.values()), source)]
-    return jobs, list(left_open.values()) if chosen else [], []
+        if report.unranked and not cuts.keys().isdisjoint(MARGINS):
+            yield (
+                f"{what}: the positive of {report.unranked:,} {of_anchors} shares no word with it "
+                f"and scores 0, so a margin means nothing there"
+            )
+        short = sum(report.outcomes.get(outcome, 0) for outcome in ("short", "none"))
+        if short and settings.when_short == "backfill":
+            cut = "".join(f"; {of} cut {n:,}" for of, n in cuts.items() if n)
+            yield (
+                f"{what}: {short:,} {of_anchors} got fewer than {settings.wanted} negatives "
+                f"(candidates ran out{cut}); when_short='random' fills the rest"
+            )
 
 
-def _nobody_asks(database: Database, recipes: Sequence[TripletRecipe], source: str | None) -> str:
-    where = "" if source is None else f" of source {source!r}"
-    names = [recipe.name for recipe in recipes if recipe.minable]
-    if not names:
-        others = listed(recipe.name for recipe in recipes)
-        there = f"of those there are, {others}, none can be" if others else "there is none"
-        return f"no recipe{where} asks for mined negatives, and {there}: nothing was mined"
-    return (
-        f"no recipe{where} asks for mined negatives: nothing was mined. Name one of "
-        f"{listed(names)}: corpus.mine({names[0]!r}), or "
-        f"{store.mine_command(database, names[0])}; a sampler uses them only where it is told: "
-        f"{_TOLD}"
+def _job(database: Database, asked: Bm25 | None, recipe: TripletRecipe, **where: Any) -> _Job:
+    return _Job(
+        database=database,
+        recipe=recipe if recipe.mined else replace(recipe, by="bm25"),
+        settings=settled(recipe.name, recipe.by, asked),
+        asks=recipe.mined,
+        **where,
     )
-
-
-def _notes(
-    jobs: Sequence[_Job], left_open: Sequence[TripletRecipe], pairs: Sequence[PairReport]
-) -> tuple[str, ...]:
-    """Return what users may not expect of what was mined."""
-    notes = []
-    for recipe in left_open:
-        if recipe.by is None:
-            notes.append(
-                f"recipe {recipe.name!r} leaves open how negatives are chosen, so a sampler uses "
-                f"these only where it is told: {_TOLD}"
-            )
-        else:
-            notes.append(
-                f"recipe {recipe.name!r} says itself that it draws at random, so no sampler will "
-                f"use these; leave its by out, or make it 'bm25'"
-            )
-    for job, pair in zip(jobs, pairs, strict=True):
-        short = pair.outcomes.get("short", 0) + pair.outcomes.get("none", 0)
-        settings = job.settings
-        if short and settings.when_short == "backfill" and settings.range_max is None:
-            notes.append(
-                f"recipe {pair.recipe!r}, source {pair.source!r}, split {pair.split!r}: {short:,} "
-                f"of {pair.anchors:,} anchors stay short: when_short='backfill' takes from ranks "
-                f"beyond range_max=, which is not given; when_short='random' fills them up"
-            )
-    return tuple(notes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Job:
-    """One recipe, source and split to mine, by some settings."""
+    """One recipe, source and split to mine, by some settings.
+
+    ``asks``: whether the recipe itself says that its negatives are mined.
+    """
 
     database: Database
     recipe: TripletRecipe
     settings: Bm25
+    asks: bool
     source: str
     split: str
     version: int
@@ -204,11 +233,18 @@ class _Job:
         had = (found[-1].method, found[-1].settings)
         return asked is not None and had != ("bm25", self.settings)
 
-    def run(self, progress: Progress | None, engine: Engine | None) -> PairReport:
-        """Mine all anchors, or those that an interrupted mining left, and return the report."""
+    def run(self, progress: Progress | None, engine: Engine | None) -> PairReport | str:
+        """Mine all anchors, or those that an interrupted mining left, and return the report.
+
+        Without an anchor nothing is stored and why comes back, unless the recipe asks for a mining.
+        """
         started = time.monotonic()
-        of = self._index(engine)
+        in_shards = self.settings.scope == "shard"
+        of = self._index(engine) if in_shards else None
         guards = self._guards(of)
+        if not (len(guards.anchors) or self.asks):
+            return self._why_empty()
+        of = of if in_shards else self._index(engine)
         count = len(guards.anchors) if of is not None else 0
         made_with = {"bm25": self.settings.to_dict()}
         made_with |= {"terms": of.terms.to_dict()} if of is not None else {}
@@ -240,11 +276,19 @@ class _Job:
         if of is not None and self.settings.scope == "shard":
             # Neighbours share a document shard, so that a block reads one or two of them.
             order = index.documents(self.database, of)["section_key"].to_numpy()
-        labels = labels_of(self.database, self.version).get(self.source)
-        where: dict[str, Any] = {"source": self.source, "split": self.split}
-        compiled = compile_pool(self.recipe, **where, version=self.version, labels=labels)
+        compiled = self._compiled()
         with PoolReader(self.database, [compiled]) as reader:
             return Guards(self.database, reader, compiled, order)
+
+    def _compiled(self) -> CompiledPool:
+        labels = labels_of(self.database, self.version).get(self.source)
+        where: dict[str, Any] = {"source": self.source, "split": self.split}
+        return compile_pool(self.recipe, **where, version=self.version, labels=labels)
+
+    def _why_empty(self) -> str:
+        compiled = self._compiled()
+        with PoolReader(self.database, [compiled]) as reader:
+            return reader.why_empty(compiled)
 
     def _search(
         self,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from duckplets.base.shown import Reported
+from duckplets.mining.guards import REASONS
 
 _SHORT = ("backfilled", "random", "dropped", "short", "none")
 
@@ -26,6 +28,8 @@ class PairReport(Reported):
         counts: Documents that share a term with an anchor, by what became of them: excluded by
             a guard, removed by a filter, out of range, not needed, kept.
         quantiles: Of ``negative_score``, ``positive_score`` and ``positive_rank``.
+        unranked: Anchors that share no term with a positive of theirs, whose score is 0, so that
+            a margin below it means nothing. None are counted where scores came from elsewhere.
         searched: Documents that could be negatives.
         resumed: Anchors that an interrupted mining had done before.
         seconds: Time it took, that of the interrupted one included.
@@ -40,6 +44,7 @@ class PairReport(Reported):
     outcomes: dict[str, int]
     counts: dict[str, int]
     quantiles: dict[str, dict[str, float]]
+    unranked: int
     searched: int
     resumed: int
     seconds: float
@@ -87,13 +92,32 @@ class MiningReport(Reported):
     @property
     def counts(self) -> dict[str, int]:
         """Documents that share a term with an anchor, by what became of them."""
-        counts: Counter[str] = Counter()
-        for pair in self.pairs:
-            counts.update(pair.counts)
-        return dict(counts)
+        return _summed(pair.counts for pair in self.pairs)
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Anchors by what became of them."""
+        return _summed(pair.outcomes for pair in self.pairs)
+
+    @property
+    def legal(self) -> int:
+        """Documents that share a term with an anchor and that no guard excludes."""
+        return sum(n for reason, n in self.counts.items() if reason not in REASONS)
+
+    @property
+    def unranked(self) -> int:
+        """Anchors that share no term with a positive of theirs, whose score is 0."""
+        return sum(pair.unranked for pair in self.pairs)
 
     @property
     def queries_per_second(self) -> float:
         """Anchors done in this call, a second."""
         done = sum(pair.anchors - pair.resumed for pair in self.pairs)
         return done / self.seconds if self.seconds else 0.0
+
+
+def _summed(every: Iterable[dict[str, int]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for counts in every:
+        found.update(counts)
+    return dict(found)

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from duckplets.base.arrays import Bytes, Flags, Floats, Integers
 from duckplets.recipes.bm25 import Bm25
 
-CEILINGS = ("absolute_margin", "relative_margin", "max_score")
+MARGINS = ("absolute_margin", "relative_margin")
+CEILINGS = (*MARGINS, "max_score")
 OUTCOMES = ("full", "backfilled", "random", "dropped", "short", "none")
 
 _FULL, _BACKFILLED, _RANDOM, _DROPPED, _SHORT, _NONE = range(len(OUTCOMES))

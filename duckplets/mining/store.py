@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -32,8 +32,11 @@ from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, bm25_from
+from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+
+Recipe = recipe_store.Recipe
 
 QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
 _SETTINGS = {"bm25?": dict, "terms?": dict}
@@ -94,6 +97,19 @@ def mined_for(database: Database, split: str) -> set[tuple[str, str]]:
     return {(row[1], row[2]) for row in database.run("mining/store/current", every)}
 
 
+def as_drawn(recipe: Recipe, source: str, there: Collection[tuple[str, str]]) -> Recipe:
+    """Return a recipe by ``bm25`` if it leaves that open and negatives were mined for it.
+
+    Args:
+        recipe: The recipe.
+        source: Name of a source.
+        there: What ``mined_for`` found in the split.
+    """
+    if not isinstance(recipe, TripletRecipe) or (recipe.name, source) not in there:
+        return recipe
+    return replace(recipe, by="bm25") if recipe.by is None and recipe.minable else recipe
+
+
 def by_key(database: Database, key: int) -> Mining:
     """Return a finished mining, superseded or not.
 
@@ -117,8 +133,11 @@ def current(
     split: str,
     version: int,
     allow_stale: bool = False,
+    instead: str = "",
 ) -> Mining:
     """Return the mining that a new run of a recipe draws from.
+
+    ``instead`` is what else can be done about a stale one than to mine again, for the error.
 
     Raises:
         StateMismatchError: Nothing was mined, or it is stale and ``allow_stale`` is not given.
@@ -131,10 +150,7 @@ def current(
     mining = minings[-1]
     reason = stale(database, mining, recipe, version=version)
     if reason and not allow_stale:
-        raise StateMismatchError(
-            f"{what}: the mined negatives are stale, {reason}; {way} (allow_stale=True draws from "
-            f"them all the same)"
-        )
+        raise StateMismatchError(f"{what}: the mined negatives are stale, {reason}; {way}{instead}")
     return mining
 
 
@@ -177,14 +193,21 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
     return ""
 
 
-def named_pool(database: Database, name: str, source: str | None, split: str) -> CompiledPool:
-    """Compile the pool of a stored or default recipe; see ``Corpus.pool``.
+def named_pool(
+    database: Database,
+    name: str,
+    source: str | None,
+    split: str,
+    preset: Preset | None = None,
+) -> CompiledPool:
+    """Compile the pool that a sampler draws a stored or default recipe from; see ``Corpus.pool``.
 
     Args:
         database: The corpus.
         name: Of the recipe.
         source: Name of a source; by default the first that the recipe applies to.
         split: The split.
+        preset: Whose defaults are meant.
 
     Raises:
         RecipeError, SplitError: There is no such recipe, source or split.
@@ -192,10 +215,11 @@ def named_pool(database: Database, name: str, source: str | None, split: str) ->
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
-    recipe = recipe_store.find(database, name, version, source)
+    recipe = recipe_store.find(database, name, version, source, checked_preset(preset))
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
-    mining = key_of(database, recipe, source=source, split=checked_split(split))
+    recipe = as_drawn(recipe, source, mined_for(database, checked_split(split)))
+    mining = key_of(database, recipe, source=source, split=split)
     labels = labels_of(database, version).get(source)
     where: dict[str, Any] = {"source": source, "split": split, "version": version}
     return compile_pool(recipe, **where, mining=mining, labels=labels)
@@ -309,6 +333,8 @@ class OpenMining:
         digest = ":".join(f"{n:x}" for n in numbers)
         report = self._report() | {"candidates": numbers[0], "quantiles": quantiles}
         report["searched"] = self._target.searched
+        searched_by = self._target.method == "bm25"
+        report["unranked"] = self._database.run("mining/store/unranked", key)[0][0] * searched_by
         with self._database.transaction():
             self._database.run(
                 "mining/store/finish", key | {"digest": digest, "report": json.dumps(report)}

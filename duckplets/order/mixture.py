@@ -9,19 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import pairwise
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.shown import listed
 from duckplets.errors import MixtureError, nearest
 from duckplets.order.changes import Change
 from duckplets.order.mixture_toml import read_mixture
-from duckplets.order.weights import Weights, checked_positive, checked_step
+from duckplets.order.weights import (
+    Weight,
+    Weights,
+    Word,
+    checked_positive,
+    checked_step,
+    checked_word,
+)
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from duckplets.base.documents import DocumentLimits
 
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
@@ -93,23 +100,33 @@ class Mixture:
     """How much of each source is drawn, and how that changes during a run.
 
     Attributes:
-        weights: Relative weight of each source; 0 means never.
+        weights: Relative weight of each source; 0 means never. ``"proportional"`` gives each source
+            as many samples an epoch as it has anchors, ``"equal"`` each the same share; both
+            declare shares that sum to 1.
         temperature: Shares go as ``weight ** (1 / temperature)``: more than 1 flattens, less
             sharpens, 1 leaves the weights as they are. A weight of 0 stays 0.
         phases: ``Phase``s by rising ``start_step``.
         anneal: One ``Anneal`` instead of phases.
-        omitted: Weight of each source that ``weights`` does not name.
+        omitted: Weight of each source that a mapping of weights does not name; None is 0.
+        lengths: Of every source of a run its samples an epoch, which decide on the shares that
+            ``"proportional"`` and ``"equal"`` mean; filled in when a run is opened.
     """
 
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] | Word = "proportional"
     temperature: float = 1.0
     phases: Sequence[Phase] = ()
     anneal: Anneal | None = None
-    omitted: float = 1.0
+    omitted: float | None = None
+    lengths: Mapping[str, int] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        _set(self, weights=Weights(self.weights, "mixture"))
-        _set(self, omitted=Weights({"omitted": self.omitted}, "mixture")["omitted"])
+        given: Any = self.weights
+        is_word = isinstance(given, str)
+        _set(self, weights=(checked_word if is_word else Weights)(given, "mixture"))
+        if self.omitted is not None:
+            _set(self, omitted=Weights({"omitted": self.omitted}, "mixture")["omitted"])
+        lengths = Weights(self.lengths, "mixture: lengths")
+        _set(self, lengths={name: int(length) for name, length in lengths.items()})
         _set(self, temperature=checked_positive("mixture", "temperature", self.temperature))
         _set(self, phases=_phases(self.phases))
         if not (self.anneal is None or isinstance(self.anneal, Anneal)):
@@ -130,10 +147,10 @@ class Mixture:
         stand for one phase (step 0 for none), with ``anneal_end_step`` and ``anneal_lr_scale``.
         Keys about reading and tokens are let be, with a note; other tables of a training
         configuration without one. The datasets that are listed are the mixture: other sources
-        of the corpus weigh 0, unless a phase names them; where none is listed, all weigh 1. A
-        dataset without a name is called by the last part of its ``path``, or as its ``hf_name``
-        is ingested. ``limits`` says how large the file may be, by default as large as such a
-        file ever is.
+        of the corpus weigh 0, unless a phase names them. Where none is listed, ``mixture`` is
+        "proportional", as without it, or "equal". A dataset without a name is called by the last
+        part of its ``path``, or as its ``hf_name`` is ingested. ``limits`` says how large the file
+        may be, by default as large as such a file ever is.
 
             [data]
             mix_temperature = 1.5
@@ -176,11 +193,12 @@ class Mixture:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values fit for JSON, from which ``from_dict`` makes an equal mixture."""
         return {
-            "weights": dict(self.weights),
+            "weights": self.weights if isinstance(self.weights, str) else dict(self.weights),
             "temperature": self.temperature,
             "phases": [_plain(phase) for phase in self.phases],
             "anneal": None if self.anneal is None else _plain(self.anneal),
             "omitted": self.omitted,
+            "lengths": dict(self.lengths),
         }
 
     def check(self, sources: Sequence[str]) -> None:
@@ -189,7 +207,7 @@ class Mixture:
         Raises:
             MixtureError: A name is no source, or every source would weigh 0.
         """
-        self.changed(sources, self.weights)
+        self.changed(sources, {} if isinstance(self.weights, str) else self.weights)
         for phase in self.phases:
             self.changed(sources, phase.weights, f"phase at step {phase.start_step}")
         if self.anneal is not None:
@@ -198,8 +216,9 @@ class Mixture:
     @property
     def named(self) -> set[str]:
         """Names of the sources that the weights, a phase or an anneal name."""
+        weights = () if isinstance(self.weights, str) else self.weights
         changes = [change.weights for change in self._changes()]
-        return {name for weights in (self.weights, *changes) for name in weights}
+        return {name for names in (weights, *changes) for name in names}
 
     def without(self, names: Collection[str]) -> Mixture:
         """Return the mixture in which some sources are never drawn."""
@@ -207,20 +226,34 @@ class Mixture:
         def never(weights: Mapping[str, float]) -> dict[str, float]:
             return {name: 0.0 if name in names else w for name, w in weights.items()}
 
+        weights: Mapping[str, float] | Word = self.weights
+        if not isinstance(weights, str):
+            weights = never(weights) | dict.fromkeys(names, 0.0)
         return replace(
             self,
-            weights=never(self.weights) | dict.fromkeys(names, 0.0),
+            weights=weights,
+            lengths={name: n for name, n in self.lengths.items() if name not in names},
             phases=[replace(phase, weights=never(phase.weights)) for phase in self.phases],
             anneal=self.anneal and replace(self.anneal, weights=never(self.anneal.weights)),
         )
 
-    def declared(self, sources: Sequence[str]) -> dict[str, float]:
-        """Return the weight of every source before any phase."""
-        return {name: self.weights.get(name, self.omitted) for name in sources}
+    def declared(self, sources: Sequence[str]) -> dict[str, Weight]:
+        """Return the weight of every source before any phase.
+
+        Where ``weights`` is a word these are exact shares; without ``lengths`` all are alike.
+        """
+        if not isinstance(self.weights, str):
+            omitted = self.omitted or 0.0
+            return {name: self.weights.get(name, omitted) for name in sources}
+        lengths = self.lengths or dict.fromkeys(sources, 1)
+        if self.weights == "equal":
+            lengths = {name: min(length, 1) for name, length in lengths.items()}
+        whole = max(1, sum(lengths.values()))
+        return {name: Fraction(lengths.get(name, 0), whole) for name in sources}
 
     def changed(
         self, sources: Sequence[str], weights: Mapping[str, float], what: str = "mixture"
-    ) -> dict[str, float]:
+    ) -> dict[str, Weight]:
         """Return the declared weights of all sources, overridden for the names given.
 
         Args:
@@ -238,10 +271,11 @@ class Mixture:
                     f"{what}: no source {name!r}{nearest(name, sources)}; there are: "
                     f"{listed(sources)}"
                 )
-        merged = self.declared(sources) | dict(given)
+        merged: dict[str, Weight] = {**self.declared(sources), **given}
         if not any(merged.values()):
             raise MixtureError(
-                f"{what}: every source has weight 0; give at least one more than that"
+                f"{what}: every source has weight 0; give at least one more than that (what is not "
+                f"named is left out, unless omitted= gives it a weight)"
             )
         return merged
 
@@ -274,28 +308,31 @@ class Mixture:
         return tuple(self.phases) if self.anneal is None else (self.anneal,)
 
 
-_KEYS = dict.fromkeys(("weights", "temperature", "phases", "anneal", "omitted"), False)
+_KEYS = dict.fromkeys(("weights", "temperature", "phases", "anneal", "omitted", "lengths"), False)
 _CHANGE_KEYS = {"start_step": True, "weights": True, "lr_scale": False}
 
 
 def mixture_of(value: Mixture | Mapping[str, float] | str | PathLike[str] | None) -> Mixture:
     """Return the mixture a caller means.
 
-    None is all sources alike, a mapping their weights, a path that of a TOML file.
+    None and ``"proportional"`` are in proportion to anchors, ``"equal"`` all sources alike, a
+    mapping their weights, a path that of a TOML file.
 
     Raises:
         MixtureError: It is none of these, a name or a weight is wrong, or the file.
     """
     if isinstance(value, Mixture):
         return value
+    if value is None or isinstance(value, Mapping):
+        return Mixture() if value is None else Mixture(value)
+    if isinstance(value, str) and not (Path(value).suffix or Path(value).exists()):
+        return Mixture(checked_word(value, "mixture"))
     if isinstance(value, str | PathLike):
         return Mixture.from_toml(value)
-    if value is not None and not isinstance(value, Mapping):
-        raise MixtureError(
-            f"mixture={value!r}: give a weight for each name, as in {{'web': 0.7}}, or a "
-            f"Mixture(…), or the path of a TOML file"
-        )
-    return Mixture(value or {})
+    raise MixtureError(
+        f"mixture={value!r}: give a weight for each name, as in {{'web': 0.7}}, or a Mixture(…), "
+        f"'proportional', 'equal', or the path of a TOML file"
+    )
 
 
 def differences(saved: Mixture, now: Mixture) -> str:
@@ -314,8 +351,8 @@ def differences(saved: Mixture, now: Mixture) -> str:
 def _described(mixture: Mixture) -> dict[str, str]:
     """Return the parts of a mixture with what each says."""
     parts = {
-        "weights": f"{dict(mixture.weights)}",
-        "omitted": f"{mixture.omitted:g}",
+        "weights": mixture.weights if isinstance(mixture.weights, str) else f"{mixture.weights}",
+        "omitted": f"{mixture.omitted or 0:g}",
         "temperature": f"{mixture.temperature:g}",
     }
     for phase in mixture.phases:

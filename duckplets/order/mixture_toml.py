@@ -18,12 +18,13 @@ A file reads::
     dataset_weights = { web = 0.3 }              # the others keep the weight above
     lr_scale = 0.5
 
-Instead of phases there may be ``anneal_start_step``, where 0 is none, and ``anneal_weights`` in
-``[data]``, with ``anneal_end_step`` and ``anneal_lr_scale``, which are ours. The text is ingested
-already, so ``path``, ``hf_name`` and ``hf_config`` only serve to name a dataset that has no name:
-``bigcode--the-stack-dedup`` above, as ``hf://bigcode/the-stack-dedup`` is ingested, and of a path
-its last part. As there, a phase may then call it by the whole of ``path`` or ``hf_name``. Keys
-about reading and tokens are let be, with a note that says where these are set; so are tables
+Instead of datasets there may be ``mixture = "equal"`` in ``[data]``, or ``"proportional"``, which
+is what holds without either; instead of phases ``anneal_start_step``, where 0 is none, and
+``anneal_weights``, with ``anneal_end_step`` and ``anneal_lr_scale``, which are ours. The text is
+ingested already, so ``path``, ``hf_name`` and ``hf_config`` only serve to name a dataset that has
+no name: ``bigcode--the-stack-dedup`` above, as ``hf://bigcode/the-stack-dedup`` is ingested, and of
+a path its last part. As there, a phase may then call it by the whole of ``path`` or ``hf_name``.
+Keys about reading and tokens are let be, with a note that says where these are set; so are tables
 besides ``[data]``. Everything wrong in a file is reported at once.
 """
 
@@ -38,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.base.documents import DocumentLimits, read_document
 from duckplets.base.shown import listed, shown
 from duckplets.errors import MixtureError, nearest, several
-from duckplets.order.weights import Weights, checked_positive, checked_step
+from duckplets.order.weights import Weights, checked_positive, checked_step, checked_word
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -48,7 +49,7 @@ __all__ = ["read_mixture"]
 log = logging.getLogger("duckplets")
 
 _ANNEAL = ("anneal_start_step", "anneal_weights", "anneal_end_step", "anneal_lr_scale")
-_DATA = ("mix_temperature", "datasets", "phases", *_ANNEAL)
+_DATA = ("mix_temperature", "datasets", "phases", *_ANNEAL, "mixture")
 _DATASET = ("name", "path", "hf_name", "hf_config", "weight")
 _PHASE = ("start_step", "dataset_weights", "lr_scale")
 
@@ -116,12 +117,17 @@ class _Reader:
         ]
         self._check_rising([phase["start_step"] for phase in phases])
         return {
-            "weights": self._weights,
+            "weights": self._word(data) if "mixture" in data else self._weights or "proportional",
             "temperature": temperature,
             "phases": phases,
             "anneal": self._anneal(data, bool(phases)),
-            "omitted": 0.0 if self._weights else 1.0,
         }
+
+    def _word(self, data: Mapping[str, Any]) -> Any:
+        """Return the word that stands in the place of datasets."""
+        if "mixture" in data and data.get("datasets"):
+            self.problems.append("data: mixture and datasets; give one of the two")
+        return self._try(checked_word, data["mixture"], "data: mixture")
 
     def _check_top(self, content: Mapping[str, Any]) -> None:
         """Let other tables be, unless they are meant to be ours."""

@@ -15,19 +15,20 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import islice, zip_longest
 
 import numpy as np
 
 from duckplets.base.arrays import Grown, Integers
 from duckplets.order.apportion import Apportionment, Ramp, Share
-from duckplets.order.changes import Change, with_joins
+from duckplets.order.changes import Change, Event, with_joins
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import key
-from duckplets.order.weights import checked_step, exact_shares
+from duckplets.order.weights import Weight, checked_positive, checked_step, exact_shares
 
-Events = Mapping[int, Mapping[str, float]]
+Events = Mapping[int, Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Schedule:
         events: Weights set during the run, by the step from which on. Each overrides the declared
             weights until the mixture's next change.
         joined: Sources that came later, with the step from which on they are drawn from.
+        lengths: Samples an epoch of every source from later steps on, as ``Mixture.lengths``.
 
     Attributes:
         planned: Names of the sources that the mixture draws from at some step.
@@ -71,38 +73,54 @@ class Schedule:
         samples_per_draw: int = 1,
         events: Events | None = None,
         joined: Mapping[str, int] | None = None,
+        lengths: Mapping[int, Mapping[str, int]] | None = None,
     ) -> None:
         self.mixture = mixture
-        self._joined = dict(joined or {})
+        self._joined, self._lengths = dict(joined or {}), dict(lengths or {})
+        self._mixtures = dict.fromkeys((0, *self._joined.values()), mixture)
+        if isinstance(mixture.weights, str):
+            for step, of_step in self._lengths.items():
+                self._mixtures[step] = replace(mixture, lengths=of_step)
         self.sources = sorted(sources, key=lambda name: (self._joined.get(name, -1), name))
         self.numbers = {name: number for number, name in enumerate(self.sources)}
-        self._events: Grown[tuple[int, dict[str, float]]] = Grown()
+        self._events: Grown[tuple[int, Event]] = Grown()
         self._told: set[str] = set()  # what events give a weight, but for the last one
         self._seed = seed
         self._batch = batch
         self._per_draw = samples_per_draw
-        self._planned = list(mixture.changes(self.sources))
+        self._changes = {s: list(m.changes(self.sources)) for s, m in self._mixtures.items()}
+        self._planned = self._changes[0]
         self.planned = {
             name
-            for change in self._planned
+            for changes in self._changes.values()
+            for change in changes
             for name in self.sources
             if change.weights[name] > 0 or (change.target or {}).get(name, 0) > 0
         }
-        self._segments = Grown(map(self._segment, with_joins(self._planned, self._joined)))
+        segment = partial(self._segment, temperature=mixture.temperature)
+        self._segments = Grown(map(segment, with_joins(self._changes, self._joined)))
         # What each source has got before a segment, by its number: of shared ones, of the others.
         self._bases, self._last_bases = {0: [0] * len(self.sources)}, dict[int, list[int]]()
-        for step, weights in sorted((events or {}).items()):
-            self._set(checked_step("set_weights", "step", step), weights)
+        for step, event in sorted((events or {}).items(), key=lambda item: item[0]):
+            self._set(checked_step("set_weights", "step", step), event)
 
     @property
-    def events(self) -> dict[int, dict[str, float]]:
+    def events(self) -> dict[int, Event]:
         """Weights set during the run, by the step from which on."""
-        return {step: dict(weights) for step, weights in self._events}
+        return dict(self._events)
 
     @property
     def drawn(self) -> set[str]:
-        """Names of the sources drawn from at some step, with those that events brought in."""
-        return self.planned | self._told | self._told_last
+        """Names of the sources drawn from at some step, with those that events brought in.
+
+        And of all whose anchors count for the shares of the others.
+        """
+        return self.planned | self._told | self._told_last | self._counting
+
+    @cached_property
+    def _counting(self) -> set[str]:
+        declared = self.mixture.declared(self.sources)
+        return {n for n, w in declared.items() if w > 0 and isinstance(self.mixture.weights, str)}
 
     @property
     def _told_last(self) -> set[str]:
@@ -113,15 +131,15 @@ class Schedule:
         """Positions a step, of all ranks together."""
         return self._batch
 
-    def with_event(self, step: int, weights: Mapping[str, float]) -> Schedule:
+    def with_event(self, step: int, event: Event) -> Schedule:
         """Return the schedule with other weights from a step on, and without later events.
 
         Raises:
-            MixtureError: The weights do not fit the sources.
+            MixtureError: The weights do not fit the sources, or the temperature is wrong.
         """
         changed = copy(self)
         # There may be one at every step of a long run, so nothing here goes through them all.
-        changed._set(step, weights)
+        changed._set(step, event)
         return changed
 
     def with_events(self, events: Events) -> Schedule:
@@ -134,6 +152,7 @@ class Schedule:
             samples_per_draw=self._per_draw,
             events=events,
             joined=self._joined,
+            lengths=self._lengths,
         )
 
     def drawn_in(self, start: int, stop: int | None = None) -> set[str]:
@@ -256,21 +275,15 @@ class Schedule:
         places = [self.first_change(other), *(step * self._batch for step in differing)]
         places += [] if end == other_end else [end, other_end]
         at = min((place for place in places if place is not None), default=None)
-        while at:
-            mine = self.stretch(at - 1, length, end)
-            theirs = other.stretch(at - 1, length, other_end)
-            if mine == theirs:
-                break
-            at = min(mine[0], theirs[0])
-        return at
+        if at is None:
+            return None
+        return min(self.stretch(at, length, end)[0], other.stretch(at, length, other_end)[0])
 
     def stretch(self, position: int, length: int, end: int | None = None) -> tuple[int, int]:
         """Return the start and end of the stretch of positions that holds one.
 
-        Stretches are fixed, and none crosses a change of the mixture: from every change on, they
-        follow each other with so many positions each. Where what is
-        left before the next change is less, it and the last whole one are two halves instead:
-        a short stretch would leave little room to change places in.
+        Stretches begin at the multiples of their length, where the mixture changes, and at the
+        end of the run.
 
         Args:
             position: Which one.
@@ -278,10 +291,9 @@ class Schedule:
             end: The position at which a run ends, after which nothing is to be mixed in.
         """
         edges = {change.step * self._batch for change in self._planned} | {end or 0}
-        begin = max(edge for edge in edges if edge <= position)
-        stop = min((edge for edge in edges if edge > position), default=None)
-        low, high = self._piece(position - begin, length, stop and stop - begin)
-        low, high = low + begin, high + begin
+        low = position - position % length
+        high = min([low + length, *(edge for edge in edges if edge > position)])
+        low = max([low, *(edge for edge in edges if edge <= position)])
         # Those that events begin lie between, if not off by drift.
         number = bisect_right(self._segments, position // self._batch, key=lambda s: s.step)
         low = max(low, self._segments[number - 1].step * self._batch)
@@ -289,41 +301,67 @@ class Schedule:
             high = min(high, self._segments[number].step * self._batch)
         return low, high
 
-    def _piece(self, place: int, length: int, whole: int | None) -> tuple[int, int]:
-        """Return the piece that holds a place, of those that 0 … whole-1 is cut into."""
-        low = place // length * length
-        if whole is None:
-            return low, low + length
-        last = max(0, (whole // length - 1) * length)  # the last whole one, and what is left
-        if low < last or whole % length == 0 or whole < length:
-            return low, min(low + length, whole)
-        half = last + -(-(whole - last) // (2 * self._batch)) * self._batch
-        return (last, half) if place < half else (half, whole)
-
-    def _set(self, step: int, weights: Mapping[str, float]) -> None:
-        told = Change(step, self.mixture.changed(self.sources, weights, "set_weights"))
-        later = [change for change in self._planned if change.step > step]
-        kept = bisect_left(self._segments, step, key=lambda segment: segment.step)
+    def _set(self, step: int, event: Event) -> None:
+        kept = bisect_left(self._events, step, key=lambda event: event[0])
+        temperature = event.temperature
+        if temperature is not None:
+            temperature = checked_positive("set_weights", "temperature", temperature)
+        elif kept:
+            temperature = self._events[kept - 1][1].temperature
+        changes = {
+            start: [
+                Change(step, mixture.changed(self.sources, event.weights, "set_weights")),
+                *(change for change in self._changes[start] if change.step > step),
+            ]
+            for start, mixture in self._mixtures.items()
+        }
+        first = bisect_left(self._segments, step, key=lambda segment: segment.step)
         # Made before anything is shared: it may be refused.
-        changes = with_joins([told, *later], self._joined)
-        segments = self._segments.changed(kept, [*map(self._segment, changes)])
+        segment = partial(self._segment, temperature=temperature or self.mixture.temperature)
+        made = [segment(change) for change in with_joins(changes, self._joined)]
+        segments = self._segments.changed(first, made)
         if not segments.is_shared_with(self._segments):
             # A copy, which is made at once: another thread may be adding to it.
             bases = self._bases.copy()
-            self._bases = {n: base for n, base in bases.items() if n < max(1, kept)}
+            self._bases = {n: base for n, base in bases.items() if n < max(1, first)}
         self._segments, self._last_bases = segments, {}
-        kept = bisect_left(self._events, step, key=lambda event: event[0])
         if kept == len(self._events):
             self._told = self._told | self._told_last  # another one, for others share it
         elif kept < len(self._events) - 1:
             self._told = set().union(*map(_positive, islice(self._events, kept)))
-        self._events = self._events.changed(kept, [(step, dict(weights))])
+        self._events = self._events.changed(kept, [(step, Event(dict(event.weights), temperature))])
 
-    def _segment(self, change: Change) -> _Segment:
+    def is_overridden(self, step: int) -> bool:
+        """Return whether a phase or an event holds at a step in the place of declared weights."""
+        return self.mixture.phase(step) > 0 or any(at <= step for at, _ in self._events)
+
+    def in_force(self, step: int) -> Mixture:
+        """Return the mixture with the weights and the temperature that hold at a step.
+
+        Shares that change step by step are those of the step.
+        """
+        start = max(start for start in self._mixtures if start <= step)
+        planned = bisect_right(self._planned, step, key=lambda change: change.step) - 1
+        told = bisect_right(self._events, step, key=lambda event: event[0]) - 1
+        change, declared = self._changes[start][planned], self._mixtures[start]
+        at, event = self._events[told] if told >= 0 else (-1, Event({}))
+        temperature, weights = event.temperature or declared.temperature, change.weights
+        if at >= change.step:
+            weights = declared.changed(self.sources, event.weights)
+        elif change.target is not None:
+            temperature, weights = 1.0, self.shares_at(step)
+        as_declared = weights == declared.declared(self.sources)
+        is_word = isinstance(declared.weights, str)
+        if as_declared and temperature == declared.temperature and not is_word:
+            return declared
+        there = {n: float(w) for n, w in weights.items() if self._joined.get(n, 0) <= step}
+        return replace(declared, weights=there, temperature=temperature, lengths={})
+
+    def _segment(self, change: Change, temperature: float) -> _Segment:
         step, start = change.step, self.first_draw(change.step)
         purpose = key(self._seed, "sources", *([step] if step else []))
         weights, target = change.weights, change.target or {}
-        shares = self._shares_of(weights)
+        shares = self._shares_of(weights, temperature)
         names = tuple(n for n in self.sources if weights[n] > 0 or target.get(n, 0) > 0)
         if change.target is None:
             return _Segment(step, start, (shares, purpose), Apportionment(shares, purpose), names)
@@ -334,14 +372,14 @@ class Schedule:
         def step_of(draws: Integers) -> Integers:
             return (draws + start) * self._per_draw // self._batch - step
 
-        end = self._shares_of(target)
+        end = self._shares_of(target, temperature)
         shares = change.on_the_way(shares, end)
         length = change.until - step
         ramp = Ramp(shares, end, length, edges=edges, step_of=step_of, purpose=purpose)
         return _Segment(step, start, (shares, end, length, purpose), ramp, names)
 
-    def _shares_of(self, weights: Mapping[str, float]) -> tuple[int, ...]:
-        return exact_shares([weights[name] for name in self.sources], self.mixture.temperature)
+    def _shares_of(self, weights: Mapping[str, Weight], temperature: float) -> tuple[int, ...]:
+        return exact_shares([weights[name] for name in self.sources], temperature)
 
     def first_draw(self, step: int) -> int:
         """Return the number of the first draw that begins in a step."""
@@ -373,8 +411,8 @@ class Schedule:
         return self._bases if shared else self._last_bases
 
 
-def _positive(event: tuple[int, Mapping[str, float]]) -> set[str]:
-    return {name for name, weight in event[1].items() if weight > 0}
+def _positive(event: tuple[int, Event]) -> set[str]:
+    return {name for name, weight in event[1].weights.items() if weight > 0}
 
 
 def _added(one: list[int], other: list[int]) -> list[int]:

@@ -8,14 +8,27 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
 from duckplets.base.checks import MAX_POSITION
-from duckplets.errors import MixtureError
+from duckplets.errors import MixtureError, nearest
 
-__all__ = ["Weights", "checked_positive", "checked_step", "exact_shares", "exact_weights"]
+__all__ = [
+    "Weight",
+    "Weights",
+    "Word",
+    "as_word",
+    "checked_positive",
+    "checked_step",
+    "checked_word",
+    "exact_shares",
+    "exact_weights",
+]
+
+Weight: TypeAlias = float | Fraction
+Word: TypeAlias = Literal["proportional", "equal"]
 
 _MAX_TOTAL = 1 << 44  # of integer weights
 
@@ -60,6 +73,25 @@ class Weights(Mapping[str, float]):
 
     def __repr__(self) -> str:
         return repr(self._weights)
+
+
+def as_word(value: Any) -> Word | None:
+    """Return a word that stands for the weights of all sources; None for anything else."""
+    return cast(Word, value) if isinstance(value, str) and value in get_args(Word) else None
+
+
+def checked_word(value: Any, what: str) -> Word:
+    """Return the same.
+
+    Raises:
+        MixtureError: It is something else.
+    """
+    if (word := as_word(value)) is not None:
+        return word
+    raise MixtureError(
+        f"{what}: give a weight for each name, as in {{'web': 0.7}}, 'proportional', 'equal', or "
+        f"the path of a TOML file, not {value!r}{nearest(str(value), get_args(Word))}"
+    )
 
 
 def checked_positive(what: str, name: str, value: Any) -> float:

@@ -286,7 +286,7 @@ def _law_keys(recipe: TripletRecipe, law: Law) -> str:
 def _same_text(recipe: TripletRecipe) -> str:
     """Return why an anchor is left out that has the text of each of its positives."""
     if recipe.anchor == recipe.positive:  # the only one may be the anchor itself
-        return "if(positives = 1, 'has one window', 'same text')"
+        return "if(positives = 1, 'with a single window', 'same text')"
     return "'same text'"
 
 

@@ -10,6 +10,7 @@ statement takes its milliseconds however little it finds.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -47,6 +48,9 @@ from duckplets.recipes.recipes import TextRecipe
 # run for minutes or fill the memory.
 _MOST_COMPARISONS = 1_000_000_000
 _MOST_PAIRS = 20_000_000
+
+NO_RECORDS = "the split has no records"
+_GRADES = "grade without a condition"  # the reason, as pools/triplets.sql has it
 
 # How many chunks, of all its sources, a statement for many of them looks at: enough that what a
 # statement costs by itself is little, and few beside what one for a large source takes.
@@ -129,7 +133,7 @@ class PoolReader:
             self._refuse_unbounded(compiled)
         rows = self._rows(compiled, "anchors")
         if rows.num_rows == 0:
-            raise NoAnchorError(self._why_empty(compiled))
+            raise NoAnchorError(self.why_empty(compiled))
         if of is not None:
             rows = rows.filter(np.isin(keys_of(rows, "record_key"), of))
             if rows.num_rows == 0:
@@ -276,13 +280,21 @@ class PoolReader:
                 f"round the values it compares"
             )
 
-    def _why_empty(self, compiled: CompiledPool) -> str:
+    def why_empty(self, compiled: CompiledPool) -> str:
         """Return what is empty, with counts by reason, and how many negatives there would be."""
-        reasons = {k or "": n for k, n in self.count(compiled).items()}
-        counts = ", ".join(f"{n} {reason}" for reason, n in reasons.items() if reason)
-        told = f"{_what(compiled)}: {counts or 'the split has no records'}"
-        if "grade without a condition" in reasons:
-            told += " (say which are good enough: positive=role('context', where='label >= 0.5'))"
+        reasons = {k: n for k, n in self.count(compiled).items() if k}
+        grades = reasons.pop(_GRADES, 0)
+        counts = [f"{n:,} {reason}" for reason, n in reasons.items()]
+        if grades:
+            name, path = compiled.recipe.name, self._database.path
+            shown = shlex.join(["duckplets", "recipe", "show", str(path), name])
+            counts.append(
+                f"{grades:,} pairs have grades; give the least grade that counts as positive, as "
+                f"in positive=role('context', where='label >= 0.5'); from the shell: {shown} > "
+                f'graded.toml, add where = "label >= 0.5" to positive there, and give '
+                f"--recipes graded.toml"
+            )
+        told = f"{_what(compiled)}: {', '.join(counts) or NO_RECORDS}"
         most = compiled.parameters["negatives"]
         if "no negative" not in reasons or most == 1:
             return told

@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Real
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, get_args
 
 from duckplets.base.checks import integer
 from duckplets.errors import RecipeError, nearest
 
-__all__ = ["Bm25", "Bm25Settings", "bm25"]
+__all__ = ["Bm25", "bm25"]
 
 Sampling = Literal["rotate", "top", "random"]
 RangeOn = Literal["survivors", "raw"]
@@ -116,35 +116,37 @@ class Bm25:
         return replace(self, **{name: getattr(Bm25(), name) for name in _SEARCHING})
 
 
-class Bm25Settings(TypedDict, total=False):
-    """Any of the attributes of ``Bm25``, as keyword arguments."""
+def bm25(
+    *,
+    top_k: int = 32,
+    range_min: int = 0,
+    range_max: int | None = None,
+    min_score: float | None = None,
+    max_score: float | None = None,
+    absolute_margin: float | None = None,
+    relative_margin: float | None = None,
+    range_on: RangeOn = "survivors",
+    query_tokens: int = 64,
+    sampling: Sampling = "rotate",
+    rotation: int | None = None,
+    when_short: WhenShort = "backfill",
+    scope: Scope = "pool",
+    shard_documents: int = 65_536,
+) -> Bm25:
+    """Rank a recipe's negatives by BM25, as in ``by=dp.bm25(top_k=16, range_min=2)``.
 
-    top_k: int
-    range_min: int
-    range_max: int | None
-    min_score: float | None
-    max_score: float | None
-    absolute_margin: float | None
-    relative_margin: float | None
-    range_on: RangeOn
-    query_tokens: int
-    sampling: Sampling
-    rotation: int | None
-    when_short: WhenShort
-    scope: Scope
-    shard_documents: int
-
-
-def bm25(**settings: Unpack[Bm25Settings]) -> Bm25:
-    """Rank a recipe's negatives by BM25, as in ``by=dp.bm25(top_k=16, relative_margin=0.05)``.
-
-    Args:
-        settings: Any of the attributes of ``Bm25``.
+    The arguments are the attributes of ``Bm25``.
 
     Raises:
-        RecipeError: A setting is unknown or its value is wrong.
+        RecipeError: A value is wrong.
     """
-    return bm25_from(dict(settings))
+    return Bm25(**locals())
+
+
+def given_settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the arguments of a call that are settings and are not None."""
+    known = {field.name for field in fields(Bm25)}
+    return {n: value for n, value in arguments.items() if n in known and value is not None}
 
 
 def bm25_from(settings: Mapping[str, Any]) -> Bm25:

@@ -1,32 +1,58 @@
-"""From what the rows of a source are like to the recipes it is drawn by if nobody gives others."""
+"""Default recipes: from what the rows of a source are like to how it is drawn if nobody says more.
+
+``preset="crate"`` is the way of the triplets crate: a quarter of the samples has a negative from
+the anchors of other records. Without it those recipes are known by name, and drawn when named.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import cast, get_args
+from typing import Any, Literal, cast, get_args
 
+from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.recipes.selectors import Role, Selector, any_section, check_choice, role
 
+Preset = Literal["crate"]
+
 TEXTS = "texts"  # the name of a source's derived text recipe
+USUAL = "anchor_context"  # the default that says nothing of negatives
+
+
+def checked_preset(preset: Any) -> Preset | None:
+    """Return a preset.
+
+    Raises:
+        RecipeError: There is none of that name.
+    """
+    if preset is None or (isinstance(preset, str) and preset in get_args(Preset)):
+        return cast("Preset | None", preset)
+    hint = nearest(preset, get_args(Preset)) if isinstance(preset, str) else ""
+    raise RecipeError(f"preset={preset!r}{hint}: give 'crate', or leave it out")
+
+
+def is_swapped(swap: bool | None, preset: Preset | None) -> bool:
+    """Return whether anchor and positive change places: as it was said, else as the preset has."""
+    return preset == "crate" if swap is None else bool(swap)
 
 
 @cache
-def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
+def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[TripletRecipe, ...]:
     """Return the recipes of a source that was given none.
 
     Args:
         defaults: What its rows are like: ``roles``, ``documents`` (whose anchors are headings or
             file names), ``text``, ``dated``, ``ready`` (roles with ready negatives), or ``pairs``
             of a chosen and a rejected reply.
+        preset: ``crate`` adds those that take negatives from anchors.
     """
     anchor, context, whole = role("anchor"), role("context"), any_section()
-    to_context = TripletRecipe("anchor_context", anchor, context, context, weight=0.75)
+    to_context = TripletRecipe(USUAL, anchor, context, context, weight=0.75)
     to_anchor = TripletRecipe("anchor_anchor", anchor, context, anchor, weight=0.25)
     if defaults in ("roles", "documents"):
-        return (to_context, to_anchor)
+        return (to_context, to_anchor) if preset else (replace(to_context, weight=1.0),)
     if defaults == "text":
         return (TripletRecipe("simcse", whole, whole, whole, allow_same_anchor_positive=True),)
     rejected = role("rejected")
@@ -39,12 +65,13 @@ def default_recipes(defaults: str) -> tuple[TripletRecipe, ...]:
         ready = replace(chosen, name="ready_negative", when_short="random")
         return (ready, replace(to_context, weight=0.25))
     check_choice("defaults", defaults, ("roles", "documents", "text", "dated", "pairs", "ready"))
-    return (
+    dated = (
         replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
         replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),
         replace(to_context, weight=0.35),
         to_anchor,
     )
+    return dated if preset else dated[::2]
 
 
 def long_section_recipe(role: str) -> TripletRecipe:

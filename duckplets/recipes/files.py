@@ -16,9 +16,7 @@ A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields o
     name = "bodies"
     selector = { position = 1 }                  # role, position, any_section = true; or a list
 
-JSON may also be a list of what ``to_dict`` makes, each with its ``kind``. There ``"by": "random"``
-stands for None, which samplers fill in: so earlier versions, where it was the default, stored what
-nobody had chosen. In tables without a ``kind``, which somebody wrote, it is what it says.
+JSON may also be a list of what ``to_dict`` makes, each with its ``kind``.
 """
 
 from __future__ import annotations
@@ -37,13 +35,9 @@ from duckplets.recipes.selectors import ARGUMENTS, Selector, SelectorKind, check
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["from_dict", "load_recipes", "to_dict", "to_table"]
+__all__ = ["from_dict", "load_recipes", "to_dict"]
 
 _KINDS = ("triplet", "text")
-_LEFT_TO_SAMPLERS = "random"  # as what nobody chose is stored
-_RANDOM = {"random": True}  # as "random" is stored that somebody chose
-# Fields that came later: left out at these values, so that what was stored stays as it was.
-_LATER = {"negatives_from": "source", "when_short": "drop"}
 
 
 def load_recipes(
@@ -78,11 +72,7 @@ def to_dict(recipe: TripletRecipe | TextRecipe) -> dict[str, Any]:
     plain: dict[str, Any] = {"kind": "triplet" if isinstance(recipe, TripletRecipe) else "text"}
     for field in fields(recipe):
         value = getattr(recipe, field.name)
-        if field.name in _LATER and value == _LATER[field.name]:
-            continue
-        if field.name == "by" and (value is None or value == "random"):
-            plain["by"] = _LEFT_TO_SAMPLERS if value is None else dict(_RANDOM)
-        elif isinstance(value, Selector):
+        if isinstance(value, Selector):
             plain[field.name] = _selector_to_dict(value)
         elif isinstance(value, SqlStrategy):
             plain[field.name] = {"sql": value.condition}
@@ -92,14 +82,6 @@ def to_dict(recipe: TripletRecipe | TextRecipe) -> dict[str, Any]:
             plain[field.name] = [_selector_to_dict(selector) for selector in value]
         elif value is not None:
             plain[field.name] = list(value) if isinstance(value, tuple) else value
-    return plain
-
-
-def to_table(recipe: TripletRecipe | TextRecipe) -> dict[str, Any]:
-    """Return a recipe as a table of a recipes file, with its ``kind``."""
-    plain = to_dict(recipe)
-    if plain.get("by") == _LEFT_TO_SAMPLERS:
-        del plain["by"]
     return plain
 
 
@@ -137,10 +119,6 @@ def _from_plain(key: str, value: Any) -> Any:
     if key == "strategy" and isinstance(value, Mapping):
         _check_keys("table", value, ["sql"])
         return SqlStrategy(value.get("sql", ""))
-    if key == "by" and value == _LEFT_TO_SAMPLERS:
-        return None
-    if key == "by" and value == _RANDOM:
-        return "random"
     if key == "by" and isinstance(value, Mapping):
         _check_keys("table", value, ["bm25"])
         settings = value.get("bm25")
@@ -200,9 +178,7 @@ def _tables(content: Any) -> list[Any]:
         for entry in entries:
             if entry.get("kind", kind) != kind:
                 raise RecipeError(f"kind {entry['kind']!r} in [[{kind}]]: leave it out")
-            written = "kind" not in entry and entry.get("by") == _LEFT_TO_SAMPLERS
-            chosen = {"by": _RANDOM} if written else {}
-            tables.append({"kind": kind, **entry, **chosen})
+            tables.append({"kind": kind, **entry})
     return tables
 
 

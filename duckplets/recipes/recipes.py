@@ -69,7 +69,8 @@ class TripletRecipe:
             record, ``same_record``, which successive visits go through in turn.
         by: How one of the legal ones is chosen: ``random``; ``bm25``, from those that were mined
             for this recipe, with whatever settings; or ``bm25(...)``, from those mined so. None
-            leaves it to the sampler's ``by=``; without one it is ``random``.
+            leaves it to the sampler's ``by=``; without one it is ``bm25`` where some were mined
+            for it, else ``random``.
         negatives_from: Where they come from: the anchor's ``source``; or ``split``, which lets an
             anchor with too few legal ones in its source draw from all sources of the split.
         when_short: Of ``same_record``: ``drop`` an anchor whose record has fewer than were asked

@@ -18,6 +18,7 @@ from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.defaults import (
     TEXTS,
+    Preset,
     default_recipes,
     derived_text_recipe,
     long_section_recipe,
@@ -62,10 +63,14 @@ class Brought:
     weight: float | None = None
     controlled: bool = False
 
-    @property
-    def recipes(self) -> tuple[Recipe, ...]:
-        """Those that it brought, else the defaults, without the one of long sections."""
-        return self.own or default_recipes(self.defaults)
+    def recipes(self, preset: Preset | None = None) -> tuple[Recipe, ...]:
+        """Return those that it brought, else the defaults, without the one of long sections."""
+        return self.own or default_recipes(self.defaults, preset)
+
+    def known(self, preset: Preset | None = None) -> list[Recipe]:
+        """Return those that may be named: also what only a preset draws unasked."""
+        drawn = {recipe.name: recipe for recipe in self.recipes(preset)}
+        return [drawn.get(recipe.name, recipe) for recipe in self.recipes("crate")]
 
     def of_kind(self, recipes: Iterable[Recipe], kind: str) -> tuple[Recipe, ...]:
         """Return those that make a kind of sample: of texts, text recipes or else a derived one."""
@@ -170,7 +175,7 @@ def stored(database: Database) -> list[Recipe]:
 
 def names(database: Database, version: int) -> list[str]:
     """Return the names of all recipes that may be asked for: stored, brought or default ones."""
-    brought = (r.name for of in sources_of(database, version).values() for r in of.recipes)
+    brought = (r.name for of in sources_of(database, version).values() for r in of.known())
     is_long = bool(database.run("recipes/store/long_sections")[0][0])
     own = [LONG_SECTION] if is_long else []
     return list(dict.fromkeys([*_names(database), *brought, *own]))
@@ -190,11 +195,12 @@ def resolve(
     version: int,
     max_tokens: int,
     long_sections: bool = True,
+    preset: Preset | None = None,
     also: Sequence[Recipe] = (),
 ) -> list[SourceRecipes]:
     """Return the recipes of every source of a version, by name of the source.
 
-    ``also`` may be named where they are not stored any more.
+    ``also`` may be named where they are not stored any more. Defaults are those of the preset.
 
     Raises:
         RecipeError: An unknown or repeated name, or none of the needed kind.
@@ -203,7 +209,7 @@ def resolve(
     known = stored(database)
     chosen = [r for r in known if kind == "texts" or is_triplet(r)]
     if given:  # only then are the defaults needed, whose conditions take a while to parse
-        chosen = _named(given, [*also, *known, *_all_brought(sources)]) or chosen
+        chosen = _named(given, [*also, *known, *_all_brought(sources, preset)]) or chosen
     long_roles: dict[str, Role] = {}
     if not chosen and long_sections and kind != "texts" and _has_longer(database, max_tokens):
         where = {"split": split, "version": version, "max_tokens": max_tokens}
@@ -215,7 +221,7 @@ def resolve(
         if not chosen:
             if source in long_roles and not brought.own:
                 extra = [long_section_recipe(long_roles[source])]
-            recipes = [*brought.recipes, *extra]
+            recipes = [*brought.recipes(preset), *extra]
         optional = frozenset(r.name for r in extra)
         resolved.append(SourceRecipes(source, brought.of_kind(recipes, kind), optional))
     _check(resolved, chosen, kind, sources)
@@ -259,7 +265,13 @@ def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
     return found
 
 
-def find(database: Database, name: str, version: int, source: str | None = None) -> Recipe:
+def find(
+    database: Database,
+    name: str,
+    version: int,
+    source: str | None = None,
+    preset: Preset | None = None,
+) -> Recipe:
     """Return a recipe by name: a stored one, else one that sources bring, else the derived texts.
 
     Args:
@@ -267,15 +279,17 @@ def find(database: Database, name: str, version: int, source: str | None = None)
         name: Of the recipe.
         version: Of the corpus.
         source: Whose recipe is meant where sources differ; by default that of the first.
+        preset: Whose defaults are meant.
     """
     sources = sources_of(database, version)
     of_corpus = stored(database)
     brought = sources.get(source or "") or next(iter(sources.values()), None)
-    known = [*_all_brought(sources), *(brought.recipes if brought else ()), *of_corpus]
+    own = brought.known(preset) if brought else []
+    known = [*_all_brought(sources, preset), *own, *of_corpus]
     by_name = {recipe.name: recipe for recipe in known}
     if name == TEXTS not in by_name and brought is not None:
         told = [r for r in of_corpus if not source or r.sources is None or source in r.sources]
-        return brought.of_kind(told or brought.recipes, "texts")[0]
+        return brought.of_kind(told or brought.recipes(), "texts")[0]
     if name not in by_name:
         if not sources:
             raise RecipeError(f"no recipe {name!r}: {_NO_SOURCES}")
@@ -299,7 +313,7 @@ def first_source(database: Database, recipe: Recipe, version: int) -> str:
             f"recipe {recipe.name!r} is limited to {listed(recipe.sources or ())}, and the "
             f"corpus has only {listed(sources)}"
         )
-    own = [s for s in fitting if recipe in sources[s].recipes]
+    own = [s for s in fitting if recipe in [*sources[s].known(), *sources[s].recipes("crate")]]
     return (own or fitting)[0]
 
 
@@ -313,9 +327,9 @@ def check_source(database: Database, source: str, version: int) -> None:
         )
 
 
-def _all_brought(sources: Mapping[str, Brought]) -> list[Recipe]:
+def _all_brought(sources: Mapping[str, Brought], preset: Preset | None) -> list[Recipe]:
     """Return what all sources bring or have by default, of each name once."""
-    found = {r.name: r for brought in sources.values() for r in brought.recipes}
+    found = {r.name: r for brought in sources.values() for r in brought.known(preset)}
     found.setdefault(LONG_SECTION, long_section_recipe("context"))
     return list(found.values())
 

@@ -69,8 +69,8 @@ _WRITTEN = {  # how text is written, and the forms of files that leave it open
 _TABS = ("tab", "\\t")
 _CONTROLS = ("size", "size_mode", "weight", "seed")
 _MAPPING = (
-    *("converter", "on_error", "anchor", "positive", "context", "text", "id", "date", "group"),
-    *("taxonomy", "meta", "prefix", "trust", "negative", "sections", "text_of"),
+    *("converter", "turns", "on_error", "anchor", "positive", "context", "text", "id", "date"),
+    *("group", "taxonomy", "meta", "prefix", "trust", "negative", "sections", "text_of"),
     *("created_at", "updated_at", "date_format", "on_bad_date", "label", "labels"),
 )
 _OF_LINES = ("trust", "on_error")  # of text, whose lines have no columns

@@ -12,6 +12,7 @@ wrong surfaces after the batches that come before it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,7 @@ from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
 from duckplets.records.elements import Order, Part, Take, elements_of, indexed_elements
 from duckplets.sampling.batch import Batch
-from duckplets.sampling.messages import MESSAGES
+from duckplets.sampling.messages import shape_of, type_of
 from duckplets.serving.manifest import sound
 from duckplets.serving.snapshot import folder_of, mapped_texts
 from duckplets.serving.texts import ROLES, Texts
@@ -44,6 +45,7 @@ _DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at"
 _ROLES = ROLES
 _TEXTS = ("text", *_ROLES)
 _MESSAGES = ("messages", "rejected_messages")
+_OF_INDEX = '"type":"text","value":'  # a part of a message in the order of a DataIndex
 _COLUMNS = (*_PLACES, *_LABELS, *_DETAILS, *_TEXTS, *_MESSAGES)
 _DEFAULT = (*_PLACES, *_LABELS, "meta", "text")
 
@@ -93,7 +95,9 @@ def read(
             ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``, ``created_at``,
             ``updated_at``; ``text``, the texts of all sections but rejected replies, joined by a
             blank line; ``anchor``, ``context`` and ``rejected``, lists of the texts of these roles;
-            ``messages`` and ``rejected_messages``, null for a record that is no conversation.
+            ``messages`` and ``rejected_messages``, null for a record that is no conversation, with
+            parts as chat templates take them, ``{"type": "text", "text": …}``; in the order of a
+            ``DataIndex`` as data plug-ins have them, ``{"type": "text", "value": …}``.
             By default those up to ``date``, ``meta`` and ``text``.
 
     Raises:
@@ -110,7 +114,8 @@ def read(
         take = elements_of(order, len(keys))
     wants_texts = any(name in _TEXTS for name in names)
     texts = mapped_texts(database, version) if wants_texts else None
-    return Records(_batches(database, keys, names, take, batch_size, texts))
+    shape = shape_of(database, version, "value" if isinstance(order, DataIndex) else "text")
+    return Records(_batches(database, keys, names, take, batch_size, texts, shape))
 
 
 # -- which records ------------------------------------------------------------------------------
@@ -185,9 +190,10 @@ def _batches(
     take: Take,
     batch_size: int,
     texts: Texts | None,
+    shape: list[Any],
 ) -> Generator[Batch, None, None]:
     """Yield batches of blocks, each of which is read while the one before is used."""
-    fetcher = _Fetcher(database.cursor(), keys, columns, texts)
+    fetcher = _Fetcher(database.cursor(), keys, columns, texts, shape)
     pace = Pace(_LARGEST_BLOCK, _BLOCK_BYTES)
     calls = _calls(fetcher, take, pace, batch_size)
     blocks = Lookahead(calls, "duckplets-read", stop=fetcher.database.interrupt)
@@ -253,9 +259,15 @@ class _Fetcher:
     """Reads the records of requests, on a connection of its own."""
 
     def __init__(
-        self, database: Database, keys: Integers, columns: list[str], texts: Texts | None
+        self,
+        database: Database,
+        keys: Integers,
+        columns: list[str],
+        texts: Texts | None,
+        shape: list[Any],
     ) -> None:
         self.database = database
+        self._shape = shape
         self._keys = keys
         self._columns = columns
         self._mapped = texts
@@ -297,16 +309,23 @@ class _Fetcher:
         """Return the messages of records; nulls for those that have none."""
         request = np.arange(len(keys), dtype=np.int64)
         asked = pa.table({"request": request, "record_key": keys})
-        which = {"chosen": _MESSAGES[0] in wanted, "rejected": _MESSAGES[1] in wanted}
-        which |= {"chosen_json": False, "rejected_json": False}
+        which: dict[str, Any] = {
+            "chosen": _MESSAGES[0] in wanted,
+            "rejected": _MESSAGES[1] in wanted,
+        }
+        which |= {"chosen_json": False, "rejected_json": False, "shape": json.dumps(self._shape)}
         with self.database.registered(asked_messages=asked):
             stored = self.database.table("sampling/messages/stored")
+        if "value" in self._shape[0]["content"][0]:
+            for i, name in enumerate(_MESSAGES, 1):
+                text = pc.replace_substring(stored[name], '"type":"text","text":', _OF_INDEX)
+                stored = stored.set_column(i, name, text)
         with self.database.registered(stored_messages=stored):
             rows = self.database.table("sampling/messages/parsed", which).combine_chunks()
         places = np.full(len(keys), -1, dtype=np.int64)
         places[rows["request"].to_numpy()] = np.arange(rows.num_rows)
-        order = pa.array(places, mask=places < 0)
-        return {name: rows[name].combine_chunks().take(order).cast(MESSAGES) for name in wanted}
+        order, kind = pa.array(places, mask=places < 0), type_of(self._shape)
+        return {name: rows[name].combine_chunks().take(order).cast(kind) for name in wanted}
 
     def _texts(self, part: Part, size: int) -> dict[str, pa.Array]:
         wanted = self._wanted(_TEXTS)

@@ -28,6 +28,7 @@ from duckplets.report import drawn, tables
 from duckplets.report.rendering import read, rendered, script_json, words
 from duckplets.report.tables import Section, Table, asked
 from duckplets.sampling import state
+from duckplets.sampling.settings import not_of_saving
 from duckplets.serving.snapshot import overview
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def _opened(
             raise
         yield f"No samples were drawn: {error}"
         return
+    sampler.notes[:] = not_of_saving(sampler.notes)
     with closing(sampler):
         yield sampler
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,12 +30,51 @@ from duckplets.serving.kept import key_of
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.recipes.store import Recipe
-    from duckplets.sampling.settings import RunSettings
+    from duckplets.sampling.settings import Empty, RunSettings
     from duckplets.serving.snapshot import Snapshot
 
 log = logging.getLogger("duckplets")
 
 _SHOWN = 50  # pools without an anchor that a message names
+
+
+class Left(NamedTuple):
+    """A recipe of a source without an anchor, or a source without any, and why in words."""
+
+    source: str
+    recipe: Recipe | None
+    why: str
+
+
+class Named(NamedTuple):
+    """What a user has named of a new run, so that it must not be empty.
+
+    Attributes:
+        empty: What was said of that: ``error``, ``skip``, or nothing.
+        sources: Those that the mixture names.
+        recipes: Names of those that were given.
+    """
+
+    empty: Empty | None
+    sources: set[str]
+    recipes: set[str]
+
+    def refused(self, empty: Sequence[Left], streams: Sequence[Stream]) -> list[Left]:
+        """Return what must not be left out of all that is empty."""
+        if self.empty == "skip":
+            return []
+        there = {stream.source for stream in streams}
+        found = {stream.recipe.name for stream in streams}
+        return [
+            left
+            for left in empty
+            if (left.source in self.sources and left.source not in there)
+            or (left.recipe is not None and self._is_named(left.source, left.recipe, found))
+        ]
+
+    def _is_named(self, source: str, recipe: Recipe, found: set[str]) -> bool:
+        given = recipe.name in self.recipes and recipe.name not in found
+        return given or source in (recipe.sources or ())
 
 
 class Anchored:
@@ -100,7 +139,7 @@ def read_streams(
     database: Database,
     settings: RunSettings,
     named: Sequence[tuple[str, Recipe]],
-    empty: list[str],
+    empty: list[Left],
     snapshot: Snapshot | None = None,
     texts: Words | None = None,
 ) -> list[Stream]:
@@ -132,7 +171,7 @@ def read_streams(
         found_pool, source, recipe = at_hand[key], compiled.parameters["source"], compiled.recipe
         if found_pool.anchors is None:
             if recipe.name not in settings.optional.get(source, []):
-                empty.append(str(found_pool.empty))
+                empty.append(Left(source, recipe, str(found_pool.empty)))
             continue
         parts = {f.name: getattr(found_pool, f.name) for f in fields(Pool) if f.name != "compiled"}
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
@@ -213,7 +252,7 @@ def without_empty(
     streams: Sequence[Stream],
     needed: Sequence[str],
     notes: Sequence[str],
-    empty: Sequence[str],
+    empty: Sequence[Left],
 ) -> tuple[RunSettings, list[str]]:
     """Return the settings of a run that draws nothing of what is empty, and notes that say so.
 
@@ -229,20 +268,19 @@ def without_empty(
         mixture = mixture.without(missing)
         mixture.check(settings.sources)
     every = {name: sorted(d["name"] for d in of) for name, of in settings.recipes.items()}
-    told = [*notes, f"empty='skip' leaves out what has no anchor: {_told(empty)}"]
+    told = [*notes, f"what has no anchor is left out: {_told(empty)}"]
     return replace(settings, mixture=mixture.to_dict(), optional=every), told
 
 
-def empty_pools(found: Sequence[str]) -> EmptyPoolError:
+def empty_pools(found: Sequence[Left]) -> EmptyPoolError:
     """Return the error for all that is empty."""
     return EmptyPoolError(
-        f"{_told(found)}. Limit a recipe with sources=(…), give a "
-        f"source weight 0 in mixture=, change the recipe, or leave out what is empty with "
-        f"empty='skip'"
+        f"{_told(found)}. Limit a recipe with sources=(…), leave a source out of mixture=, change "
+        f"the recipe, or leave out what is empty with empty='skip'"
     )
 
 
-def _told(found: Sequence[str]) -> str:
+def _told(found: Sequence[Left]) -> str:
     """Return all that is empty; of very many the first."""
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    return "; ".join(found[:_SHOWN]) + more
+    return "; ".join(left.why for left in found[:_SHOWN]) + more

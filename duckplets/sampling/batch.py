@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import index
+from pathlib import Path
 from typing import Any, Protocol, SupportsIndex, overload
 
 import numpy as np
@@ -67,6 +68,7 @@ class Block:
         places: For every column of texts, where in them each sample's is.
         tally: The source and the tokens of every sample of these batches, of all ranks.
         vectors: What columns of vectors are gathered from.
+        origin: Of the texts: the folder of a snapshot, or None.
     """
 
     start: int
@@ -76,6 +78,7 @@ class Block:
     places: dict[str, Integers]
     tally: Tally
     vectors: Mapping[str, Rows] = field(default_factory=dict)
+    origin: Path | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.places.values())))
@@ -110,17 +113,18 @@ class Tranche:
         low: As given.
         high: As given.
         names: Of the columns, in order.
+        origin: As of the block.
     """
 
     # Several threads may ask at once: they then do the same work, and any result will do.
     __slots__ = (
         *("__weakref__", "_block", "_columns", "_lists", "_table"),
-        *("high", "low", "names", "start"),
+        *("high", "low", "names", "origin", "start"),
     )
 
     def __init__(self, block: Block, low: int, high: int) -> None:
         self.start, self.low, self.high = block.start, low, high
-        self.names = list(block.columns)
+        self.names, self.origin = list(block.columns), block.origin
         self._block: Block | None = block
         self._columns: dict[str, pa.Array] = {}
         self._lists: dict[str, list[Any] | None] = {}
@@ -159,7 +163,7 @@ class Tranche:
         if name not in self._lists:
             column = self.column(name)
             nested = pa.types.is_nested(column.type)
-            self._lists[name] = None if nested else _values(column, name)
+            self._lists[name] = None if nested else _values(column, name, self.origin)
         return self._lists[name]
 
     def table(self) -> pa.Table:
@@ -178,24 +182,28 @@ class Tranche:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Source, tokens and fallbacks of consecutive samples, to be counted: shape (samples,) each.
+    """What consecutive samples count for: shape (samples,) each.
 
     Attributes:
         sources: Number of the source.
         tokens: Tokens of all texts.
         fallbacks: Negatives that stand in for such as lacked: mined ones, the record's own, or
             those of the source.
+        displaced: Number of the source whose sample gave its position to this one; -1 for most.
     """
 
     sources: Integers
     tokens: Integers
     fallbacks: Integers
+    displaced: Integers
 
 
 class Batch:
     """One batch: ``batch["anchor"]`` is a list with one entry a sample, ``len(batch)`` long.
 
-    ``batch[0]`` is a sample as a dict, ``batch[:3]`` a list of them, and so is what a loop yields.
+    ``batch[0]`` is a sample as a dict, ``batch[:3]`` a list of them, and a loop yields them one by
+    one. By column a batch reads as a dict does: ``keys()``, ``values()``, ``items()``, ``get()``,
+    ``in`` and ``**batch``. It is not registered as a ``Mapping``, for trainers build those anew.
 
     Args:
         table: The samples.
@@ -226,8 +234,20 @@ class Batch:
         return self._table
 
     def keys(self) -> list[str]:
-        """Return the names of the columns, in order; ``dict(batch)`` works."""
+        """Return the names of the columns, in order; ``dict(batch)`` and ``**batch`` work."""
         return list(self._names)
+
+    def values(self) -> list[Any]:
+        """Return the columns, in order, each as ``batch[name]`` is."""
+        return [self[name] for name in self._names]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Return the columns with their names, in order."""
+        return list(zip(self._names, self.values(), strict=True))
+
+    def get(self, column: str, default: Any = None) -> Any:
+        """Return a column, or something else if there is none of that name."""
+        return self[column] if column in self._names else default
 
     @overload
     def __getitem__(self, which: str) -> list[Any]: ...
@@ -251,23 +271,29 @@ class Batch:
             return self._column(which)
         if isinstance(which, slice):
             numbers = range(*which.indices(len(self)))
-            return _rows(self.table.take(pa.array(numbers, pa.int64())))
+            return _rows(self.table.take(pa.array(numbers, pa.int64())), self._origin)
         number = index(which)
         if not -len(self) <= number < len(self):
             raise IndexError(f"{number}; this batch has {counted(len(self), 'sample')}")
-        return _rows(self.table.slice(number % len(self), 1))[0]
+        return _rows(self.table.slice(number % len(self), 1), self._origin)[0]
 
     def _column(self, name: str) -> list[Any]:
         if self._tranche is None or name not in self._names:
-            return _values(self.column(name), name)
+            return _values(self.column(name), name, self._origin)
         low, high = self._span
         values = self._tranche.values(name)
-        return _values(self.column(name), name) if values is None else values[low:high]
+        if values is None:
+            return _values(self.column(name), name, self._origin)
+        return values[low:high]
+
+    @property
+    def _origin(self) -> Path | None:
+        return None if self._tranche is None else self._tranche.origin
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the samples, each as a dict."""
         for low in range(0, len(self), _ROWS):
-            yield from _rows(self.table.slice(low, _ROWS))
+            yield from _rows(self.table.slice(low, _ROWS), self._origin)
 
     def __contains__(self, column: object) -> bool:
         """Whether there is a column of that name."""
@@ -318,13 +344,17 @@ class Batch:
 
         Raises:
             KeyError: There is no such column.
+            DamagedFileError: A text is none.
         """
         if name is None:
             return {each: self.to_numpy(each) for each in self._names}
         found = self.column(name)
         if pa.types.is_fixed_size_list(found.type):
             return matrix_of(found)
-        return np.asarray(found.to_numpy(zero_copy_only=False))
+        try:
+            return np.asarray(found.to_numpy(zero_copy_only=False))
+        except pa.ArrowException as error:
+            raise _no_text(name, self._origin) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Give another process the samples of this batch alone."""
@@ -335,7 +365,13 @@ class Batch:
 
         Raises:
             ExtensionError: pandas is not installed.
+            DamagedFileError: A text is none.
         """
+        for name in self._names:  # pandas takes any bytes for texts
+            try:
+                self.column(name).validate(full=True)
+            except pa.ArrowException as error:
+                raise _no_text(name, self._origin) from error
         try:
             return self.table.to_pandas()
         except ModuleNotFoundError as error:
@@ -371,7 +407,7 @@ def _received(
     return Batch(unpacked(schema, rows), step, position, sources)
 
 
-def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:
+def _values(column: pa.Array | pa.ChunkedArray, name: str, origin: Path | None = None) -> list[Any]:
     """Return a column as a list.
 
     Raises:
@@ -380,15 +416,27 @@ def _values(column: pa.Array | pa.ChunkedArray, name: str) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError as error:
-        raise DamagedFileError(
-            f"column {name!r} of a batch: a text is not UTF-8 ({error.reason}), so what it was "
-            f"read from is damaged; 'duckplets doctor' finds out where"
-        ) from error
+        raise _no_text(name, origin) from error
+    if name in ("messages", "rejected_messages") and "tool_calls" in str(column.type):
+        return [messages and [_without_null(each) for each in messages] for messages in values]
     return values
 
 
-def _rows(table: pa.Table) -> list[dict[str, Any]]:
+def _without_null(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without the keys that only messages of tools have."""
+    return {key: value for key, value in message.items() if value is not None}
+
+
+def _no_text(name: str, origin: Path | None) -> DamagedFileError:
+    where = "what it was read from" if origin is None else f"the snapshot {origin}"
+    return DamagedFileError(
+        f"column {name!r} of a batch: a text is not UTF-8, so {where} is damaged; 'duckplets "
+        f"doctor' finds out in which file; a snapshot may be deleted, and is made anew"
+    )
+
+
+def _rows(table: pa.Table, origin: Path | None) -> list[dict[str, Any]]:
     """Return samples as dicts."""
     names = table.column_names
-    columns = (_values(table.column(name), name) for name in names)
+    columns = (_values(table.column(name), name, origin) for name in names)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

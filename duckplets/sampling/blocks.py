@@ -12,11 +12,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import MAX_POSITION
+from duckplets.base.dropped import forget, when_dropped
 from duckplets.base.lookahead import BlocksAhead, StoppedError
 from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
@@ -73,6 +75,7 @@ class Reader:
         self._block_bytes = block_bytes
         self._tranche: Tranche | None = None  # of the batch taken last
         self._before: Tranche | None = None  # that of the batch before it, if another
+        self._is_closed = False
         self._begin()
 
     def _begin(self, *, alone: int = 0) -> None:
@@ -82,8 +85,7 @@ class Reader:
             prepare.sizes.begin_small()
         self._blocks = BlocksAhead(prepare, prepare.sizes.follow, self._prefetch, alone=alone)
         # Dropping a reader ends its thread and its connection, as closing it does.
-        self._dropped = weakref.finalize(self, _let_go, self._blocks, self.fetcher)
-        self._dropped.atexit = False
+        self._dropped = when_dropped(self, partial(_let_go, self._blocks, self.fetcher))
 
     def _preparation(self, end: int | None) -> Preparation:
         return Preparation(
@@ -99,7 +101,7 @@ class Reader:
         Raises:
             SamplerError: It was.
         """
-        if not self._dropped.alive:
+        if self._is_closed:
             raise SamplerError(
                 "this sampler is closed, by its close() or that of its corpus; open another with "
                 "Corpus.sampler(…), or where it was saved with duckplets.resume(…)"
@@ -150,8 +152,9 @@ class Reader:
 
     def _count_taken(self) -> None:
         for positions in self._uncounted.positions():
-            plan = self.planner.plan_at(positions)
-            self._counters.add(self.fetcher.tally(plan, self.planner.sources))
+            with self.fetcher.sound():
+                plan = self.planner.plan_at(positions)
+                self._counters.add(self.fetcher.tally(plan, self.planner.sources))
 
     def load(self, counts: Mapping[str, Sequence[int]]) -> None:
         """Count on from the counts of a saved run."""
@@ -170,8 +173,10 @@ class Reader:
 
     def _tallies(self, start: int, stop: int) -> Iterator[Tally]:
         for low in range(start, stop, _PLANNED):
-            plan = self.planner.plan(low, min(low + _PLANNED, stop))
-            yield self.fetcher.tally(plan, self.planner.sources)
+            with self.fetcher.sound():
+                plan = self.planner.plan(low, min(low + _PLANNED, stop))
+                tally = self.fetcher.tally(plan, self.planner.sources)
+            yield tally
 
     def _taken(self, start: int) -> Block | None:
         try:
@@ -191,8 +196,9 @@ class Reader:
         """Count positions as taken that are not read."""
         self.check_open()
         for low in range(start, stop, _PLANNED):
-            plan = self.planner.plan(low, min(low + _PLANNED, stop))
-            self._counters.add(self.fetcher.tally(plan, self.planner.sources))
+            with self.fetcher.sound():
+                plan = self.planner.plan(low, min(low + _PLANNED, stop))
+                self._counters.add(self.fetcher.tally(plan, self.planner.sources))
 
     def between(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the batches that begin from ``start`` on before ``stop``, without counting them."""
@@ -230,7 +236,7 @@ class Reader:
         self._count_taken()
         self.part = replace(self.part, workers=workers)
         self._uncounted = Uncounted(self.part)
-        self._dropped.detach()
+        forget(self._dropped)
         self._blocks.close()
         self._begin()
 
@@ -254,13 +260,15 @@ class Reader:
 
     def _renew(self) -> None:
         self._blocks.stop()
-        self._dropped.detach()
+        forget(self._dropped)
         self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
 
     def close(self) -> None:
         """Stop preparing and close the connection."""
         self._block = None
-        if self._dropped.detach():
+        if not self._is_closed:
+            self._is_closed = True
+            forget(self._dropped)
             self._blocks.close()
             self._leave_tranches()
             self.fetcher.close()
@@ -274,7 +282,7 @@ class Reader:
 
 
 def _let_go(blocks: BlocksAhead[Block], fetcher: Fetcher) -> None:
-    """Stop what nobody holds any more, without waiting: what a signal raises here is lost."""
+    """Stop what nobody holds any more, without waiting."""
     blocks.stop()
     fetcher.drop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,15 @@ import numpy as np
 
 from duckplets.base.shown import counted, listed, shown
 from duckplets.db import migrate
-from duckplets.errors import SamplerError
+from duckplets.errors import DuckpletsError, SamplerError
+from duckplets.sampling import state
 from duckplets.sampling.forecast import figure, percent
-from duckplets.sampling.settings import SavingNote
+from duckplets.sampling.settings import BehindNote, SavingNote
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.sampling.plan import Planner
+    from duckplets.sampling.settings import RunSettings
     from duckplets.sampling.stream import Stream
 
 TOLD = 10  # names in a sentence
@@ -87,14 +90,12 @@ def mixed_labels(planner: Planner) -> Iterator[str]:
 
 
 def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
-    """Yield which sources a mixture that names some does not name, and what they weigh."""
+    """Yield which sources a mixture leaves out, for it does not name them."""
     left = [repr(name) for name in sources if name not in mixture.named]
-    if mixture.named and left:
-        each = "each weighs" if len(left) > 1 else "it weighs"
-        never = ", so never drawn" * (not mixture.omitted)
+    if left and not (isinstance(mixture.weights, str) or mixture.omitted):
         yield (
-            f"sources named nowhere in the mixture: {listed(left, TOLD)}; {each} "
-            f"{mixture.omitted:g}{never}"
+            f"the mixture does not name {listed(left, TOLD)}: nothing is drawn from there; "
+            f"omitted=1 gives sources that it does not name a weight"
         )
 
 
@@ -103,8 +104,8 @@ def left_alone(minings: Sequence[Unused]) -> Iterator[str]:
     for source, recipe, anchors in minings:
         yield (
             f"source {source!r}, recipe {recipe!r} draws at random, and the mined negatives of "
-            f"{anchors:,} anchors are not used: by='bm25' takes them, by='random' says that this "
-            f"is meant"
+            f"{anchors:,} anchors are not used: they came after this run was opened; a new run "
+            f"takes them"
         )
 
 
@@ -118,6 +119,40 @@ def falling_back(streams: Sequence[Stream]) -> Iterator[str]:
                 f"({stream.fallback_anchors:,} of {len(stream):,}) have fewer "
                 f"{_TOO_FEW[stream.negatives_from or '']}"
             )
+
+
+def behind(corpus: Path, settings: RunSettings, path: Path, position: int) -> list[str]:
+    """Return that a run begins before its latest save, which a save would replace, if it does.
+
+    Args:
+        corpus: The corpus, or the folder of token shards.
+        settings: Of the run.
+        path: The state file.
+        position: Where the run begins.
+    """
+    try:
+        saved = state.latest(path, settings.run, settings.fingerprint())
+    except DuckpletsError as error:  # whoever saves is stopped by that; others need not be
+        return [SavingNote(f"this run cannot be saved in {shown(path)}: {error}")]
+    if saved is None or saved[0] <= position:
+        return []
+    of_run, options = [shown(repr(str(corpus)))], ["--resume"]
+    if settings.run != "default":
+        of_run.append(shown(repr(settings.run)))
+        options += ["--run", shlex.quote(settings.run)]
+    if path != state.state_path(corpus):
+        of_run.append(f"state={shown(repr(str(path)))}")
+        options += ["--state", shlex.quote(str(path))]
+    ways = f"duckplets.resume({', '.join(of_run)})"
+    if corpus.is_file():
+        ways += f", or run: duckplets sample {' '.join([shlex.quote(str(corpus)), *options])}"
+    return [
+        BehindNote(
+            f"run {settings.run!r} was saved at step {saved[1]:,}; this run begins at step "
+            f"{position // settings.global_batch:,}, and saving it replaces that save. To go on "
+            f"from there call {ways}"
+        )
+    ]
 
 
 def unsavable(path: Path, *, asked: bool) -> list[str]:

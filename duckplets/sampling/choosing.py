@@ -1,8 +1,8 @@
 """Choose where negatives come from in recipes that leave it open: what a sampler's ``by=`` says.
 
+If that is None, too, they are those that were mined for the recipe, where some were, else random.
 Such a recipe keeps ``by=None`` in the settings of a run, and the mining that it draws from is
-pinned beside it: so a run that is resumed draws as it did, and earlier runs, which have neither,
-at random.
+pinned beside it: so a run that is resumed draws as it did.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from duckplets.mining import store as mining_store
 from duckplets.order.mixture import mixture_of
 from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
+from duckplets.recipes.defaults import USUAL
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.recipes.selectors import role
@@ -35,7 +36,6 @@ By: TypeAlias = Literal["random", "bm25"] | dict[str, float]
 Drawn: TypeAlias = Mapping[str, Sequence["Recipe"]]  # by source, what samples are drawn by
 
 KINDS = ("bm25", "random")
-_USUAL = "anchor_context"  # the default that says nothing of negatives
 
 
 def checked_by(by: Any) -> By | None:
@@ -107,7 +107,7 @@ def resolved(
     Args:
         database: The corpus.
         recipes: Those given, or None.
-        run: Its ``kind``, ``split``, ``negatives`` and ``structural_negatives``.
+        run: Its ``kind``, ``split``, ``preset``, ``negatives`` and ``structural_negatives``.
         version: Of the corpus.
         more: Other arguments of ``recipes.store.resolve``.
 
@@ -115,8 +115,8 @@ def resolved(
         RecipeError: As ``resolve`` does.
         SamplerError: Negatives are asked for that no pair has.
     """
-    kind, split = run["kind"], run["split"]
-    found = recipe_store.resolve(database, recipes, kind=kind, split=split, version=version, **more)
+    kind, same = run["kind"], {name: run[name] for name in ("kind", "split", "preset")}
+    found = recipe_store.resolve(database, recipes, version=version, **same, **more)
     if kind != "pairs":
         return found
     labelled, structural = labels_of(database, version), run["structural_negatives"]
@@ -164,25 +164,18 @@ def _without_negatives(recipes: Sequence[Recipe]) -> list[Recipe]:
         bare = replace(recipe, **plain)
         alike = replace(bare, name="pairs", weight=1.0)
         if before := found.get(alike):
-            first = bare if bare.name == _USUAL else before  # no pair is one of ready negatives
+            first = bare if bare.name == USUAL else before  # no pair is one of ready negatives
             bare = replace(first, weight=before.weight + bare.weight)
         found[alike] = bare
     return list(found.values())
 
 
 def with_mined(database: Database, settings: RunSettings, drawn: Drawn) -> Drawn:
-    """Return the recipes of a new run, by ``bm25`` where it asks for that and some were mined."""
-    if not wants_mined(settings.by):
+    """Return the recipes of a new run, by ``bm25`` where some were mined and it takes them."""
+    if settings.by == "random":
         return drawn
     there = mining_store.mined_for(database, settings.split)
-
-    def chosen(source: str, recipe: Recipe) -> Recipe:
-        can = is_open(recipe) and (recipe.name, source) in there
-        if isinstance(recipe, TripletRecipe) and can and recipe.minable:
-            return replace(recipe, by="bm25")
-        return recipe
-
-    return {source: [chosen(source, r) for r in recipes] for source, recipes in drawn.items()}
+    return {s: [mining_store.as_drawn(r, s, there) for r in rs] for s, rs in drawn.items()}
 
 
 def drawn_by(settings: RunSettings) -> Drawn:
@@ -203,18 +196,6 @@ def drawn_by(settings: RunSettings) -> Drawn:
             for recipe in recipes
         ]
     return found
-
-
-def as_saved(definition: dict[str, Any], settings: RunSettings, source: str) -> dict[str, Any]:
-    """Return the definition of a recipe that is given anew as a saved run has it.
-
-    Of an earlier version's run nobody can tell whether its recipe said ``by="random"`` or nothing:
-    both draw alike.
-    """
-    left_open = definition | {"by": "random"}
-    if definition.get("by") == {"random": True} and not wants_mined(settings.by):
-        return left_open if left_open in settings.recipes.get(source, []) else definition
-    return definition
 
 
 def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:
@@ -276,7 +257,7 @@ def given_anew(
     sources: Sequence[str],
 ) -> dict[str, Any]:
     """Return what is given anew with recipes and mixture, of ``sources``, as settings hold them."""
-    anew = ("recipes", "mixture")
+    anew = ("recipes", "mixture", "swap", "by")
     given = {n: v for n, v in overrides.items() if not (n in anew and v is None)}
     if "split" in given:
         given["split"] = splits.checked_split(given["split"])
@@ -295,7 +276,5 @@ def given_anew(
             max_tokens=settings.chunking["max_tokens"],
             also=[from_dict(d) for of_source in settings.recipes.values() for d in of_source],
         )
-        given["recipes"] = {
-            s.source: [as_saved(to_dict(r), settings, s.source) for r in s.recipes] for s in found
-        }
+        given["recipes"] = {s.source: [to_dict(r) for r in s.recipes] for s in found}
     return given

@@ -79,6 +79,13 @@ class Courses:
                 self._later[first] = [*later, (version - 1, len(self._streams))]
                 self._streams.append(stream)
 
+    def at(self, version: int) -> Iterator[tuple[int, Stream]]:
+        """Yield what is drawn of the sources, by their numbers, once a version has joined."""
+        for leaf, (numbers, _) in self._recipes.items():
+            for first in numbers:
+                later = [(0, first), *((v + 1, n) for v, n in self._later.get(first, []))]
+                yield leaf, self._streams[max((v, n) for v, n in later if v <= version)[1]]
+
     def _last(self, first: int) -> Stream:
         """Return what a stream draws from the last version in which it differs."""
         later = self._later.get(first)
@@ -192,6 +199,10 @@ class Courses:
     def number_at(self, first: int, draw: int) -> int:
         """Return which number a draw of a stream is of."""
         return self.numbers(first)[bisect_right(self._edges(first), draw)]
+
+    def begin(self, first: int, draw: int) -> int:
+        """Return the draw from which on a stream is of the number that it is of at one."""
+        return max((edge for edge in self._edges(first) if edge <= draw), default=0)
 
     def epochs(self, leaf: int, draws: int) -> float:
         """Return how often the anchors of a source have come up in its first so many draws."""

@@ -4,8 +4,9 @@
                                                                └→ streams by version → Courses
 
 An era is what a run takes of a later version from a step on: what its settings say of records,
-minings, prefixes and vectors there, and recipes of the sources that came with it. All else stays as
-the run was opened: recipes of its sources and their shares, mixture, length of a nominal epoch.
+minings, prefixes and vectors there, recipes of the sources that came with it, and what a mixture in
+proportion to anchors means there. All else stays as the run was opened: recipes of its sources and
+their shares, mixture, length of a nominal epoch.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from duckplets.serving.snapshot import fingerprint
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.recipes.store import Recipe, SourceRecipes
+    from duckplets.sampling.anchored import Left
     from duckplets.sampling.courses import ByVersion
     from duckplets.sampling.plan import Planner
     from duckplets.sampling.sampler import Sampler
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.vector_columns import Missing, RunVectors
 
 Version: TypeAlias = int | Literal["newest"] | None
-Found: TypeAlias = "tuple[list[Stream], list[str]]"
+Found: TypeAlias = "tuple[list[Stream], list[Left]]"
 Read: TypeAlias = Callable[..., Found]
 
 
@@ -56,6 +58,7 @@ def schedule_of(settings: RunSettings, events: Events | None) -> Schedule:
         samples_per_draw=samples_per_draw(settings.kind, settings.negatives),
         events=events,
         joined={name: era["step"] for era in settings.eras for name in era["sources"]},
+        lengths={era["step"]: era["lengths"] for era in settings.eras},
     )
 
 
@@ -136,6 +139,7 @@ def joined(
         "optional": {s.source: sorted(s.optional) for s in fresh if s.optional},
         "index": limits.index,
         "vectors": _vectors(database, last),
+        "lengths": {},
     }
     made = replace(settings, eras=[*settings.eras, era])
     drawn = dict(choosing.drawn_by(last))
@@ -169,6 +173,27 @@ def settled(
         settings = replace(settings, eras=[*eras, last])
         planner.schedule = schedule_of(settings, events)
     planner.steps = [era["step"] for era in settings.eras]
+    return settings
+
+
+def in_shares(settings: RunSettings, planner: Planner, events: Events | None) -> RunSettings:
+    """Return settings that keep what the words of a mixture mean, for each version of the corpus.
+
+    The planner, which has all streams, is told of it.
+    """
+    mixture = Mixture.from_dict(settings.mixture)
+    if not isinstance(mixture.weights, str):
+        return settings
+    lengths = mixture.lengths or planner.lengths(settings.sources)
+    eras = [
+        era if era["lengths"] else {**era, "lengths": planner.lengths(version.sources, number)}
+        for number, (era, version) in enumerate(
+            zip(settings.eras, settings.versions[1:], strict=True), 1
+        )
+    ]
+    mixture = replace(mixture, lengths=lengths)
+    settings = replace(settings, mixture=mixture.to_dict(), eras=eras)
+    planner.schedule = schedule_of(settings, events)
     return settings
 
 
@@ -334,9 +359,9 @@ def _told_of_sources(
 ) -> Iterator[str]:
     """Yield what a user should know of the sources that came with a version."""
     mixture, version = Mixture.from_dict(settings.mixture), era["corpus_version"]
-    weights = mixture.declared(era["sources"])
+    weights = replace(mixture, lengths=era["lengths"]).declared(settings.versions[-1].sources)
     weighed = listed(
-        f"{name!r} {weights[name]:g} ({listed(recipe['name'] for recipe in recipes)})"
+        f"{name!r} {float(weights[name]):g} ({listed(recipe['name'] for recipe in recipes)})"
         for name, recipes in era["recipes"].items()
     )
     yield (

@@ -32,7 +32,8 @@ from duckplets.sampling.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.sampling.stream import Stream
 from duckplets.sampling.vector_columns import RunVectors
 from duckplets.serving.facts import Facts, Part, decided_by
-from duckplets.serving.manifest import sound
+from duckplets.serving.manifest import MANIFEST, is_of, sound
+from duckplets.serving.mapped import damaged
 from duckplets.serving.texts import Spans, Texts
 
 
@@ -124,12 +125,15 @@ class Fetcher:
         lazy = {*self.slots, *vectors}
         columns = {c: None if c in lazy else as_array(found[c]) for c in self._columns}
         parts = {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)}
-        return Block(start, stop, columns, texts, parts, tally, vectors)
+        return Block(start, stop, columns, texts, parts, tally, vectors, self._folder)
 
     def tally(self, plan: Plan, sources: Integers) -> Tally:
         """Return what the samples of a plan count for; ``sources`` of every stream."""
         tokens = np.sum([self._facts.tokens(chunks) for chunks in plan.chunks], axis=0)
-        return Tally(sources[plan.streams], tokens, fallbacks(plan, self._streams))
+        gave = np.full(len(plan), -1)
+        if plan.displaced is not None:
+            gave = np.where(plan.displaced < 0, -1, sources[plan.displaced])
+        return Tally(sources[plan.streams], tokens, fallbacks(plan, self._streams), gave)
 
     def tokens(self, keys: Integers) -> Integers:
         """Return how many tokens chunks have, prefixes not counted."""
@@ -139,14 +143,19 @@ class Fetcher:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.
 
         Columns: ``step``, ``position``, ``source``, ``recipe``, ``version`` where the run has taken
-        later ones, ``swapped`` where there is a positive, for pairs ``label``, and of every slot
-        ``SLOT_record_id``, ``SLOT_section`` and ``SLOT_window``; of messages ``record_id``.
+        later ones, ``displaced`` where no text may come twice in a batch, ``swapped`` where there
+        is a positive, for pairs ``label``, and of every slot ``SLOT_record_id``, ``SLOT_section``
+        and ``SLOT_window``; of messages ``record_id``.
         """
         keys = np.concatenate(plan.chunks)
         basics = self._basics(plan, self._facts[keys])
         versions = [stream.pool.compiled.parameters["version"] for stream in self._streams]
         basics["version"] = np.array(versions)[plan.streams]
         told = ["version"] if len({*versions}) > 1 else []
+        if plan.displaced is not None:
+            sources = [None, *(stream.source for stream in self._streams)]
+            basics["displaced"] = _named(plan.displaced + 1, sources)
+            told.append("displaced")
         names = [
             "position",
             "source",
@@ -245,6 +254,8 @@ class Fetcher:
         section = int(self._facts[keys[missing[:1]]]["section_key"][0])
         with self._lock:
             found = self._database.run("sampling/fetch/record_of", {"section_key": section})
+            if self._folder is not None and is_of(self._database, self._folder):
+                raise damaged(self._folder / MANIFEST, "its chunks are not those of the corpus")
         record = f"record {found[0][0]!r}" if found else f"section key {section}, which is gone"
         raise StateMismatchError(
             f"the corpus was chunked anew since this sampler was opened; open another one. "

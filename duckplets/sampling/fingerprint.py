@@ -12,6 +12,7 @@ from typing import Any
 
 from duckplets.base.shown import shown
 from duckplets.errors import StateMismatchError, nearest
+from duckplets.order.changes import Event
 from duckplets.order.mixture import Mixture, differences
 from duckplets.order.ranks import world_sizes
 
@@ -36,7 +37,7 @@ def of_vectors(vectors: Mapping[str, Any]) -> Fingerprint:
 
 def plain_state(
     given: Mapping[str, Any],
-) -> tuple[Any, Fingerprint, dict[int, Mapping[str, float]], dict[str, list[int]]]:
+) -> tuple[Any, Fingerprint, dict[int, Event], dict[str, list[int]]]:
     """Return position, fingerprint, events and counts of what ``Sampler.state_dict`` returned.
 
     Raises:
@@ -48,9 +49,9 @@ def plain_state(
             f"{', '.join(map(str, given)) or 'nothing'}"
         )
     try:
-        events = {int(step): weights for step, weights in given.get("events", [])}
+        events = {int(step): Event(*told) for step, *told in given.get("events", [])}
         found = given.get("counts", {}).items()
-        counts = {n: [int(a), int(b), *map(int, c[:1])] for n, (a, b, *c) in found}
+        counts = {n: [int(a), int(b), *map(int, c[:2])] for n, (a, b, *c) in found}
         return given["position"], dict(given["fingerprint"]), events, counts
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StateMismatchError(

@@ -54,7 +54,7 @@ class Forecast:
         title: What was forecast, in words.
         exact: Whether ``samples`` is what is served, to the sample. Not so where an anneal of
             millions of steps is summed up instead of dealt, which is off by 2 or 3; and where
-            ``no_duplicates`` lets samples change places beyond the end of a forecast.
+            ``no_duplicates=True`` keeps more samples apart than are planned for a forecast.
     """
 
     table: pa.Table

@@ -7,6 +7,7 @@ is taken apart by DuckDB, so that no row passes through Python.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import TextRecipe
 from duckplets.recipes.selectors import any_section
 from duckplets.recipes.store import SourceRecipes
-from duckplets.sampling.anchored import Anchored
+from duckplets.sampling.anchored import Anchored, Left
 from duckplets.sampling.batch import Block, Tally
 from duckplets.sampling.columns import OF_MESSAGES
 from duckplets.sampling.fetch import Fetcher, as_array, facts_of
@@ -38,15 +39,12 @@ if TYPE_CHECKING:
     from duckplets.sampling.settings import RunSettings
     from duckplets.serving.snapshot import Snapshot
 
-MESSAGES = pa.list_(  # the type of messages and rejected_messages
-    pa.struct(
-        [
-            ("role", pa.string()),
-            ("content", pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))),
-            ("loss_weight", pa.float64()),
-        ]
-    )
-)
+_FUNCTION = {"name": "VARCHAR", "arguments": "VARCHAR"}
+_TOOLS: dict[str, Any] = {
+    "tool_calls": [{"id": "VARCHAR", "type": "VARCHAR", "function": _FUNCTION}],
+    "tool_call_id": "VARCHAR",
+    "name": "VARCHAR",
+}
 _TEXTS, _DETAILS = OF_MESSAGES[:4], OF_MESSAGES[4:]
 _RECIPE = TextRecipe("messages", any_section())
 # Record keys of a range that a snapshot keeps at once, and that is held in memory then. A record is
@@ -72,6 +70,26 @@ def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRe
     ]
 
 
+def shape_of(database: Database, version: int, part: str = "text") -> list[Any]:
+    """Return the shape of messages of a version, as DuckDB's ``from_json`` takes it.
+
+    They have keys for tools only where some conversation calls one: chat templates ask whether a
+    message has such a key, and Arrow gives a null one to all. ``part`` is the key of a part's text.
+    """
+    ((tools,),) = database.run("sampling/messages/calls_tools", {"version": version})
+    said: dict[str, Any] = {"role": "VARCHAR", "content": [{"type": "VARCHAR", part: "VARCHAR"}]}
+    return [said | (_TOOLS if tools else {}) | {"loss_weight": "DOUBLE"}]
+
+
+def type_of(shape: Any) -> pa.DataType:
+    """Return the Arrow type of a shape."""
+    if isinstance(shape, list):
+        return pa.list_(type_of(shape[0]))
+    if isinstance(shape, dict):
+        return pa.struct([(name, type_of(of)) for name, of in shape.items()])
+    return pa.float64() if shape == "DOUBLE" else pa.string()
+
+
 def has_pairs(database: Database, sources: Collection[str], version: int) -> bool:
     """Return whether some of the sources have preference pairs."""
     rows = database.run("sampling/messages/sources", {"version": version})
@@ -80,7 +98,7 @@ def has_pairs(database: Database, sources: Collection[str], version: int) -> boo
 
 def open_streams(
     database: Database, settings: RunSettings, sources: Sequence[str], snapshot: Snapshot | None
-) -> tuple[list[Stream], list[str]]:
+) -> tuple[list[Stream], list[Left]]:
     """Read which conversations can be drawn of some sources; return also which have none."""
     anchored = Anchored(database, settings)
     streams, empty = [], []
@@ -89,10 +107,9 @@ def open_streams(
         if len(pool.anchors):
             streams.append(Stream(source, pool, settings.seed, settings.negatives))
         else:
-            empty.append(
-                f"source {source!r} has no conversation in split {settings.split!r}"
-                + (" that its index controls list" if source in settings.index else "")
-            )
+            listed = " that its index controls list" if source in settings.index else ""
+            why = f"source {source!r} has no conversation in split {settings.split!r}{listed}"
+            empty.append(Left(source, None, why))
     return streams, empty
 
 
@@ -110,6 +127,8 @@ def conversations(
 
 class MessageFetcher(Fetcher):
     """Turn plans of messages into blocks; its arguments are those of ``Fetcher``."""
+
+    shape: Sequence[Any] = ()  # of the messages of the run's version
 
     def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
@@ -132,7 +151,8 @@ class MessageFetcher(Fetcher):
 
     def _messages(self, plan: Plan, keys: Integers) -> pa.Table:
         which = ("chosen", "rejected", "chosen_json", "rejected_json")
-        wanted = {w: name in self._columns for w, name in zip(which, _TEXTS, strict=True)}
+        wanted: dict[str, Any] = {"shape": json.dumps(self.shape)}
+        wanted |= {w: name in self._columns for w, name in zip(which, _TEXTS, strict=True)}
         if self._mapped is None:
             stored = self._of_records("stored", keys)
         else:

@@ -32,7 +32,7 @@ _WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
 
 
 class Counters:
-    """Count samples, tokens and fallbacks taken of every source since the start of a run.
+    """Count what was taken of every source since the start of a run: as a tally has it.
 
     Args:
         sources: Names of the sources, as a tally numbers them.
@@ -40,7 +40,7 @@ class Counters:
 
     def __init__(self, sources: Sequence[str]) -> None:
         self._sources = list(sources)
-        self._counts = np.zeros((len(sources), 3), dtype=np.int64)
+        self._counts = np.zeros((len(sources), 4), dtype=np.int64)
         self._open: tuple[Tally, int, int] | None = None
 
     def take(self, tally: Tally, low: int, high: int) -> None:
@@ -56,9 +56,10 @@ class Counters:
         self._counts += self._counted(tally)
 
     def counts(self, without: Iterable[Tally] = ()) -> dict[str, list[int]]:
-        """Return [samples, tokens] of every source of which something was taken.
+        """Return the counts of every source of which something was taken or displaced.
 
-        Where negatives lacked and others stood in, their number follows.
+        They are samples, tokens, negatives that stood in for such as lacked, and samples that gave
+        their position to another; the last two are left out where they are 0.
 
         Args:
             without: Leave out what these count.
@@ -66,7 +67,11 @@ class Counters:
         self._add_up()
         left = self._counts - sum(map(self._counted, without))
         rows = zip(self._sources, np.maximum(left, 0).tolist(), strict=True)
-        return {name: row if row[2] else row[:2] for name, row in rows if row[0]}
+        return {
+            name: row if row[3] else row[:3] if row[2] else row[:2]
+            for name, row in rows
+            if row[0] or row[3]
+        }
 
     def load(self, counts: Mapping[str, Sequence[int]]) -> None:
         """Go on from the counts of a saved run.
@@ -78,7 +83,7 @@ class Counters:
         self._counts[:] = 0
         for i, name in enumerate(self._sources):
             found = list(counts.get(name, ()))
-            if len(found) > 3 or not all(isinstance(n, int) and 0 <= n < _MANY for n in found):
+            if len(found) > 4 or not all(isinstance(n, int) and 0 <= n < _MANY for n in found):
                 raise StateMismatchError(f"the saved counts of source {name!r} are damaged")
             self._counts[i, : len(found)] = found
 
@@ -89,12 +94,14 @@ class Counters:
         self._counts += self._counted(tally, low, high)
 
     def _counted(self, tally: Tally, low: int = 0, high: int | None = None) -> Integers:
-        """Return the three counts of every source, of shape (sources, 3)."""
+        """Return the counts of every source, of shape (sources, 4)."""
         sources, found = tally.sources[low:high], np.zeros_like(self._counts)
         found[:, 0] = np.bincount(sources, minlength=len(self._sources))
         # As integers: bincount adds weights up as floats.
         np.add.at(found[:, 1], sources, tally.tokens[low:high])
         np.add.at(found[:, 2], sources, tally.fallbacks[low:high])
+        gave = tally.displaced[low:high]
+        np.add.at(found[:, 3], gave[gave >= 0], 1)
         return found
 
 

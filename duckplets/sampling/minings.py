@@ -23,9 +23,9 @@ def unused(
 ) -> list[tuple[str, str, int]]:
     """Return source, recipe and anchors of minings that a run leaves alone, unasked.
 
-    Those of recipes that leave open how negatives are chosen, in a run that does not say it either.
+    They were made after it was opened: a new run would take them.
     """
-    if settings.by is not None:
+    if settings.by == "random":
         return []
     alone = {
         (stream.source, stream.recipe.name)
@@ -43,6 +43,7 @@ def pins(
     needed: Collection[str],
     *,
     allow_stale: bool,
+    instead: str = "",
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Return the number and digest of the mining of every mined recipe, by source.
 
@@ -52,6 +53,7 @@ def pins(
         drawn: Its recipes.
         needed: Sources that it draws from; of others what is missing or stale is left out.
         allow_stale: Whether to take minings of other records than those of the run.
+        instead: What else can be done about stale ones than to mine again, for the error.
 
     Raises:
         StateMismatchError: Negatives were not mined, or are stale.
@@ -69,6 +71,7 @@ def pins(
                     split=settings.split,
                     version=settings.corpus_version,
                     allow_stale=allow_stale,
+                    instead=instead,
                 )
             except StateMismatchError:
                 if source in needed:

@@ -1,16 +1,17 @@
-"""Work out what a run draws, from counts and the closed form of its order: nothing is drawn.
+"""Work out what a run draws, from counts and the closed form of its order.
 
     schedule ─totals→ draws of sources ─recipes→ draws of streams ─┬→ Forecast
     pools ─Stream→ anchors, tokens of a visit, anchors that fall back ┘
 
 All figures are those of all ranks together and begin at step 0, wherever the run stands. Weights
-that were set on the way are part of it.
+that were set on the way are part of it. Nothing is drawn, but with ``no_duplicates=True``: only a
+plan tells which samples fit in no batch, so a short run is planned, and of a long one some blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
     from duckplets.sampling.stream import Stream
 
 _STREAMS = 20  # of a short description
+_PROPORTIONAL = "in proportion to anchors"
+_PLANNED = 1 << 17  # samples that are planned, of a run that is longer some blocks
+_BLOCKS = 8
+_LARGEST_BLOCK = 1 << 22  # samples; of one with more nothing is planned
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,41 +94,87 @@ class Outlook:
 
         Args:
             steps: So many steps, or to the end of the run if that comes before; None for the end,
-                or for one nominal epoch from where the last shares set in.
+                or for one nominal epoch from where the last shares set in, or the last version of
+                the corpus joins.
         """
         if steps is not None:
             wanted = steps * self._batch
         elif self._end is not None:
             wanted = self._end
         else:
-            last = self._planner.schedule.changes[-1][0]
-            wanted = last * self._batch + self._planner.epoch_length
+            planner = self._planner
+            last = max([planner.schedule.changes[-1][0], *planner.steps])
+            lengths = planner.lengths(planner.schedule.sources, len(planner.steps))
+            epoch = sum(lengths[name] for name in planner.schedule.planned)
+            wanted = last * self._batch + epoch
         return min(wanted, MAX_POSITION if self._end is None else self._end)
 
     def forecast(self, positions: int) -> Forecast:
         """Return the forecast of the first so many positions."""
         planner, settings = self._planner, self._settings
         dealt = self._stretches(positions)
+        due = self._by_source(dealt.samples).sum(axis=0)
+        planned, served, displaced = positions, dealt.samples, np.zeros_like(due)
+        if planner.distinct_batch:
+            planned, served, displaced = self._placed(dealt, positions)
+        if exact := planned == positions:
+            dealt = replace(dealt, samples=served)
+        exact &= planner.schedule.is_counted(-(-positions // planner.samples_per_draw))
         steps = -(-positions // self._batch)
-        what = f"{counted(positions, 'sample')} of {settings.kind}, split {settings.split}"
+        batches = counted(steps, "batch", "batches")
         epochs = figure(positions / planner.epoch_length)
-        told = f"{epochs} times the nominal epoch of {planner.epoch_length:,}"
+        many = "epoch" if epochs == "1" else "epochs"
         return Forecast(
             table=self._table(dealt),
-            warnings=[*self.warnings(), *self._used_up(dealt, steps)],
-            title=f"{what}, steps 0 to {steps:,} of {self._batch:,}: {told}",
-            exact=self._is_exact(positions),
+            warnings=[
+                *self.warnings(),
+                *self._used_up(dealt, steps),
+                *self._displaced(displaced, due, planned, positions),
+            ],
+            title=f"{counted(positions, self._sample)} of {settings.split}: {batches} of "
+            f"{self._batch:,}, {epochs} {many} of {planner.epoch_length:,}",
+            exact=exact,
         )
 
-    def _is_exact(self, positions: int) -> bool:
-        """Return whether samples are counted to the last, and none changes places with later ones.
+    @property
+    def _sample(self) -> str:
+        """What one sample is called."""
+        return self._settings.kind.removesuffix("s")
 
-        Only at the end of a stretch of ``no_duplicates`` can it be known.
+    def _placed(self, dealt: _Stretches, positions: int) -> tuple[int, Integers, Integers]:
+        """Plan samples that change places: all, or if they are many, blocks all over the run.
+
+        Returns:
+            How many were planned; how many of each stretch and stream, if all; and how many samples
+            of each source gave their positions to others.
         """
-        planner = self._planner
-        whole = not (planner.distinct_batch and positions)
-        whole = whole or planner.stretch(positions - 1)[1] == positions
-        return whole and planner.schedule.is_counted(-(-positions // planner.samples_per_draw))
+        planner, sources, planned = self._planner, self._planner.sources, 0
+        served = np.zeros_like(dealt.samples)
+        displaced = np.zeros(len(planner.schedule.sources), np.int64)
+        for row, low, high in self._spans(dealt, positions):
+            plan = planner.plan(low, high)
+            gave = plan.displaced
+            planned += len(plan)
+            served[row] += np.bincount(plan.streams, minlength=len(self._streams))
+            if gave is not None:
+                displaced += np.bincount(sources[gave[gave >= 0]], minlength=len(displaced))
+        return planned, served, displaced
+
+    def _spans(self, dealt: _Stretches, positions: int) -> Iterator[tuple[int, int, int]]:
+        """Yield positions that are planned at once, with the number of their stretch."""
+        if positions <= _PLANNED:
+            for row, (step, stop) in enumerate(zip(dealt.steps, dealt.stops, strict=True)):
+                end = min(stop * self._batch, positions)
+                for low in range(step * self._batch, end, _AT_ONCE):
+                    yield row, low, min(low + _AT_ONCE, end)
+            return
+        left = _PLANNED
+        for low, high in sorted(
+            {self._planner.stretch(i * positions // _BLOCKS) for i in range(_BLOCKS)}
+        ):
+            if left > 0 and high - low <= _LARGEST_BLOCK:
+                yield 0, low, min(high, positions)
+                left -= high - low
 
     def _stretches(self, positions: int) -> _Stretches:
         """Return what is dealt of the first so many positions."""
@@ -190,19 +242,23 @@ class Outlook:
         planner, settings, streams = self._planner, self._settings, self._streams
         yield (
             f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
-            f"batches of {self._batch:,}, {counted(planner.epoch_length, 'sample')} a nominal epoch"
+            f"batches of {self._batch:,}, epochs of {counted(planner.epoch_length, 'sample')}"
+            f"{self._shares(step)}"
         )
         there = np.flatnonzero(planner.recipe_parts(step)).tolist()
         parts = planner.parts_at(step).tolist()
-        drawn = [(streams[number], parts[number]) for number in there]
+        a_draw = np.array([stream.anchors_a_draw for stream in streams]) / planner.samples_per_draw
+        visits = np.array(parts) * planner.epoch_length * a_draw / [len(s) for s in streams]
+        drawn = [(streams[number], parts[number], visits[number]) for number in there]
         rows = [
             [
                 *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
                 percent(part),
                 counted(len(stream), "anchor"),
+                f"{figure(often)} visit{'s' * (figure(often) != '1')} an epoch",
                 _negatives(stream),
             ]
-            for stream, part in drawn[:_STREAMS]
+            for stream, part, often in drawn[:_STREAMS]
         ]
         yield from (f"  {line}" for line in aligned(rows))
         if len(drawn) > _STREAMS:
@@ -218,20 +274,36 @@ class Outlook:
         if streams[0].negatives_from is not None:
             yield swap_words(planner.swaps)
 
+    def _shares(self, step: int) -> str:
+        """Return in which shares sources are drawn at a step; nothing for a single one."""
+        schedule = self._planner.schedule
+        mixture, words = schedule.mixture, {"equal": "equal", "proportional": _PROPORTIONAL}
+        if len(schedule.sources) == 1:
+            return ""
+        told = "as given"
+        if isinstance(mixture.weights, str) and not schedule.is_overridden(step):
+            told = words[mixture.weights]
+        temperature = schedule.in_force(step).temperature
+        return f", shares {told}" + f" (temperature {temperature:g})" * (temperature != 1)
+
     # -- warnings -----------------------------------------------------------------------------
 
     def warnings(self) -> Iterator[str]:
         """Yield what is odd about a run, however long it is."""
         yield from oddities(self._planner)
-        yield from omitted(self._planner.schedule.mixture, self._settings.sources)
+        schedule = self._planner.schedule
+        undrawn = [name for name in self._settings.sources if name not in schedule.drawn]
+        yield from omitted(schedule.mixture, undrawn)
         yield from left_alone(self._unused)
         there = np.flatnonzero(self._planner.recipe_parts()).tolist()
         yield from falling_back([self._streams[number] for number in there])
 
     def _used_up(self, dealt: _Stretches, steps: int) -> Iterator[str]:
         """Yield which sources begin again before the end, more often than was asked for."""
-        planner, asked = self._planner, self._settings.epochs or 1
+        planner, asked = self._planner, float(self._settings.epochs or 1)
         of_source = np.cumsum(self._by_source(dealt.samples), axis=0)
+        if planner.schedule.mixture.weights == "proportional":  # all begin again, and evenly
+            asked = max(asked, dealt.samples.sum() / planner.epoch_length)
         told = []
         for leaf, name in enumerate(planner.schedule.sources):
             length = planner.length_of(name)
@@ -247,6 +319,30 @@ class Outlook:
             yield (
                 f"used up before step {steps:,}, and begun again: "
                 f"{listed((text for _, text in sorted(told)), TOLD)}"
+            )
+
+    def _displaced(
+        self, displaced: Integers, due: Integers, planned: int, positions: int
+    ) -> Iterator[str]:
+        """Yield of which sources samples fit in no batch of their block.
+
+        Args:
+            displaced: How many, by the number of the source, of the positions that were planned.
+            due: Samples of each source in all positions.
+            planned: How many positions were planned.
+            positions: How many there are.
+        """
+        names, times = self._planner.schedule.sources, positions / max(planned, 1)
+        told = [
+            f"{counted(round(displaced[leaf] * times), 'sample')} of {names[leaf]!r} "
+            f"({percent(displaced[leaf] * times / max(due[leaf], 1))})"
+            for leaf in np.flatnonzero(displaced).tolist()
+        ]
+        if told:
+            more = "" if planned == positions else f", estimated from {planned:,} samples"
+            yield (
+                f"{listed(told, TOLD)} repeat a text in every batch of their block, and others "
+                f"take their positions (displaced{more})"
             )
 
     def _by_source(self, samples: Integers) -> Integers:

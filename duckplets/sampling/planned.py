@@ -27,6 +27,8 @@ class Plan:
         candidates: Where some stream tells, where each negative is from (``wanting``), a column a
             negative. For pairs one column, with ``AT_RANDOM`` for positives. Else None.
         given: Of pairs, which come as they were judged; None where none does.
+        displaced: Where no text may come twice, the stream of the sample that gave its position to
+            the one here; -1 for most. Else None.
     """
 
     positions: Integers
@@ -37,21 +39,15 @@ class Plan:
     labels: np.ndarray[Any, np.dtype[Any]] | None = None
     candidates: list[Integers] | None = None
     given: Flags | None = None
+    displaced: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.streams)
 
     def part(self, which: slice | Integers) -> Plan:
         """Return some of the samples, counted within this plan."""
-        return self._take(which, self.positions[which])
-
-    def reordered(self, order: Integers) -> Plan:
-        """Return the samples in another order, at the same positions."""
-        return self._take(order, self.positions)
-
-    def _take(self, which: slice | Integers, positions: Integers) -> Plan:
         return Plan(
-            positions,
+            self.positions[which],
             self.streams[which],
             [column[which] for column in self.chunks],
             [column[which] for column in self.hashes],
@@ -59,6 +55,7 @@ class Plan:
             None if self.labels is None else self.labels[which],
             None if self.candidates is None else [column[which] for column in self.candidates],
             None if self.given is None else self.given[which],
+            None if self.displaced is None else self.displaced[which],
         )
 
 
@@ -73,6 +70,7 @@ def joined(parts: Sequence[Plan]) -> Plan:
     labels = [p.labels for p in parts if p.labels is not None]
     candidates = [p.candidates for p in parts if p.candidates is not None]
     given = [p.given for p in parts if p.given is not None]
+    displaced = [p.displaced for p in parts if p.displaced is not None]
     return Plan(
         np.concatenate([p.positions for p in parts]),
         np.concatenate([p.streams for p in parts]),
@@ -82,4 +80,5 @@ def joined(parts: Sequence[Plan]) -> Plan:
         np.concatenate(labels) if labels else None,
         columns(candidates) if candidates else None,
         np.concatenate(given) if given else None,
+        np.concatenate(displaced) if displaced else None,
     )

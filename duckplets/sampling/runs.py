@@ -29,9 +29,9 @@ from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.sampling import choosing, eras, messages, minings, state
-from duckplets.sampling.anchored import empty_pools, read_streams, without_empty
+from duckplets.sampling.anchored import Left, Named, empty_pools, read_streams, without_empty
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.cautions import left_alone, oddities, omitted, unsavable
+from duckplets.sampling.cautions import behind, left_alone, oddities, omitted, unsavable
 from duckplets.sampling.choosing import Drawn
 from duckplets.sampling.columns import checked_columns
 from duckplets.sampling.fetch import Fetcher, chunk_facts
@@ -46,9 +46,9 @@ from duckplets.sampling.settings import (
     SavingNote,
     check_overrides,
     checked_arguments,
+    checked_empty,
     overridden,
     saved_settings,
-    skips,
 )
 from duckplets.sampling.shares import shares
 from duckplets.sampling.stream import Stream
@@ -59,7 +59,12 @@ from duckplets.serving.snapshot import Served, Snapshot, fingerprint, serve
 from duckplets.serving.texts import Texts
 
 Recipe = recipe_store.Recipe
-Found = tuple[list[Stream], list[str]]
+Found = tuple[list[Stream], list[Left]]
+# What else can be done about stale minings than to mine again.
+_INSTEAD = (
+    "; or draw at random instead, with by='random', or from these all the same, with "
+    "allow_stale=True"
+)
 
 
 def open_run(
@@ -74,21 +79,23 @@ def open_run(
     beside: bool,
     arguments: Mapping[str, Any],
     allow_stale: bool = False,
-    empty: Empty = "error",
+    empty: Empty | None = None,
     snapshot: bool = True,
 ) -> Sampler:
     """Open a new run at its first position; see ``Corpus.sampler``.
 
     ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
     """
-    arguments, skip = checked_arguments(kind, arguments), skips(empty)
+    arguments, empty = checked_arguments(kind, arguments), checked_empty(empty)
     missing = checked_missing(arguments.pop("vectors", "error"))
     notes = unsavable(state_path, asked=not beside)
     split = splits.checked_split(arguments["split"])
     split_settings = splits.need_splits(database)
     version = records.current_version(database)
     chunking = chunking_of(database)
-    given = None if mixture is None else mixture_of(mixture)
+    given, preset = None if mixture is None else mixture_of(mixture), arguments["preset"]
+    if given is not None and given.omitted is None and preset == "crate":
+        given = replace(given, omitted=1.0)
     if kind == "messages":
         if recipes is not None:
             raise SamplerError("recipes: messages have none; leave it out")
@@ -107,7 +114,8 @@ def open_run(
     brought = {name: found[name] for name in sources}
     if given is not None:
         given.check(sources)
-    drawn_by = shares(database, given, brought, split=split, version=version)
+    usual = Mixture("equal" if preset == "crate" else "proportional")
+    drawn_by = shares(database, given, brought, split=split, version=version, usual=usual)
     mixed = drawn_by.mixture
     mixed.check(sources)
     notes += [*drawn_by.notes, *omitted(mixed, sources)]
@@ -134,10 +142,13 @@ def open_run(
     drawn = choosing.with_mined(
         database, settings, {s.source: [r for r in s.recipes if r.weight] for s in resolved}
     )
-    pins = minings.pins(database, settings, drawn, schedule.drawn, allow_stale=bool(allow_stale))
+    needed, stale = schedule.drawn, bool(allow_stale)
+    pins = minings.pins(database, settings, drawn, needed, allow_stale=stale, instead=_INSTEAD)
     settings = replace(settings, candidates=pins)
-    notes += [] if kind in SINGLE else choosing.notes(database, settings, schedule.drawn)
-    return _opened(database, settings, None, state_path, notes, skip=skip, snapshot=snapshot)
+    notes += [] if kind in SINGLE else choosing.notes(database, settings, needed)
+    given_recipes = {r.name for s in resolved for r in s.recipes} if recipes else set[str]()
+    named = Named(empty, given.named if given else set(), given_recipes)
+    return _opened(database, settings, None, state_path, notes, named=named, snapshot=snapshot)
 
 
 def resume_run(
@@ -239,10 +250,9 @@ def accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) 
     sampler.changed_from = changed
     if changed < position:
         raise StateMismatchError(
-            f"the saved run does not fit: with this mixture samples are others from position "
-            f"{changed} (step {changed // batch}) on, and it stands at {position} (step "
-            f"{position // batch}): {told}. Change what comes after only, or accept another order "
-            f"with allow_drift=('mixture',)"
+            f"this mixture would change samples from step {changed // batch}, but the run is at "
+            f"step {-(-position // batch)}; use set_weights or a Phase from step "
+            f"{-(-position // batch)}. What differs: {told}"
         )
 
 
@@ -255,7 +265,7 @@ def _opened(
     *,
     position: int = 0,
     also: Collection[str] = (),
-    skip: bool = False,
+    named: Named | None = None,
     snapshot: bool = True,
 ) -> Sampler:
     """Open a run of given settings at its first position, to be saved at ``state_path``.
@@ -268,7 +278,8 @@ def _opened(
         notes: What a user should know of it.
         position: Where it stands; an era whose step is open begins as soon after as it may.
         also: Sources whose pools are needed although the schedule does not draw from them.
-        skip: Whether what has no anchor is left out of a new run, and noted.
+        named: What a user has named of a new run; all else that has no anchor is left out of it,
+            and noted.
         snapshot: Whether it may be served from a snapshot.
     """
     schedule, newest = eras.schedule_of(settings, events), settings.versions[-1]
@@ -276,7 +287,7 @@ def _opened(
     vectors = RunVectors.of(database, newest, mapped=snapshot)
     if not is_messages:
         served = serve(database, newest.corpus_version, settings.chunking, snapshot=snapshot)
-    kept = served.snapshot
+    kept, skip = served.snapshot, named is not None and named.empty != "error"
 
     def read(of: RunSettings, sources: Sequence[str], *, skip: bool = False) -> Found:
         own = vectors
@@ -290,7 +301,9 @@ def _opened(
         needed = sorted(schedule.drawn | {*also})
         streams, empty = eras.first_streams(settings, schedule, needed, read, skip=skip)
     facts, texts = reads.result()
-    if skip and empty:
+    if named is not None and empty:
+        if refused := named.refused(empty, streams):
+            raise empty_pools(refused)
         settings, notes = without_empty(settings, streams, needed, notes, empty)
         schedule = eras.schedule_of(settings, None)
     planner = Planner(
@@ -302,13 +315,18 @@ def _opened(
         distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
         apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
     )
-    # Ignore steps here: rearranging may use samples past them, so other steps alter no batch.
+    # Ignore steps here: samples past them may come before, so other steps alter no batch.
     planner.end = replace(settings, steps=None).end(planner.epoch_length)
     settings = eras.settled(settings, planner, events, position)
     planner.join(eras.later_streams(settings, planner.schedule, needed, read))
-    if settings.no_duplicates == "negatives":  # refuse now what cannot be served at all
-        most = settings.global_batch
+    settings = eras.in_shares(settings, planner, events)
+    # Refuse now what cannot be served at all.
+    most, schedule = settings.global_batch, planner.schedule
+    if settings.no_duplicates == "negatives":
         planner.plan(0, most if planner.end is None else min(planner.end, most))
+    step = position // most
+    later = (change for change, _ in schedule.changes if change > step)
+    planner.check(schedule, [step, *later], settings.end(planner.epoch_length))
     prefixes = None
     if settings.prefixed:
         prefixes = Prefixes(database, eras.prefixes_of(database, settings), settings.seed)
@@ -324,6 +342,8 @@ def _opened(
         prefixes=prefixes,
         vectors=eras.vectors_of(database, settings, vectors),
     )
+    if isinstance(fetcher, messages.MessageFetcher):
+        fetcher.shape = messages.shape_of(database, newest.corpus_version)
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
     end, prefetch = settings.end(planner.epoch_length), settings.prefetch
     reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
@@ -332,13 +352,13 @@ def _opened(
     sampler.unused = minings.unused(database, settings, streams)
     odd = [*left_alone(sampler.unused), *oddities(planner)]
     odd += [] if vectors is None else vectors.notes
-    sampler.notes += [] if settings.rank else [*notes, *served.notes, *odd]
+    if not settings.rank:
+        saved = behind(Path(str(database.path)), settings, state_path, position)
+        sampler.notes += [*notes, *saved, *served.notes, *odd]
     return sampler
 
 
-def _streams(
-    database: Database, vectors: RunVectors | None, *of_run: Any, **how: Any
-) -> tuple[list[Stream], list[str]]:
+def _streams(database: Database, vectors: RunVectors | None, *of_run: Any, **how: Any) -> Found:
     """Read streams as ``open_streams`` does, and count the vectors that they lack."""
     if vectors is not None and vectors.texts is not None:
         how = {**how, "texts": vectors.texts}
@@ -365,7 +385,7 @@ def open_streams(
     skip: bool = False,
     snapshot: Snapshot | None = None,
     texts: Words | None = None,
-) -> tuple[list[Stream], list[str]]:
+) -> Found:
     """Read the pools of all recipes that can be drawn of some sources.
 
     Args:
@@ -387,13 +407,13 @@ def open_streams(
     if settings.kind == "messages":
         streams, empty = messages.open_streams(database, settings, sources, snapshot)
     else:
-        empty = [f"source {s!r} has no recipe to draw by" for s in sources if not drawn[s]]
+        none = [s for s in sources if not drawn[s]]
+        empty = [Left(s, None, f"source {s!r} has no recipe to draw by") for s in none]
         named = [(source, recipe) for source in sources for recipe in drawn[source]]
         streams = read_streams(database, settings, named, empty, snapshot, texts) if named else []
-    there = {stream.source for stream in streams}
-    if not skip and (empty or there != {*sources}):
-        none = [
-            f"no recipe of source {name!r} finds an anchor" for name in sources if name not in there
-        ]
-        raise empty_pools(empty or none)
+    told = {stream.source for stream in streams} | {left.source for left in empty}
+    none = [name for name in sources if name not in told]
+    empty += [Left(n, None, f"no recipe of source {n!r} finds an anchor") for n in none]
+    if empty and not skip:
+        raise empty_pools(empty)
     return streams, empty

@@ -7,7 +7,7 @@ the way; all else follows from its configuration. What was taken is counted as w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +15,8 @@ from duckplets.base.checks import MAX_POSITION, checked_name, integer
 from duckplets.base.home import HomeLock, alone
 from duckplets.base.shown import shown
 from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.order.changes import Event
+from duckplets.order.weights import Weights
 from duckplets.sampling import state
 from duckplets.sampling.batch import Batch
 from duckplets.sampling.blocks import Reader
@@ -23,11 +25,11 @@ from duckplets.sampling.losses import Losses, Reporting
 from duckplets.sampling.metrics import PhaseLog
 from duckplets.sampling.saved import Cursor
 from duckplets.sampling.served import ServedLog
-from duckplets.sampling.settings import RunSettings, run_of
+from duckplets.sampling.settings import BehindNote, RunSettings, run_of
 from duckplets.sampling.weight_events import EventWriter
 
 if TYPE_CHECKING:
-    from duckplets.order.schedule import Schedule
+    from duckplets.order.schedule import Events, Schedule
     from duckplets.sampling.courses import ByVersion
 
 log = logging.getLogger("duckplets")
@@ -72,7 +74,9 @@ class Sampler(Reporting):
         self._losses = Losses()
         planner = reader.planner  # its schedule may be replaced; this sampler it must not hold
         self._phases = PhaseLog(
-            self.mixture, lambda step: planner.schedule.shares_at(step), quiet=settings.rank > 0
+            planner.schedule.mixture,
+            lambda step: planner.schedule.shares_at(step),
+            quiet=settings.rank > 0,
         )
         self._log: ServedLog | None = None
         if settings.log:
@@ -123,6 +127,11 @@ class Sampler(Reporting):
         return self._reader.planner.is_graded
 
     @property
+    def message_shape(self) -> Sequence[Any]:
+        """The shape of messages, as DuckDB's ``from_json`` takes it; empty for other kinds."""
+        return getattr(self._reader.fetcher, "shape", ())
+
+    @property
     def position(self) -> int:
         """First position, of all ranks, of the next batch."""
         return self._position
@@ -140,7 +149,8 @@ class Sampler(Reporting):
     @property
     def lr_scale(self) -> float:
         """Factor for the learning rate of the batch taken last; before any, of the next."""
-        return self.mixture.lr_scale(self.step if self._taken is None else self._taken)
+        mixture = self._planner.schedule.mixture
+        return mixture.lr_scale(self.step if self._taken is None else self._taken)
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the first position of a nominal epoch.
@@ -231,23 +241,32 @@ class Sampler(Reporting):
     # -- weights ------------------------------------------------------------------------------
 
     @alone
-    def set_weights(self, weights: Mapping[str, float]) -> int:
+    def set_weights(self, weights: Mapping[str, float], *, temperature: float | None = None) -> int:
         """Give sources other weights from the next step on, until the mixture's next phase.
 
         As a phase does, they override the declared weights for the names given. Every rank has
         to set the same at the same step. Kept with the run, so that a resumed one does the same;
         within a second in the state file if the run is saved there already.
 
+        Args:
+            weights: By the names of sources.
+            temperature: In the place of the mixture's from that step on, to the end of the run;
+                None leaves it as it is.
+
         Returns:
             The step from which on they are in force. With ``no_duplicates``, where samples change
-            places within 64 batches or fewer, this is where the next stretch of them begins.
+            places within blocks of 64 batches or fewer, this is where the next block begins.
 
         Raises:
-            MixtureError: A name is no source, a weight is wrong, or all would be 0.
+            MixtureError: A name is no source, a weight or the temperature is wrong, or all would
+                be 0.
+            RecipeError: With ``no_duplicates``, too few different texts are left for a batch.
         """
         step = self._planner.next_change(self._position)
-        schedule = self._planner.schedule.with_event(step, weights)
+        event = Event(Weights(weights, "set_weights"), temperature)
+        schedule = self._planner.schedule.with_event(step, event)
         self._open_sources(schedule)
+        self._planner.check(schedule, [step], self._reader.end)
         if self._settings.rank == 0:
             self._events.put(schedule, step)
             if self._log is not None:
@@ -270,7 +289,14 @@ class Sampler(Reporting):
         return {
             "position": position,
             "fingerprint": self._settings.fingerprint(),
-            "events": [[step, weights] for step, weights in self._planner.schedule.events.items()],
+            "events": [
+                [
+                    step,
+                    dict(event.weights),
+                    *(() if event.temperature is None else (event.temperature,)),
+                ]
+                for step, event in self._planner.schedule.events.items()
+            ],
             "counts": self._reader.counts_before(position, self._position),
         }
 
@@ -291,12 +317,13 @@ class Sampler(Reporting):
         refuse_mismatch(saved, now, allow_drift=allow_drift)
         cursor = Cursor(tag=None, position=position, step=0, epoch=0, counts=counts)
         self.go_on(cursor, events, drifted_from=saved)
+        self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
 
     @alone
     def go_on(
         self,
         cursor: Cursor,
-        events: Mapping[int, Mapping[str, float]],
+        events: Events,
         *,
         drifted_from: Fingerprint,
     ) -> None:
@@ -321,7 +348,8 @@ class Sampler(Reporting):
         For one rank to call: it is the same for all.
 
         Args:
-            tag: Name of a checkpoint to add; without one the run's latest save is replaced.
+            tag: Name of a checkpoint to add; without one the run's latest save is replaced, which
+                is logged as a warning where that was of a later step.
             path: A new state file to write instead; its folders are made.
             step: The step to go on with, if that is an earlier one than the sampler's: a trainer
                 takes batches before it uses them.

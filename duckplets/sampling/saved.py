@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.plain import Stored
 from duckplets.db.database import Database
+from duckplets.order.changes import Event
 from duckplets.sampling.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Events = Mapping[int, Mapping[str, float]]
+Events = Mapping[int, Event]
 
 # Of a run that another version saved some may be missing.
 _GLOBAL_BATCH = range(1, (1 << 22) + 1)
@@ -30,6 +31,7 @@ _SETTINGS: dict[Any, Any] = {
     **dict.fromkeys(("swap?", "prefixes?"), bool),
     "no_duplicates?": (bool, str),
     "by?": (None, str, {str: float}),
+    "preset?": (None, str),
     **dict.fromkeys(("mixture?", "splits?", "chunking?", "declared_prefixes?"), dict),
     "recipes?": {str: [dict]},
     "optional?": {str: [str]},
@@ -46,6 +48,7 @@ _SETTINGS["eras?"] = [
     {
         **dict.fromkeys(("step", "corpus_version"), _COUNT),
         **dict.fromkeys(("declared_prefixes", "vectors"), dict),
+        "lengths": {str: _COUNT},
         **{name: _SETTINGS[f"{name}?"] for name in ("recipes", "optional", "sources", "records")},
         **{name: _SETTINGS[f"{name}?"] for name in ("index", "candidates")},
     }
@@ -61,7 +64,8 @@ class Cursor:
         position: First position not yet taken.
         step: First step not yet taken.
         epoch: Nominal epoch of the position.
-        counts: [samples, tokens] taken of each source since the start, and fallbacks if any.
+        counts: [samples, tokens, fallbacks, displaced] of each source since the start; the last
+            two are left out where they are 0.
         losses: Those reported for the steps before, as in ``Sampler.losses``; of one that was read.
     """
 
@@ -125,10 +129,13 @@ def find_run(database: Database, run: str) -> Run | None:
         settings=told,
         fingerprint=place.read("fingerprint", fingerprint, {"batch_size?": _GLOBAL_BATCH}),
         events={
-            step: _place(database.path, "weight_events", run, f", step {step}").read(
-                "weights", weights, {str: float}
+            step: Event(
+                _place(database.path, "weight_events", run, f", step {step}").read(
+                    "weights", weights, {str: float}
+                ),
+                temperature,
             )
-            for step, weights in events_of(database, run)
+            for step, weights, temperature in events_of(database, run)
         },
     )
 
@@ -142,11 +149,12 @@ def counts_of(path: Path, run: str, tag: str | None, text: str | None) -> dict[s
     """Return the counts of a cursor; nothing for one that has none."""
     place = _place(path, "cursors", run, "" if tag is None else f", tag {tag!r}")
     found = place.read("counts", text or "{}", {str: [range(1 << 63)]})
-    if any(len(numbers) not in (2, 3) for numbers in found.values()):
-        raise place.damage("counts", "has another shape: two or three numbers a source are wanted")
+    if any(len(numbers) not in (2, 3, 4) for numbers in found.values()):
+        raise place.damage("counts", "has another shape: two to four numbers a source are wanted")
     return dict(found)
 
 
-def events_of(database: Database, run: str) -> list[tuple[int, str]]:
-    """Return the weights set during a run as they are stored, with their steps."""
-    return [(row[0], row[1]) for row in database.run("sampling/state/events", {"run": run})]
+def events_of(database: Database, run: str) -> list[tuple[int, str, float | None]]:
+    """Return step, weights as they are stored, and temperature of what was set during a run."""
+    rows = database.run("sampling/state/events", {"run": run})
+    return [(step, weights, temperature) for step, weights, temperature in rows]

@@ -71,8 +71,12 @@ class Views:
 
     @property
     def mixture(self) -> Mixture:
-        """Weights of the sources, temperature and phases."""
-        return self._planner.schedule.mixture
+        """Weights of the sources and temperature that are in force now, and all phases.
+
+        After ``set_weights``, a phase or a join the weights are those that hold from there; in
+        proportion to anchors, they are the shares.
+        """
+        return self._planner.schedule.in_force(self._position // self._batch)
 
     @property
     def epoch_length(self) -> int:
@@ -103,9 +107,10 @@ class Views:
         """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
 
         Columns: ``step``, ``position``, ``source``, ``recipe``, where the run has taken later ones
-        the ``version`` of the corpus that it is drawn from, ``swapped``, for pairs ``label``, and
-        for each text ``anchor_record_id``, ``anchor_section``, ``anchor_window`` and so on; of
-        messages ``record_id``.
+        the ``version`` of the corpus that it is drawn from, with ``no_duplicates=True``
+        ``displaced`` (the source of the sample that gave its position to this one; null for most),
+        ``swapped``, for pairs ``label``, and for each text ``anchor_record_id``,
+        ``anchor_section``, ``anchor_window`` and so on; of messages ``record_id``.
 
         Raises:
             SamplerError: A bounded run has no such positions.
@@ -137,7 +142,7 @@ class Views:
 
         Args:
             steps: So many steps, but none after the end of a bounded run; by default to that end,
-                or one nominal epoch from where the last phase begins.
+                or one nominal epoch from where the last phase begins, or the last version joins.
         """
         if steps is not None:
             most = MAX_POSITION // self._batch
@@ -165,8 +170,10 @@ class Views:
     def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Yield the ids of positions ``start … stop-1`` in pieces; at least one, if empty."""
         for low in range(start, max(stop, start + 1), _ROWS):
-            plan = self._planner.plan(low, min(low + _ROWS, stop))
-            yield self._reader.fetcher.identities(plan, self._batch)
+            with self._reader.fetcher.sound():
+                plan = self._planner.plan(low, min(low + _ROWS, stop))
+                found = self._reader.fetcher.identities(plan, self._batch)
+            yield found
 
     def count_to(self, position: int) -> None:
         """Go to a later position and count what lies between as taken, without reading it.
@@ -187,19 +194,22 @@ class Views:
         messages those of the record's sections), and ``data/NAME/epochs``: samples to the number
         of its anchors. Where some negatives can lack, ``data/NAME/fallbacks``: those drawn at
         random for want of mined ones, of other records for want of the anchor's own, or of all
-        sources of the split for want of enough in their own.
+        sources of the split for want of enough in their own. With ``no_duplicates=True``,
+        ``data/NAME/displaced``: samples that fit in no batch and gave their positions to others.
         """
         counts = self._reader.counters.counts()
         streams = self._planner.streams
         telling = {stream.source for stream in streams if stream.tells}
         found = Metrics()
         for name in sorted(self._planner.schedule.drawn):
-            samples, tokens, fallbacks = [*counts.get(name, ()), 0, 0, 0][:3]
+            samples, tokens, fallbacks, displaced = [*counts.get(name, ()), *[0] * 4][:4]
             found[f"data/{name}/samples"] = samples
             found[f"data/{name}/tokens"] = tokens
             found[f"data/{name}/epochs"] = self._planner.epochs_of(name, samples)
             if name in telling:
                 found[f"data/{name}/fallbacks"] = fallbacks
+            if self._planner.distinct_batch:
+                found[f"data/{name}/displaced"] = displaced
         return found
 
     def loss_by_source(self, batch: Batch, losses: Any) -> dict[str, float]:

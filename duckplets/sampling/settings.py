@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from duckplets.base.checks import MAX_POSITION, checked_name, integer
 from duckplets.base.shown import shown
 from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart, batch_size_of
-from duckplets.sampling.apart import NoDuplicates
+from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
 from duckplets.sampling.choosing import By, checked_by, wants_mined
 from duckplets.sampling.columns import checked_columns, default_columns
 from duckplets.sampling.fingerprint import Fingerprint, digest, of_vectors
+from duckplets.sampling.no_duplicates import NoDuplicates
 from duckplets.sampling.plan import SINGLE
 from duckplets.sampling.saved import Events, Run
 
@@ -50,6 +51,17 @@ class SavingNote(str):
     __slots__ = ()
 
 
+class BehindNote(SavingNote):
+    """Says that a run begins before its latest save."""
+
+    __slots__ = ()
+
+
+def not_of_saving(notes: Iterable[str]) -> list[str]:
+    """Return the notes that matter also to who does not save."""
+    return [note for note in notes if not isinstance(note, SavingNote)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Everything a run's order and batches follow from, as plain values.
@@ -72,6 +84,7 @@ class RunSettings:
             not come twice in it nor be its anchors and positives.
         negatives: How many a triplet has.
         swap: Whether anchor and positive change places half of the time.
+        preset: What it was opened with: recipes of sources that join come from it.
         columns: Columns of a batch.
         prefetch: Blocks to prepare in the background.
         rank: Which of the ranks this is, from 0.
@@ -94,7 +107,7 @@ class RunSettings:
             commit it is pinned to and its digest; ``missing``: what becomes of texts without one.
         eras: What it takes of later versions of the corpus, in order: ``step``, from which on, and
             those settings that are others then; of ``sources``, ``recipes``, ``optional`` and
-            ``index`` what came with them.
+            ``index`` what came with them; ``lengths`` of the mixture from there on.
     """
 
     kind: Kind
@@ -126,6 +139,7 @@ class RunSettings:
     declared_prefixes: dict[str, Any] = field(default_factory=dict)
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
     by: By | None = None
+    preset: Preset | None = None
     structural_negatives: bool = False
     vectors: dict[str, Any] = field(default_factory=dict)
     eras: list[dict[str, Any]] = field(default_factory=list)
@@ -141,7 +155,7 @@ class RunSettings:
                 for name in ("recipes", "optional", "index")
             }
             came["sources"] = [*last.sources, *era["sources"]]
-            others = {n: v for n, v in era.items() if n not in came and n != "step"}
+            others = {n: v for n, v in era.items() if n not in (*came, "step", "lengths")}
             found.append(replace(last, **others, **came))
         return found
 
@@ -221,7 +235,7 @@ class RunSettings:
 
 
 def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a sampler with plain integers, if all of them are right.
+    """Return the arguments of a sampler with plain integers and what its preset says of swapping.
 
     Raises:
         SamplerError: One is not.
@@ -266,18 +280,21 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
     log = arguments["log"]
     if log is not None and not (isinstance(log, str | Path) and str(log)):
         raise SamplerError(f"log={log!r}: give the path of a folder")
-    return dict(arguments) | plain | {"log": None if log is None else str(log), "by": by}
+    preset = checked_preset(arguments.get("preset"))
+    swap = is_swapped(arguments.get("swap"), preset)
+    others = {"log": None if log is None else str(log), "by": by, "preset": preset, "swap": swap}
+    return dict(arguments) | plain | others
 
 
-def skips(empty: str) -> bool:
-    """Return whether what has no anchor is left out, as ``empty=`` says.
+def checked_empty(empty: Any) -> Empty | None:
+    """Return what becomes of sources and recipes that find no anchor.
 
     Raises:
         SamplerError: It says neither.
     """
-    if empty not in get_args(Empty):
-        raise SamplerError(f"empty={empty!r}: give 'error' or 'skip'")
-    return empty == "skip"
+    if empty is not None and empty not in get_args(Empty):
+        raise SamplerError(f"empty={empty!r}: give 'error' or 'skip', or leave it out")
+    return cast("Empty | None", empty)
 
 
 def run_of(settings: RunSettings, events: Events) -> Run:
@@ -329,13 +346,12 @@ def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
     Raises:
         SamplerError: One is wrong.
     """
-    flags = {"swap": bool(given["swap"])} if "swap" in given else {}
     if "by" in given and checked_by(given["by"]) != settings.by:
         raise SamplerError(
             f"by={given['by']!r}: run {settings.run!r} was opened with by={settings.by!r} and "
             f"keeps it; leave it out, or open another run"
         )
-    plain: dict[str, Any] = {"log": None, **given, **flags}
+    plain: dict[str, Any] = {"log": None, **given}
     made = replace(settings, **plain)
     if "world_size" in given and "batch_size" not in given:
         checked_ranks(made.rank, made.world_size)

@@ -1,8 +1,9 @@
-"""Say in which shares sources are drawn where no mixture is given, and who is not named in one.
+"""Say in which shares sources are drawn: as given, as declared, as index controls list, or default.
 
 Index controls (size and weight of a source) say what ``Corpus.data_index`` lists of it. A sampler
 takes its anchors from the listed records only, and draws sources in the ratio of their entries;
 what is given as a mixture, or was declared with the sources, takes the place of these shares.
+Where there is none of these, sources are drawn in proportion to their anchors.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def shares(
     *,
     split: str,
     version: int,
+    usual: Mixture | None = None,
 ) -> Shares:
     """Return how sources are drawn.
 
@@ -53,6 +55,7 @@ def shares(
         sources: Those of the run.
         split: The split.
         version: Of the corpus.
+        usual: What holds where nothing else says how; by default in proportion to anchors.
     """
     own = {name: of.weight for name, of in sources.items() if of.weight is not None}
     limited = any(of.controlled for of in sources.values())
@@ -81,10 +84,12 @@ def shares(
         notes.append(note)
     if given is not None:
         return Shares(given, sizes, notes)
-    if own:
-        told = listed(f"{name} {weight:g}" for name, weight in own.items())
-        notes.append(f"no mixture= is given, so the one declared with the sources holds: {told}")
-    return Shares(Mixture(own), sizes, notes)
+    if not own:
+        return Shares(usual or Mixture(), sizes, notes)
+    told = listed(f"{name} {weight:g}" for name, weight in own.items())
+    told += "; each of the others counts 1" * (len(own) < len(sources))
+    notes.append(f"no mixture= is given, so the one declared with the sources holds: {told}")
+    return Shares(Mixture(own, omitted=1), sizes, notes)
 
 
 def counted(database: Database, split: str, version: int) -> dict[str, tuple[int, Control | None]]:

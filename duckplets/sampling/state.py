@@ -8,6 +8,7 @@ cursor to be valid is kept as a fingerprint, field by field, so a mismatch can s
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import time
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ from duckplets.sampling.saved import Cursor, Events, Run, counts_of, events_of, 
 
 if TYPE_CHECKING:
     from duckplets.sampling.losses import Losses
+
+log = logging.getLogger("duckplets")
 
 _TABLES = ("runs", "cursors", "weight_events", "losses", "schema_migrations")
 _PATIENCE = 60.0  # seconds for reading them all, which takes a tenth of one
@@ -74,9 +77,14 @@ def save(
     with _writing(path) as database:
         is_new = _write_run(database, path, run, drifted_from, changed_from)
         _write_events(database, run.name, run.events)
-        _write_cursor(database, path, run.name, cursor)
+        replaced = _write_cursor(database, path, run.name, cursor)
         if losses is not None:
             _write_losses(database, run, cursor, losses, whole=is_new)
+    if replaced > cursor.step:
+        log.warning(
+            "run %r is saved at step %d in %s, which replaces the save at step %d",
+            *(run.name, cursor.step, path, replaced),
+        )
 
 
 def save_events(path: Path, run: str, fingerprint: Fingerprint, events: Events) -> None:
@@ -86,6 +94,17 @@ def save_events(path: Path, run: str, fingerprint: Fingerprint, events: Events) 
     if known is not None and known.fingerprint == fingerprint:
         with _writing(path) as database:
             _write_events(database, run, events)
+
+
+def latest(path: Path, run: str, fingerprint: Fingerprint) -> tuple[int, int] | None:
+    """Return position and step of the latest save of a run, if the file has this run saved."""
+    if not path.exists():
+        return None
+    with _reading(path) as database:
+        known = find_run(database, run)
+        rows = database.run("sampling/state/cursor", {"run": run, "tag": None})
+    same = known is not None and known.fingerprint == fingerprint
+    return (rows[0][0], rows[0][1]) if rows and same else None
 
 
 def farthest_tag(path: Path, run: str, fingerprint: Fingerprint) -> tuple[str, int] | None:
@@ -284,20 +303,24 @@ def _write_run(
 
 def _write_events(database: Database, run: str, events: Events) -> None:
     """Replace the weights of a run from the first step on at which they differ."""
-    now = [(step, json.dumps(dict(weights))) for step, weights in sorted(events.items())]
+    now = [
+        (step, json.dumps(dict(events[step].weights)), events[step].temperature)
+        for step in sorted(events)
+    ]
     known = events_of(database, run)
     same = 0
     while same < min(len(now), len(known)) and now[same] == known[same]:
         same += 1
-    differing = [step for step, _ in (*now[same:], *known[same:])]
+    differing = [step for step, *_ in (*now[same:], *known[same:])]
     if not differing:
         return
     first = {"run": run, "step": min(differing)}
     for tag, step in database.run("sampling/state/latest_tag", first):
         refuse_farther(run, tag, step, min(differing))
     database.run("sampling/state/delete_events", first)
-    for step, weights in now[same:]:
-        database.run("sampling/state/add_event", {"run": run, "step": step, "weights": weights})
+    for step, weights, temperature in now[same:]:
+        event = {"run": run, "step": step, "weights": weights, "temperature": temperature}
+        database.run("sampling/state/add_event", event)
 
 
 def _tags(database: Database, run: str) -> list[str]:
@@ -305,16 +328,20 @@ def _tags(database: Database, run: str) -> list[str]:
     return sorted(tag for name, tag, *_ in _cursors(database) if name == run and tag)
 
 
-def _write_cursor(database: Database, path: Path, run: str, cursor: Cursor) -> None:
+def _write_cursor(database: Database, path: Path, run: str, cursor: Cursor) -> int:
+    """Write a cursor and return the step of the save that it replaces, -1 for none."""
     which: dict[str, Any] = {"run": run, "tag": cursor.tag}
+    replaced = -1
     if cursor.tag is None:
-        database.run("sampling/state/delete_latest", {"run": run})
+        for (step,) in database.run("sampling/state/delete_latest", {"run": run}):
+            replaced = step
     elif database.run("sampling/state/cursor", which):
         raise StateMismatchError(
             f"{path} has a save tagged {cursor.tag!r} of run {run!r} already; give another tag"
         )
     which |= {"position": cursor.position, "step": cursor.step, "epoch": cursor.epoch}
     database.run("sampling/state/add_cursor", which | {"counts": json.dumps(dict(cursor.counts))})
+    return replaced
 
 
 def _write_losses(

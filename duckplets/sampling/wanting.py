@@ -56,6 +56,10 @@ class Found:
     hashes: Words
     told: Integers
 
+    def part(self, rows: Integers | Flags | slice) -> Found:
+        """Return some of them."""
+        return Found(self.chunks[rows], self.hashes[rows], self.told[rows])
+
     def put(self, rows: Integers | Flags, others: Found) -> None:
         """Put others in the place of some of them."""
         self.chunks[rows] = others.chunks

@@ -9,10 +9,10 @@ something to write, and Python waits for it when it ends.
 from __future__ import annotations
 
 import threading
-import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from duckplets.base.dropped import Held
 from duckplets.base.home import Home
 from duckplets.sampling import state
 from duckplets.sampling.refusals import refuse_farther
@@ -112,11 +112,11 @@ class EventWriter:
         return self._path == path
 
 
-_AT_WORK: weakref.WeakSet[EventWriter] = weakref.WeakSet()
+_AT_WORK: Held[EventWriter] = Held()
 
 
 def written(path: Path) -> None:
     """Wait for what runs of this process are writing into a state file."""
-    for writer in list(_AT_WORK):
+    for writer in _AT_WORK:
         if writer.writes(path):
             writer.flush()

@@ -21,6 +21,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import numpy as np
 
 from duckplets.base.arrays import Integers
+from duckplets.base.names import inside
+from duckplets.errors import DamagedFileError
 from duckplets.serving.mapped import ArrayWriter, FileEntry, MappedFile, damaged, entry_of
 
 T = TypeVar("T")
@@ -107,7 +109,7 @@ class Opened:
     """
 
     def __init__(self, folder: Path, bundle: Bundle) -> None:
-        self._path = folder / bundle.index.name
+        self._path = inside(folder, bundle.index.name, DamagedFileError)
         self._file = MappedFile(folder, bundle.arrays)
         try:
             data = self._path.read_bytes()

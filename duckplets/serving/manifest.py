@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from duckplets.base.aside import aside_of
 from duckplets.db.database import Database
-from duckplets.errors import DuckpletsError
+from duckplets.errors import DuckpletsError, EmptyPoolError
 from duckplets.serving import kept, segments
 from duckplets.serving.mapped import FileEntry, damaged
 
@@ -101,12 +103,28 @@ def sound(folder: Path | None) -> Iterator[None]:
     Raises:
         DamagedFileError: Numbers of the snapshot lead nowhere.
     """
-    try:
+    if folder is None:
         yield
+        return
+    try:
+        with np.errstate(divide="raise", invalid="raise"):
+            yield
+    except EmptyPoolError as error:  # what is in a pool can be drawn
+        raise damaged(
+            folder / MANIFEST, "the pools of the snapshot are of other records"
+        ) from error
     except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
-        if folder is None or isinstance(error, DuckpletsError):
+        if isinstance(error, DuckpletsError):
             raise
         raise damaged(folder / MANIFEST, "numbers of the snapshot lead nowhere") from error
+
+
+def is_of(database: Database, folder: Path) -> bool:
+    """Whether a snapshot was made of a corpus as it is split and chunked now."""
+    manifest = Manifest.read(folder)
+    return (
+        manifest is not None and manifest.settings == State.of(database, manifest.version).settings
+    )
 
 
 def _digest(told: Mapping[str, Any]) -> str:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.errors import DamagedFileError
+from duckplets.base.names import inside
+from duckplets.errors import DamagedFileError, ReadOnlyError
 
 _STEP = 1 << 20  # bytes that are read at once for a digest
 _BATCH = 1 << 18  # bytes of small arrays that go into one batch
 _WORD = 8
+_KINDS = ("texts", "sections", "chunks", "column", "arrays", "vectors", "index")
+_FILE = re.compile(rf"({'|'.join(_KINDS)})-[0-9a-f]{{16}}\.(arrow|json|new)")
+_ASIDE = re.compile(r"\.\w+\.\d+-\d+\.new\.json")  # a manifest on its way, see ``aside_of``
 
 Place = tuple[str, int, int]  # type, first byte in the file, number of values
 
@@ -57,7 +63,7 @@ class MappedFile:
     """
 
     def __init__(self, folder: Path, entry: FileEntry) -> None:
-        self.path = folder / entry.name
+        self.path = inside(folder, entry.name, DamagedFileError)
         try:
             with pa.memory_map(str(self.path)) as file:
                 self.buffer: pa.Buffer = file.read_buffer()
@@ -97,8 +103,37 @@ def digest_of(path: Path) -> str:
 
 
 def new_name(what: str) -> str:
-    """Return a name that no file has had yet."""
+    """Return a name that no file has had yet, without its suffix; ``what`` is of ``_KINDS``."""
     return f"{what}-{uuid.uuid4().hex[:16]}"
+
+
+def remove_unnamed(folder: Path, named: Collection[str]) -> None:
+    """Remove the files of a folder whose names are of ``new_name``, but for some."""
+    for path in folder.iterdir():
+        if _FILE.fullmatch(path.name) and path.name not in named:
+            with suppress(OSError):  # Windows keeps what somebody has mapped
+                path.unlink()
+
+
+def need_own(folder: Path, own: Collection[str], what: str) -> None:
+    """Refuse to write to a folder that has other things in it than were written here.
+
+    Args:
+        folder: Maybe not there.
+        own: Names of what else may be in it.
+        what: What is to be written, with its article.
+
+    Raises:
+        ReadOnlyError: It has.
+    """
+    if not folder.is_dir():
+        return
+    for name in sorted(os.listdir(folder)):
+        if name not in own and not _FILE.fullmatch(name) and not _ASIDE.fullmatch(name):
+            raise ReadOnlyError(
+                f"{folder} has {name!r} in it, which is not of {what}, and no manifest of one; "
+                f"move that elsewhere, and it is made here"
+            )
 
 
 class IpcWriter:
@@ -229,5 +264,11 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
 
 
 def entry_of(value: Mapping[str, Any]) -> FileEntry:
-    """Return a file as a manifest tells of it."""
+    """Return a file as a manifest tells of it.
+
+    Raises:
+        ValueError: Its name is none that ``new_name`` makes.
+    """
+    if not _FILE.fullmatch(value["name"]):
+        raise ValueError(f"{value['name']!r} is no name of a file of a snapshot")
     return FileEntry(str(value["name"]), int(value["size"]), str(value["digest"]))

@@ -21,24 +21,25 @@ from typing import Any
 
 from duckplets.base.aside import sweep
 from duckplets.base.locks import lock
+from duckplets.base.names import inside
 from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import shown
 from duckplets.db import placed
 from duckplets.db.database import Database
-from duckplets.errors import DamagedFileError
+from duckplets.errors import DamagedFileError, ReadOnlyError
 from duckplets.ingest import records
 from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.serving import kept, segments
 from duckplets.serving.manifest import MANIFEST, Manifest, State
-from duckplets.serving.mapped import damaged, digest_of
+from duckplets.serving.mapped import damaged, digest_of, need_own, remove_unnamed
 from duckplets.serving.texts import Texts
 
 log = logging.getLogger("duckplets")
 
 LARGE = 200_000  # chunks: corpora with more are served from a snapshot
 _HELD = 100_000_000  # characters: smaller ones with more as well
-_LOCK = "lock"
+_LOCK, VECTORS = "lock", "vectors"
 
 
 def folder_of(path: Path) -> Path:
@@ -88,7 +89,7 @@ class Snapshot:
                 now.bundles.append(bundle)
                 now.write(self.folder)
                 _sweep(self.folder, now)
-        except (OSError, DamagedFileError) as error:
+        except (OSError, DamagedFileError, ReadOnlyError) as error:
             return getattr(error, "strerror", None) or str(error)
         self._opened.insert(0, kept.Opened(self.folder, bundle))
         return None
@@ -150,7 +151,7 @@ def serve(
                 f"the snapshot {shown(found.folder)} was brought up to date ({size:,} bytes), from "
                 f"which later runs open at once; it may be deleted"
             )
-    except (OSError, DamagedFileError) as error:
+    except (OSError, DamagedFileError, ReadOnlyError) as error:
         if is_small:
             return Served(held=True)
         why = getattr(error, "strerror", None) or str(error)
@@ -233,6 +234,7 @@ def prepare(
 
     Raises:
         OSError: It cannot be written.
+        ReadOnlyError: Its folder holds somebody else's files.
         DamagedFileError: It could not be read afterwards.
         ChangedFileError: A file that texts were left in is not as it was.
     """
@@ -327,18 +329,29 @@ def clean(folder: Path, pinned: Collection[int]) -> None:
 
 
 def _sweep(folder: Path, manifest: Manifest) -> None:
-    """Remove the files of a folder that its manifest does not name."""
+    """Remove the files of a folder that its manifest does not name, and nobody else's."""
     sweep(folder / MANIFEST)
-    named = {file.name for file in manifest.files} | {MANIFEST, _LOCK}
-    for path in folder.iterdir():
-        if path.name not in named and path.suffix in (".arrow", ".json", ".new"):
-            with suppress(OSError):  # Windows keeps what somebody has mapped
-                path.unlink()
+    remove_unnamed(folder, {file.name for file in manifest.files})
+
+
+def check_own(folder: Path) -> None:
+    """Refuse a folder that holds somebody else's files, and no manifest.
+
+    Raises:
+        ReadOnlyError: It does.
+    """
+    if not (folder / MANIFEST).exists():
+        need_own(folder, (_LOCK, VECTORS), "a snapshot")
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process writes in a folder, and let none do so meanwhile."""
+    """Wait until no other process writes in a folder, and let none do so meanwhile.
+
+    Raises:
+        ReadOnlyError: It holds somebody else's files, and no manifest.
+    """
+    check_own(folder)
     with (folder / _LOCK).open("ab") as file:
         if not lock(file, wait=False):
             log.warning("waiting for another process, which makes the snapshot in %s", folder)
@@ -377,7 +390,10 @@ def verify(folder: Path) -> Iterator[str]:
     for file in () if manifest is None else manifest.files:
         path = folder / file.name
         try:
+            inside(folder, file.name, DamagedFileError)
             if path.stat().st_size != file.size or digest_of(path) != file.digest:
                 yield f"{path} is not as it was written"
+        except DamagedFileError as error:
+            yield str(error)
         except OSError as error:
             yield f"{path}: {error.strerror or error}"

@@ -71,8 +71,13 @@ class Segment:
         offsets[1:-1:2], offsets[2:-1:2] = starts, ends
         buffers = [None, pa.py_buffer(offsets), self.data]
         between = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
-        found = between.take(column(np.arange(1, len(offsets) - 1, 2)))
-        return found.cast(pa.string())
+        try:
+            found = between.take(column(np.arange(1, len(offsets) - 1, 2)))
+            return found.cast(pa.string())
+        except (pa.ArrowException, MemoryError) as error:
+            raise damaged(
+                self.path or Path("memory"), "texts are longer than all there is"
+            ) from error
 
 
 class Texts:

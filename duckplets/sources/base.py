@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from duckplets.errors import SourceError
 from duckplets.sources.converters.registry import Converter, converter_of
@@ -24,6 +24,7 @@ from duckplets.sources.mapping_checks import (
 
 Columns = str | Sequence[str] | None
 TextOf = Literal["json"] | None
+Turns = Literal["last", "each"]
 EARLIER = "earlier"
 """The reading of versions before there was a rule: in place of a text anything is one."""
 
@@ -32,10 +33,11 @@ EARLIER = "earlier"
 class Mapped:
     """The arguments common to the sources that have columns.
 
-    Columns are matched exactly first, else whatever their case; where there is no column of the
-    name it may be a path into a nested one, such as ``set.query`` or ``set.pos[0]``. Where several
-    are given for ``anchor``, ``positive`` or ``text`` the first that has text in a row is taken. A
-    text is a string; a list of strings is taken apart.
+    Columns are matched exactly first, else whatever their case, else but for spaces around the
+    name; where there is no column of the name it may be a path into a nested one, such as
+    ``set.query`` or ``set.pos[0]``. Where several are given for ``anchor``, ``positive`` or
+    ``text`` the first that has text in a row is taken. A text is a string; a list of strings is
+    taken apart.
     """
 
     anchor: Columns = None
@@ -44,7 +46,8 @@ class Mapped:
     """Column with the text that belongs to the anchor (or candidates, in order); a list gives one
     section per element."""
     context: Columns = None
-    """Columns with further texts, all required; a list gives one section per element."""
+    """Columns with further texts, all required but those with ``?`` behind the name
+    (``"examples?"``), which a row may have none of; a list gives one section per element."""
     negative: Columns = None
     """Columns with ready negatives of the anchor, or lists of them: sections of role
     ``rejected``; a row may have none."""
@@ -94,6 +97,10 @@ class Mapped:
     converter: str | None = None
     """Converter of instruction data, in place of texts: one of ``dp.converter_names()``, or a
     function of yours as ``module:function``, whose code then runs."""
+    turns: Turns = "last"
+    """Which replies of a conversation make a pair: the ``last``, whose anchor is all that was said
+    before it; or ``each``, whose anchor is what the user said since the reply before. Each is a
+    record then, ``ID#NUMBER``, in one group with the others of its conversation."""
     on_error: OnError | None = None
     """What becomes of a row that cannot be used, a malformed line too: an error that names it
     (``"raise"``, the default where there is a converter), a count in the report with the first
@@ -124,11 +131,19 @@ class Mapped:
             )
 
     def _check_converter(self) -> None:
+        if self.turns not in get_args(Turns):
+            raise SourceError(f"turns={self.turns!r}: give 'last' or 'each'")
         if self.converter is None:
+            if self.turns != "last":
+                raise SourceError(f"turns={self.turns!r} needs converter=, which reads turns")
             return
         if not isinstance(self.converter, str):
             raise SourceError(f"converter={self.converter!r}: give the name of a converter")
-        converter_of(self.converter)
+        converter = converter_of(self.converter)
+        if self.turns == "each" and (converter.ready or converter.rejected):
+            raise SourceError(
+                f"turns='each': converter {self.converter!r} makes one pair of a row; leave it out"
+            )
         for part in TEXTS:
             if self.part(part):
                 raise SourceError(
@@ -170,6 +185,8 @@ class Mapped:
         found = {part.name: _plain(getattr(self, part.name)) for part in fields(Mapped)}
         several = (*ROLES, "taxonomy", "meta", "date_format")
         found |= {part: list(self.part(part)) for part in several if found[part] is not None}
+        if self.turns == "last":
+            del found["turns"]
         if self.labels is not None:
             found["labels"] = dict(self.label_rules())
         others = ("on_error", "on_bad_date", "trust")

@@ -33,7 +33,8 @@ LIMIT = 32 * 10**9  # bytes
 
 _SAYS = "Shards of data sets that duckplets has downloaded. It may be deleted at any time.\n"
 _COMPRESSED = (".gz", ".zst")
-_OURS = re.compile(r"[0-9a-f]{40}(\.[A-Za-z0-9]{1,10}){0,3}")
+_SUFFIX = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
+_OURS = re.compile(rf"[0-9a-f]{{40}}{_SUFFIX.pattern}(\.part)?")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I)?B|B)?\s*", re.IGNORECASE)
 
 
@@ -98,7 +99,8 @@ def suffix_of(path: str) -> str:
     """Return the end of a file's name that says what it is, such as ``.jsonl.gz``."""
     parts = path.rsplit("/", 1)[-1].lower().split(".")
     count = 2 if len(parts) > 2 and f".{parts[-1]}" in _COMPRESSED else 1
-    return "." + ".".join(parts[-count:]) if len(parts) > count else ""
+    found = "." + ".".join(parts[-count:]) if len(parts) > count else ""
+    return found if _SUFFIX.fullmatch(found) else ""  # it comes from outside, and becomes a name
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.sources.base import EARLIER, MARK, MARKED, ROLES
 from duckplets.sources.cell_texts import text_at
-from duckplets.sources.expressions import as_text, call, each, section
+from duckplets.sources.expressions import as_text, call, each, having, section
 from duckplets.sources.field_paths import KIND
 
 # What a value under a text role is called that is none, by the shape of its column.
@@ -52,6 +52,7 @@ class Cells:
         text_of: As in the mapping, or ``EARLIER``.
         forms: Of dates that are texts, besides those of ISO.
         labels: What values of labels mean; see ``Mapped.label_rules``.
+        optional: The places of contexts that a row may have none of.
     """
 
     shapes: tuple[str, ...]
@@ -59,6 +60,7 @@ class Cells:
     text_of: str | None = None
     forms: tuple[str, ...] = ()
     labels: tuple[tuple[str, float], ...] = ()
+    optional: frozenset[int] = frozenset()
 
     def text(self, place: int) -> exp.Expr:
         """Return the cell as text."""
@@ -229,7 +231,9 @@ class Layout:
         """Return a section for each text of a cell, as a list; of a plain one a section."""
         heading = exp.Literal.string(self.names[place])
         if self.is_plain(place):
-            return section(role, heading, text_at(place))
+            one = section(role, heading, text_at(place))
+            there = having("text", exp.Array(expressions=[one]))
+            return there if place in self.cells.optional else one
         return each(section(role, heading, exp.column("x")), exp.column(self.list_of(place)))
 
     def wrongs(self) -> list[tuple[exp.Expr, exp.Expr, exp.Expr]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.sources.base import Columns, Mapped, TextOf
+from duckplets.sources.base import Columns, Mapped, TextOf, Turns
 from duckplets.sources.columns import portions
 from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.labels import Labels, named, of_features
@@ -59,6 +59,7 @@ class DatasetSource:
         prefix: Column with the record's own metadata prefix.
         trust: Trust in the source, from 0 to 1, or the column that says it per row.
         converter: Converter of instruction data, instead of columns of texts; see ``Mapped``.
+        turns: Which replies of a conversation make a pair; see ``Mapped``.
         on_error: What becomes of a row that cannot be used; see ``Mapped``.
         date_format: How dates are written; see ``Mapped``.
         on_bad_date: What becomes of a row whose date cannot be read; see ``Mapped``.
@@ -97,6 +98,7 @@ class DatasetSource:
         prefix: str | None = None,
         trust: float | str | None = None,
         converter: str | None = None,
+        turns: Turns = "last",
         on_error: OnError | None = None,
         date_format: Columns = None,
         on_bad_date: OnBadDate = "null",
@@ -127,6 +129,7 @@ class DatasetSource:
             prefix=prefix,
             trust=trust,
             converter=converter,
+            turns=turns,
             on_error=on_error,
             date_format=date_format,
             on_bad_date=on_bad_date,

@@ -23,7 +23,7 @@ from duckplets.db.foreign import MORE_MEMORY
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.base import Mapped
 from duckplets.sources.columns import check_sizes, faults_of, plain, weights
-from duckplets.sources.field_paths import KIND, NAME, Paths
+from duckplets.sources.field_paths import KIND, NAME, Paths, is_optional
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.origins import BROKEN, Judge, Origins, broken_value
 from duckplets.sources.rows import EXTRA_COLUMNS, LEFT_OUT, MAX_BYTES, MAX_ROWS, ROW_SCHEMA
@@ -112,7 +112,8 @@ def run(
         table = followed.followed(table)
         forms = _forms(mapping, table.schema)
         cells = cells_of(table.schema, len(names), mapping.text_of, forms)
-        cells = replace(cells, labels=mapping.label_rules())
+        optional = _optional(mapping, table.schema)
+        cells = replace(cells, labels=mapping.label_rules(), optional=optional)
         table = judge.before(_with_dates(table, cells.shapes))
         if conversion is None:
             chunks = pa.Table.from_batches(table.to_batches(_CHUNK_ROWS), table.schema)
@@ -141,6 +142,14 @@ def _within(tables: Iterable[pa.Table], reader: Database, where: str) -> Iterato
 def _name(field: pa.Field) -> str:
     """Return the name that a column has in the input."""
     return str((field.metadata or {}).get(NAME, field.name.encode()).decode())
+
+
+def _optional(mapping: Mapped, schema: pa.Schema) -> frozenset[int]:
+    """Return the places of contexts that a row may have none of."""
+    names = mapping.names()
+    places = {names.index(name): name for name in mapping.part("context") if name[-1] == "?"}
+    columns = {i: (schema.field(f"c{i}").metadata or {}).get(NAME, b"").decode() for i in places}
+    return frozenset(i for i, name in places.items() if is_optional(name, columns[i]))
 
 
 def _forms(mapping: Mapped, schema: pa.Schema) -> tuple[str, ...]:

@@ -33,14 +33,25 @@ def match(name: str, columns: Sequence[str]) -> list[int]:
     """Return the places of the columns a name fits: exactly, else whatever their case."""
     exact = [i for i, column in enumerate(columns) if column == name]
     folded = name.casefold()
-    return exact or [i for i, column in enumerate(columns) if column.casefold() == folded]
+    folded_alike = [i for i, column in enumerate(columns) if column.casefold() == folded]
+    bare = name.strip()
+    found = exact or folded_alike or [i for i, c in enumerate(columns) if c.strip() == bare != ""]
+    return match(name[:-1], columns) if not found and name[:-1] and name[-1] == "?" else found
+
+
+def is_optional(name: str, column: str) -> bool:
+    """Return whether a name says that what it stands for may lack: ``q?`` for a column ``q``."""
+    return name.endswith("?") and not column.endswith("?")
 
 
 def path_of(name: str, columns: Sequence[str]) -> tuple[int, Steps] | None:
     """Return the place of the column that a path begins with, the longest, and its steps.
 
+    A ``?`` at the end is none of it.
+
     None where it is no path into any of the columns.
     """
+    name = name.removesuffix("?")
     for cut in range(len(name) - 1, 0, -1):
         if name[cut] in ".[":
             places, steps = match(name[:cut], columns), _steps(name[cut:])
@@ -105,7 +116,7 @@ class Paths:
             if values.null_count < len(values):
                 self._met.add(name)
             self._columns[name] = (column, _fields(field.type))
-            named = pa.field(f"c{i}", values.type, metadata={NAME: name.encode()})
+            named = pa.field(f"c{i}", values.type, metadata={NAME: name.removesuffix("?").encode()})
             table = table.set_column(at, named, values)
         return table
 

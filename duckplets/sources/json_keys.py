@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,17 @@ from duckplets.db.queries import query
 from duckplets.errors import SourceError
 from duckplets.sources.base import PARTS, TEXTS, Mapped
 from duckplets.sources.feed import result_of
-from duckplets.sources.field_paths import Steps, match, no_such_field, path_of, pointer, steps_of
+from duckplets.sources.field_paths import (
+    NAME,
+    Steps,
+    match,
+    no_such_field,
+    path_of,
+    pointer,
+    steps_of,
+)
 from duckplets.sources.limits import limits_of
-from duckplets.sources.mapped_columns import known_fields, unknown
+from duckplets.sources.mapped_columns import check_optional, known_fields, several_fit, unknown
 from duckplets.sources.origins import with_broken
 from duckplets.sources.rows import LEFT_OUT
 
@@ -86,7 +94,7 @@ class Keys:
         for name in (*self.mapping.names(), *self._fields):
             places = match(name, self.seen)
             if places and name not in self.found:
-                self.found[name] = self.seen[places[0]]
+                self._learn_key(name, [self.seen[place] for place in places])
             elif name not in self.found and (path := path_of(name, self.seen)):
                 self._learn_path(name, self.seen[path[0]], path[1], table)
 
@@ -101,7 +109,7 @@ class Keys:
         whole = self.mapping.needs_whole_rows()
         statement = values_statement(parts, pointers, converted, whole=whole, text_of=text_of)
         values = with_broken(result_of(self._reader, statement, table, self._where), table)
-        values = self._telling(values, table)
+        values = self._telling(self._named(values), table)
         arrays = []
         for place in text_places(parts, text_of):
             kinds = values[f"k{place}"]
@@ -113,6 +121,15 @@ class Keys:
             return values
         # A statement of its own again, and only where there is anything but texts.
         return result_of(self._reader, elements_statement(tuple(arrays)), values, self._where)
+
+    def _named(self, values: pa.Table) -> pa.Table:
+        """Return the values with the names of keys that end with ``?``, which are required."""
+        for i, name in enumerate(self.mapping.names()):
+            if name.endswith("?") and self.found.get(name) == name:
+                field = pa.field(f"c{i}", values[f"c{i}"].type, metadata={NAME: name.encode()})
+                at = values.schema.get_field_index(f"c{i}")
+                values = values.set_column(at, field, values[f"c{i}"])
+        return values
 
     def _telling(self, values: pa.Table, table: pa.Table) -> pa.Table:
         """Return the values with the keys that the mapping's converter does not read."""
@@ -138,8 +155,16 @@ class Keys:
                     raise self._unknown(name)
         yield from ()
 
+    def _learn_key(self, name: str, keys: Sequence[str]) -> None:
+        if len(keys) > 1:
+            raise several_fit(name, keys, self._where)
+        if name in self.mapping.names():
+            check_optional(self.mapping, name, keys[0], self.seen, self._where)
+        self.found[name] = keys[0]
+
     def _learn_path(self, name: str, key: str, steps: Steps, table: pa.Table) -> None:
         """Find whether a row has what a path leads to, else which fields there are instead."""
+        check_optional(self.mapping, name, key, self.seen, self._where)
         at = {"pointers": [pointer(key, steps)]}
         (is_there,) = self._ask("sources/lines/have", table, at)["found"].to_pylist()
         if is_there:

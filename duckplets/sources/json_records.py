@@ -52,8 +52,8 @@ class JsonLines:
 
 
 def head(name: str) -> str:
-    """Return the beginning of a name up to where it may be a path, whatever its case."""
-    return re.split(r"[.\[]", name, maxsplit=1)[0].casefold()
+    """Return the beginning of a name up to where it may be a path, as names are compared."""
+    return re.split(r"[.\[]", name, maxsplit=1)[0].casefold().removesuffix("?").strip()
 
 
 def json_line(record: Any) -> bytes:

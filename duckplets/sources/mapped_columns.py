@@ -10,7 +10,7 @@ import pyarrow as pa
 from duckplets.base.shown import listed
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.base import TEXTS, Mapped
-from duckplets.sources.field_paths import match, path_of
+from duckplets.sources.field_paths import is_optional, match, path_of
 from duckplets.sources.json_records import head
 from duckplets.sources.rows import LEFT_OUT
 
@@ -37,6 +37,8 @@ def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[int]:
         SourceError: A name fits no column, or more than one; a converter's field is not there.
     """
     named = [_place(name, columns, where) for name in mapping.names()]
+    for name, place in zip(mapping.names(), named, strict=True):
+        check_optional(mapping, name, columns[place], columns, where)
     converter = mapping.conversion()
     if converter is None:
         return [*named, *range(len(columns))] if mapping.needs_whole_rows() else named
@@ -76,6 +78,27 @@ def telling(
         yield piece
 
 
+def check_optional(
+    mapping: Mapped, name: str, column: str, columns: Sequence[str], where: str
+) -> None:
+    """Refuse a name that says that its column may lack, where that is no further context.
+
+    Raises:
+        SourceError: It is of another part.
+    """
+    if is_optional(name, column) and name not in mapping.part("context"):
+        raise SourceError(
+            f"{unknown(name, columns, where)} (a ? behind a name is for context=, of which a row "
+            f"may have none)"
+        )
+
+
+def several_fit(name: str, found: Sequence[str], where: str) -> SourceError:
+    """Return the error for a name that could be any of several columns."""
+    twins = listed(map(repr, found))
+    return SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
+
+
 def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:
     """Return the error for a column that is not there."""
     return SourceError(f"{where}: no column {name!r}{nearest(name, columns)}; {there_are(columns)}")
@@ -93,6 +116,5 @@ def _place(name: str, columns: Sequence[str], where: str) -> int:
     if not places:
         raise unknown(name, columns, where)
     if len(places) > 1:
-        twins = listed(repr(columns[place]) for place in places)
-        raise SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
+        raise several_fit(name, [columns[place] for place in places], where)
     return places[0]

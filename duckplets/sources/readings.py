@@ -72,7 +72,10 @@ def told(reading: Described) -> str:
     if "titles" in reading:
         return ""  # the source itself says which anchors it found
     if "converter" in reading:
-        return f"converter {reading['converter']}: a prompt is the anchor, its reply the context"
+        pair = "a prompt is the anchor, its reply the context"
+        if reading.get("turns") == "each":
+            pair = "each reply is the context of a record, what the user said before it its anchor"
+        return f"converter {reading['converter']}: {pair}"
     parts = [f"{part}: {_columns(part, reading[part])}" for part in _TEXTS if part in reading]
     if not parts:
         parts = ["records name their parts themselves: anchor, positive, context or text"]
@@ -91,5 +94,6 @@ def _columns(part: str, given: Any) -> str:
     if len(names) == 1:
         return f"column {names[0]}"
     if part == "context":
-        return f"columns {', '.join(names)}, all of them"
+        but = " but those with a ? behind" if any(name[-1] == "?" for name in names) else ""
+        return f"columns {', '.join(names)}, all of them{but}"
     return f"the first of columns {', '.join(names)} that has text"

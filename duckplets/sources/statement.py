@@ -59,6 +59,7 @@ class Made:
         lack: The reason for which the row is no record, or NULL.
         identity: A text that tells apart what equal sections do not.
         extra: What the rows hold besides, by name.
+        each: Whether a row of the input may make several, by their ``turn_number``.
     """
 
     select: exp.Select
@@ -67,6 +68,7 @@ class Made:
     lack: exp.Expr
     identity: exp.Expr
     extra: dict[str, exp.Expr]
+    each: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -81,7 +83,8 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     names = names_of(parts)
     place = {name: i for i, name in enumerate(names)}
     places = {part: [place[name] for name in columns[part]] for part in columns}
-    layout = Layout(places, names, cells)
+    bare = tuple(n[:-1] if i in cells.optional else n for i, n in enumerate(names))
+    layout = Layout(places, bare, cells)
     moments = [f"d{i}" for i in places["date"] if cells.shapes[i] == "moment"]
     carried = (*moments, *(["meta"] if GIVEN in columns else []))
     source = _cells(layout, made, carried)
@@ -137,12 +140,17 @@ def _cells(layout: Layout, made: Made | None, carried: tuple[str, ...]) -> exp.S
 def _mapped(layout: Layout, made: Made | None) -> exp.Select:
     parts = layout.parts
     none = exp.cast(exp.Array(), "VARCHAR[]", dialect=DuckDB)
+    key, family = first_of(parts["id"]), first_of(parts["group"])
+    if made and made.each:  # turns of a conversation stay together
+        number = exp.Literal.string("#"), exp.column("turn_number")
+        family = call("coalesce", family, key.copy(), exp.column("conversation"))
+        key = exp.case().when(key.is_(exp.null()).not_(), call("concat", key.copy(), *number))
     columns = {
-        "id": first_of(parts["id"]),
+        "id": key,
         "sections": made.sections if made else _sections(layout),
         "date_text": call("trim", date_of(parts["date"], layout.cells.shapes)),
         "date_by_form": by_form(date_of(parts["date"], layout.cells.shapes), layout.cells.forms),
-        "group_text": first_of(parts["group"]),
+        "group_text": family,
         "taxonomy": call("list_concat", none, *(list_at(place) for place in parts["taxonomy"])),
         "meta": _own_meta() if GIVEN in parts else _meta(parts["meta"], layout.names),
         "trust_text": call("trim", first_of(parts["trust"])),
@@ -234,7 +242,7 @@ def _lack(layout: Layout, made: Made | None) -> exp.Expr:
             first = first_of(parts[part]) if is_cell else layout.first(parts[part])
             missing = first.is_(exp.null())
             case = case.when(_is_required(missing, part, parts), exp.Literal.string(f"no {part}"))
-    for place in parts["context"]:
+    for place in (place for place in parts["context"] if place not in layout.cells.optional):
         blank = layout.head(place).is_(exp.null())
         reason = exp.Literal.string(f"no context: {names[place]}")
         case = case.when(_is_required(blank, "context", parts), reason)

@@ -6,17 +6,17 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.shown import shown
+from duckplets.base.shown import counted, shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.base import Mapped
@@ -29,6 +29,7 @@ from duckplets.sources.documents import (
 )
 from duckplets.sources.feed import piece, rows_of
 from duckplets.sources.files import Brought, Files, named
+from duckplets.sources.headings import Markup, front_matter, markup_of, opening, sections
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.lines import line_pieces
 from duckplets.sources.mapping_checks import OnError, check_on_error, check_trust
@@ -40,12 +41,6 @@ if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_LINES = 200  # lines in which a heading is looked for
-_LONGEST = 300  # characters of a heading
-_MARKDOWN = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
-_LINE = re.compile(r"([=\-`:.'\"~^_*+#])\1+\s*")
-_BEFORE = re.compile(r"\s*(?:<[^>]*>|\[?!\[|\[//\]:)")  # of Markdown: HTML, badges, comments
-_FIELD = re.compile(r":[\w -]+:(?:\s|$)|\([^)]+\)=\s*$|% ")  # of reStructuredText and MyST
 
 # -- lines ----------------------------------------------------------------------------------------
 
@@ -92,13 +87,18 @@ def _lines(file: Path, limits: Limits, encoding: str | None) -> Iterator[pa.Reco
 
 # -- folders --------------------------------------------------------------------------------------
 
+SEPARATOR = " > "
+"""Between the headings of a path."""
+_ROWS = 8_192  # of a piece, where sections are short
+
 Titles = Literal["heading", "name"]
 _START = 8_192  # bytes by which a file that is no text is known
 _MAPPING = Mapped(
-    anchor=("heading", "name"),
+    anchor="title",
     context="body",
-    id="path",
+    id="key",
     date="date",
+    group="file",
     taxonomy="folders",
     trust="trust",
 )
@@ -107,8 +107,8 @@ _SCHEMA = pa.schema(
         ("c0", pa.string()),
         ("c1", pa.string()),
         ("c2", pa.string()),
-        ("c3", pa.string()),
-        ("c4", pa.date32()),
+        ("c3", pa.date32()),
+        ("c4", pa.string()),
         ("c5", pa.list_(pa.string())),
         ("c6", pa.float64()),
         ("modified", pa.timestamp("us")),
@@ -121,11 +121,16 @@ _SCHEMA = pa.schema(
 class TextFileSource:
     """A folder's text files, those of its subfolders too, in the order of their paths; or one file.
 
-    The first heading of a text, where it begins with one (of Markdown or reStructuredText), is the
-    anchor, else the file's name without suffix, ``_`` as space; the whole text, newlines kept, the
-    context; the path within the folder the id; its folders the taxonomy; the time of its last
-    change both times of the record. What ends in .gz or .zst is decompressed. What else lies there
-    is counted in the report's notes.
+    The anchor is the title that front matter gives (YAML or TOML), else the heading that a text
+    begins with (of Markdown or reStructuredText, without its markup), else the file's name without
+    suffix, ``_`` as space. The context is the text without front matter and that heading, newlines
+    kept; the path within the folder the id; its folders the taxonomy; the time of its last change
+    both times of the record. What ends in .gz or .zst is decompressed. What else lies there is
+    counted in the report's notes.
+
+    With ``by_heading`` each section is a record: its anchor is the path of its heading, such as
+    ``Title > Installing > Linux``, its context the text up to the next heading, its id the file's
+    with ``#`` and that path, its group the file, so that a split keeps files together.
     """
 
     folder: paths.Paths
@@ -138,9 +143,12 @@ class TextFileSource:
     """Trust in the source, from 0 to 1."""
     trust_by_folder: Mapping[str, float] = field(default_factory=dict, kw_only=True)
     """Trust by folder name, whatever its case; the outermost named folder of a path counts."""
-    titles: Titles | None = field(default=None, kw_only=True)
-    """What is the anchor: the ``"heading"`` of a text, where it has one, or always the ``"name"``
-    of the file; by default as the source was read before, and of a new one ``"heading"``."""
+    titles: Titles = field(default="heading", kw_only=True)
+    """What names a file: its title or ``"heading"``, where it has one; or always the ``"name"`` of
+    the file, and then the context is the whole text."""
+    by_heading: bool = field(default=False, kw_only=True)
+    """Make a record of each section instead of each file. Headings are those of Markdown (.md) and
+    reStructuredText (.rst), six levels deep; in other text underlined lines and ``# Heading``."""
     encoding: str | None = field(default=None, kw_only=True)
     """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
     on_error: OnError | None = field(default=None, kw_only=True)
@@ -156,7 +164,7 @@ class TextFileSource:
                 raise SourceError(f"trust={trust!r}: text files have no columns; give a number")
         if self.date not in ("path", True, False, None):
             raise SourceError(f"date={self.date!r}: only date='path' is known")
-        if self.titles not in ("heading", "name", None):
+        if self.titles not in get_args(Titles):
             raise SourceError(f"titles={self.titles!r}: give 'heading' or 'name'")
         codec_of(self.encoding)
         check_on_error(self.on_error)
@@ -177,17 +185,9 @@ class TextFileSource:
 
     def described(self) -> dict[str, Any]:
         """Return what decides about anchors and dates, as plain JSON values."""
-        return {"titles": self.titles or "heading"} | ({"date": "path"} if self.date else {})
-
-    def as_before(self, described: dict[str, Any] | None) -> TextFileSource:
-        """Return a source that takes anchors as one did that was described so.
-
-        Args:
-            described: None for one of a version in which names were the only anchors.
-        """
-        if self.titles is not None:
-            return self
-        return replace(self, titles="name" if described is None else described.get("titles"))
+        found: dict[str, Any] = {"titles": self.titles}
+        found |= {"by_heading": True} if self.by_heading else {}
+        return found | ({"date": "path"} if self.date else {})
 
     def open(self, reader: Database) -> Rows:
         """List the files, then read them in turn."""
@@ -204,7 +204,8 @@ class TextFileSource:
         mapping = replace(_MAPPING, on_error=self.on_error)
         rows = rows_of(reader, mapping, reading.pieces(files), str(folder), reading.origins)
         kind = "dated" if self.date else "documents"
-        return Rows(rows, kind, len(files), notes=lambda: reading.notes(found))
+        total = None if self.by_heading else len(files)
+        return Rows(rows, kind, total, notes=lambda: reading.notes(found))
 
 
 class _Reading:
@@ -218,57 +219,118 @@ class _Reading:
         self._folder = folder
         self._most = min(limits.size("row"), limits.size("field"))
         self._trust = {name.casefold(): value for name, value in source.trust_by_folder.items()}
-        self._counts = counts  # of files: ``heading`` and ``name``, their anchors, and suffixes
+        # Of files: what their titles are, and suffixes; sections; headings without text.
+        self._counts = counts
 
     def pieces(self, files: list[PurePosixPath]) -> Iterator[pa.RecordBatch]:
         """Yield the files, some at a time."""
         left = iter(files)
         for group, _ in paths.together(self._folder / file for file in files):
-            rows = []
-            for row in map(self._row, islice(left, len(group))):
-                self.origins.begin(self._folder / row[3])
-                list(self.origins.counted([_ONE]))
-                rows.append(row)
-            columns = [
-                pa.array(column, field.type)
-                for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
-            ]
-            faults = columns[-1]
-            wrong = [
-                None if fault is None else json.dumps({"path": row[3]})
-                for row, fault in zip(rows, faults.to_pylist(), strict=True)
-            ]
-            piece = pa.record_batch(columns, schema=_SCHEMA)
-            yield piece.append_column(BROKEN, pa.array(wrong, pa.string()))
+            rows = self._rows(islice(left, len(group)))
+            while some := list(islice(rows, _ROWS)):
+                columns = [
+                    pa.array(column, field.type)
+                    for column, field in zip(zip(*some, strict=True), _SCHEMA, strict=True)
+                ]
+                wrong = [None if row[-1] is None else json.dumps({"path": row[2]}) for row in some]
+                piece = pa.record_batch(columns, schema=_SCHEMA)
+                yield piece.append_column(BROKEN, pa.array(wrong, pa.string()))
 
     def notes(self, found: Listed) -> list[str]:
         """Return what was taken for anchors, and what was not read."""
-        many, few = (f"{self._counts[what]:,}" for what in ("heading", "name"))
-        said = f"anchor: the first heading of {many} files, the name of {few}; context: their text"
         others = f"not read: {found.told()}; pattern= says what is" if found.others else ""
         tagged = ", ".join(
             f"{n:,} {what}" for what, n in sorted(self._counts.items()) if what in _TAGGED
         )
         tags = f"read as plain text, with their tags: {tagged}" if tagged else ""
-        return [note for note in (said, tags, others) if note]
+        return [note for note in (self._of_anchors(), tags, others) if note]
 
-    def _row(self, path: PurePosixPath) -> tuple[Any, ...]:
-        body, modified, fault = _read(self._folder / path, self._most, self._source.encoding)
-        # A name that is not UTF-8 is written with its bytes escaped.
-        path = PurePosixPath(str(path).encode("utf-8", "backslashreplace").decode())
-        folders = path.parts[:-1]
-        trusted = [self._trust[n.casefold()] for n in folders if n.casefold() in self._trust]
-        bare = inner_name(path)
-        day = path_date(bare) if self._source.date else None
+    def _of_anchors(self) -> str:
+        files = [(what, self._counts[what]) for what in _NAMES if self._counts[what]]
+        if not files:
+            return ""
+        if self._source.by_heading:
+            empty = self._counts["empty"]
+            none = f"; {counted(empty, 'heading')} without text of their own" if empty else ""
+            sections = counted(self._counts["section"], "section")
+            among = counted(sum(number for _, number in files), "file")
+            return (
+                f"anchor: path of headings ('Title{SEPARATOR}Section') of {sections} in {among}; "
+                f"context: the text of the section{none}"
+            )
+        (what, number), *more = files
+        said = [f"{what} of {counted(number, 'file')}", *(f"{w} of {n:,}" for w, n in more)]
+        whole = "" if self._source.titles == "name" else " without it"
+        return f"anchor: {', '.join(said)}; context: their text{whole}"
+
+    def _rows(self, files: Iterable[PurePosixPath]) -> Iterator[tuple[Any, ...]]:
+        for path in files:
+            body, modified, fault = _read(self._folder / path, self._most, self._source.encoding)
+            # A name that is not UTF-8 is written with its bytes escaped.
+            path = PurePosixPath(str(path).encode("utf-8", "backslashreplace").decode())
+            folders = path.parts[:-1]
+            trusted = [self._trust[n.casefold()] for n in folders if n.casefold() in self._trust]
+            trust = trusted[0] if trusted else None
+            bare = inner_name(path)
+            day = path_date(bare) if self._source.date else None
+            self.origins.begin(self._folder / path)
+            file = str(path) if self._source.by_heading else None
+            for title, text, key, wrong in self._records(bare, str(path), body, fault):
+                list(self.origins.counted([_ONE]))
+                yield title, text, key, day, file, folders, trust, modified, wrong
+
+    def _records(
+        self, bare: PurePosixPath, key: str, body: str | None, fault: str | None
+    ) -> Iterator[tuple[str, str | None, str, str | None]]:
+        """Yield the title, text, key and fault of a file, or of its sections."""
         name = bare.stem.replace("_", " ")
-        heading = None if self._source.titles == "name" or fault else heading_of(body or "")
-        if fault is None:
-            self._counts["name" if heading is None else "heading"] += 1
-            self._counts[bare.suffix.lower()] += 1
-        trust = trusted[0] if trusted else None
-        return heading, name, body, str(path), day, folders, trust, modified, fault
+        if body is None or fault is not None:
+            yield name, body, key, fault
+            return
+        self._counts[bare.suffix.lower()] += 1
+        named = self._source.titles == "name"
+        markup = markup_of(bare)
+        title, start = (None, 0) if named else front_matter(body)
+        first = None if named else opening(body[start:], markup)
+        self._counts[_NAMES[0 if title else 1 if first else 2]] += 1
+        if self._source.by_heading:
+            yield from self._sections(body[start:], markup, name if named else title, name, key)
+            return
+        text = body[start:]
+        if first is not None and title in (None, first.title):
+            text = text[: first.start] + text[first.stop :]
+        text = body if text == body else _trimmed(text)
+        lacks = None if text else "a heading without text"
+        yield title or (first.title if first else name), text, key, lacks
+
+    def _sections(
+        self, text: str, markup: Markup, title: str | None, name: str, key: str
+    ) -> Iterator[tuple[str, str | None, str, str | None]]:
+        """Yield the same of the sections that have text."""
+        keys, numbers = set[str](), Counter[str]()
+        for titles, body in sections(text, markup, title, name):
+            if not (body := _trimmed(body)):
+                self._counts["empty"] += 1
+                continue
+            path = SEPARATOR.join(titles)
+            own = f"{key}#{path}"
+            while own in keys:  # sections of one name are numbered
+                numbers[path] += 1
+                own = f"{key}#{path}#{numbers[path] + 1}"
+            keys.add(own)
+            self._counts["section"] += 1
+            yield path, body, own, None
+        if not keys:
+            yield title or name, None, key, "headings without text"
 
 
+def _trimmed(text: str) -> str:
+    """Return a text without blank lines around it, where something was cut away."""
+    return _BLANK_LINES.sub("", text.rstrip())
+
+
+_BLANK_LINES = re.compile(r"\A(?:[ \t]*(?:\r\n|\r|\n))+")
+_NAMES = ("title in front matter", "heading", "file name")
 _TAGGED = {".htm", ".html", ".xhtml", ".xml"}
 _ONE = pa.record_batch([pa.nulls(1)], ["row"])  # pa.array of a list imports pandas
 
@@ -322,56 +384,3 @@ def is_binary(start: bytes) -> bool:
         if error.start >= len(start) - 6:  # cut within a character
             return len(start) >= 512 and 10 * controls > len(start)
         return b"\0" in start or 100 * controls > len(start)
-
-
-def heading_of(text: str) -> str | None:
-    r"""Return the heading that a text begins with, of Markdown or reStructuredText, if it has one.
-
-    That is ``# Heading``, or a line that is underlined with at least its length of one sign,
-    perhaps overlined too. Front matter, comments, directives, labels, badges and HTML may come
-    before it.
-    """
-    start = text[: _LINES * 400].replace("\r\n", "\n").replace("\r", "\n")
-    lines = start.split("\n", _LINES)[:_LINES]
-    for place in _outside(lines):
-        line = lines[place]
-        found = _MARKDOWN.fullmatch(line)
-        if found:
-            return _clean(found[1])
-        after = lines[place + 1 : place + 3]
-        if _LINE.fullmatch(line) and len(after) == 2 and after[1].rstrip() == line.rstrip():
-            return _clean(after[0]) if len(after[0].rstrip()) <= len(line.rstrip()) else None
-        is_under = bool(after) and _LINE.fullmatch(after[0]) and not line[:1].isspace()
-        if is_under and len(after[0].rstrip()) >= max(len(line.rstrip()), 3):
-            return _clean(line)
-        return None
-    return None
-
-
-def _outside(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the place of the first line that may be a heading, after what may stand before it."""
-    place = 0
-    if lines and lines[0].strip() in ("---", "+++") and lines[0] in lines[1:]:
-        place = lines.index(lines[0], 1) + 1  # front matter
-    while place < len(lines):
-        line = lines[place]
-        if not line.strip():
-            place += 1
-        elif line.startswith(".. ") or line.rstrip() == "..":  # and what is indented below
-            place += 1
-            while place < len(lines) and (not lines[place].strip() or lines[place][0].isspace()):
-                place += 1
-        elif line.lstrip().startswith("<!--"):
-            while place < len(lines) and "-->" not in lines[place]:
-                place += 1
-            place += 1
-        elif _BEFORE.match(line) or _FIELD.match(line):
-            place += 1
-        else:
-            yield place
-            return
-
-
-def _clean(heading: str) -> str | None:
-    words = " ".join(heading.split())
-    return words if words and len(words) <= _LONGEST and any(map(str.isalnum, words)) else None

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Integers32
+from duckplets.base.names import inside
 from duckplets.errors import DamagedFileError
 from duckplets.tokens.manifest import Manifest, ShardEntry
 
@@ -34,7 +35,7 @@ def decoded(
     for ids, stops in row_group(folder, shard, manifest, None):
         rows, total = rows + len(stops), total + len(ids) - len(stops)
         yield ids, stops
-    _check_counts(folder / shard.path, shard, rows, total)
+    _check_counts(_file(folder, shard), shard, rows, total)
 
 
 def check(folder: Path, shard: ShardEntry) -> None:
@@ -43,14 +44,15 @@ def check(folder: Path, shard: ShardEntry) -> None:
     Raises:
         DamagedFileError: It has other bytes than the manifest says.
     """
-    path = folder / shard.path
+    path = _file(folder, shard)
     with reading(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size == shard.bytes and digest_of(file, size, "sha256") == shard.sha256:
             return
     raise DamagedFileError(
-        f"{path} is not as the manifest says: its bytes are others. Find out more with: "
-        f"duckplets verify {folder}"
+        f"{path} is not as the manifest says: its bytes are others. The command that made the "
+        f"folder mends it: duckplets shard CORPUS {folder} … (of shards in a store delete this "
+        f"file of the cache, and it is brought again)"
     )
 
 
@@ -64,7 +66,7 @@ def row_group(
     """
     import pyarrow.parquet as pq
 
-    path = folder / shard.path
+    path = _file(folder, shard)
     with reading(path), pq.ParquetFile(path) as parquet:
         groups = None if number is None else [number]
         for batch in parquet.iter_batches(_ROWS, row_groups=groups, columns=["tokens"]):
@@ -90,7 +92,7 @@ def lengths_of(folder: Path, shard: ShardEntry) -> tuple[Integers, Integers]:
     """
     import pyarrow.parquet as pq
 
-    path = folder / shard.path
+    path = _file(folder, shard)
     with reading(path), pq.ParquetFile(path) as parquet:
         about = parquet.metadata
         rows = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
@@ -101,6 +103,10 @@ def lengths_of(folder: Path, shard: ShardEntry) -> tuple[Integers, Integers]:
         raise DamagedFileError(f"{path} does not say how many tokens its texts have")
     _check_counts(path, shard, len(lengths), int(lengths.sum()))
     return lengths, np.cumsum([0, *rows])[:-1]
+
+
+def _file(folder: Path, shard: ShardEntry) -> Path:
+    return inside(folder, shard.path, DamagedFileError)
 
 
 def _check_counts(path: Path, shard: ShardEntry, rows: int, tokens: int) -> None:

@@ -132,7 +132,8 @@ class TokenFetcher:
         tokens = np.zeros(len(plan), np.int64)
         for number, at in self._by_stream(plan):
             tokens[at] = self._streams[number].rows.lengths(plan.chunks[0][at])
-        return Tally(sources[plan.streams], tokens, np.zeros(len(plan), np.int64))
+        nothing = np.zeros(len(plan), np.int64)
+        return Tally(sources[plan.streams], tokens, nothing, nothing - 1)
 
     def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> TokenBlock:
         """Return the rows of a plan as the block of batches from ``start`` to ``stop``."""

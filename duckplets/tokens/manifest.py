@@ -13,19 +13,19 @@ Nothing in the manifest depends on when or where it was made: equal exports have
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
-from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
+from duckplets.base.names import inside, quoted
 from duckplets.base.plain import from_json, misfit
 from duckplets.base.shown import shown
 from duckplets.errors import DamagedFileError, SamplerError, ShardError
+from duckplets.ingest.splits import SPLITS
 from duckplets.tokens.documents import (
     FORMAT,
     canonical,
@@ -52,8 +52,10 @@ __all__ = [
     "counted",
     "fingerprint_of",
     "read_document",
+    "read_state",
     "shard_id",
     "shard_path",
+    "shards_of",
     "write_document",
 ]
 
@@ -68,27 +70,35 @@ MANIFEST, MIXTURES, STATE, TOKENIZER = (
 Longer = Literal["own", "cut", "drop"]
 
 _VOCABULARY = {"model?": {"vocab?": object}, "added_tokens?": [{"id": int, "content": str}]}
-_LONGEST = 200  # bytes of a folder's name: file systems take 255
 _COUNT = range(1 << 63)
+_SPLIT = frozenset(SPLITS)
+_SHARD = {
+    "shard_id": str,
+    "path": str,
+    "split": _SPLIT,
+    "source": str,
+    "bucket": range(1 << 16),
+    "index": _COUNT,
+    "records": _COUNT,
+    "tokens": _COUNT,
+    "bytes": _COUNT,
+    "sha256": str,
+    "seed": _COUNT,
+    "tsv": {"path": str, "sha256": str},
+}
+_STATE = {
+    "stage": str,
+    "fingerprint": str,
+    "inputs": {str: object},
+    "counters": {"records": _COUNT, "buckets": _COUNT, "shards": _COUNT, "tokens": _COUNT},
+    "completed_shards": [object],
+    "checksums": {str: str},
+    "last_updated": str,
+}
 _SHAPE = {
     "format": _COUNT,
     "kind": str,
-    "shards": [
-        {
-            "shard_id": str,
-            "path": str,
-            "split": str,
-            "source": str,
-            "bucket": range(1 << 16),
-            "index": _COUNT,
-            "records": _COUNT,
-            "tokens": _COUNT,
-            "bytes": _COUNT,
-            "sha256": str,
-            "seed": _COUNT,
-            "tsv": {"path": str, "sha256": str},
-        }
-    ],
+    "shards": [object],
     "tokenizer": {
         "path": str,
         "sha256": str,
@@ -100,9 +110,9 @@ _SHAPE = {
         "pad_id": (_COUNT, None),
     },
     "corpus": {str: object},
-    "splits": [str],
+    "splits": [_SPLIT],
     "buckets": [range(1, 1 << 31)],
-    "longer": str,
+    "longer": frozenset(get_args(Longer)),
     "settings": {str: object},
     "seed": _COUNT,
     "libraries": {str: str},
@@ -190,7 +200,7 @@ class TokenizerEntry:
         """
         if name == self.eos and self.eos_id is not None:
             return self.eos_id
-        path = folder / self.path
+        path = inside(folder, self.path, DamagedFileError)
         try:
             told = from_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -258,7 +268,7 @@ class Manifest:
         if wrong := misfit(told, _SHAPE):
             raise damaged(path, wrong)
         told = {field.name: told[field.name] for field in fields(cls)}
-        told["shards"] = [_shard(each) for each in told["shards"]]
+        told["shards"] = shards_of(told["shards"], path)
         told["tokenizer"] = _only(TokenizerEntry, told["tokenizer"])
         manifest = cls(**told)
         for problem in manifest._problems():
@@ -272,20 +282,13 @@ class Manifest:
     def _problems(self) -> list[str]:
         """Return what contradicts itself."""
         found = []
-        if self.longer not in get_args(Longer):
-            found.append(f"longer is {shown(self.longer)}")
         if list(self.buckets) != sorted(set(self.buckets)) or not self.buckets:
             found.append("boundaries of buckets do not ascend")
         if self.tokenizer.path != TOKENIZER:
             found.append(f"its tokenizer lies at {shown(self.tokenizer.path)}")
-        seen = set()
         for shard in self.shards:
-            path, is_known = _where(shard), shard.shard_id in seen
-            if (shard.shard_id, shard.path) != path[:2] or shard.tsv.path != path[2] or is_known:
-                found.append(f"shard {shown(shard.shard_id)} lies elsewhere than such a shard does")
             if shard.bucket > len(self.buckets) or shard.split not in self.splits:
                 found.append(f"shard {shown(shard.shard_id)} is of no bucket or split there is")
-            seen.add(shard.shard_id)
         return found
 
 
@@ -294,13 +297,7 @@ class Manifest:
 
 def shard_path(split: str, source: str, bucket: int, index: int) -> str:
     """Return where a shard lies within its folder, with ``/``."""
-    folder = quote(source, safe="")
-    if not folder.strip("."):  # quoting leaves "..", which is another folder, as it is
-        folder = folder.replace(".", "%2E")
-    if len(folder) > _LONGEST:
-        digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        folder = f"{folder[: _LONGEST - 17]}-{digest}"
-    return f"{split}/{folder}/b{bucket}/shard_b{bucket}_s{index}.parquet"
+    return f"{split}/{quoted(source)}/b{bucket}/shard_b{bucket}_s{index}.parquet"
 
 
 def shard_id(split: str, source: str, bucket: int, index: int) -> str:
@@ -348,6 +345,39 @@ def _only(kind: Any, told: Mapping[str, Any]) -> Any:
     return kind(**{field.name: told[field.name] for field in fields(kind)})
 
 
-def _shard(told: Mapping[str, Any]) -> ShardEntry:
-    shard: ShardEntry = _only(ShardEntry, {**told, "tsv": _only(TsvEntry, told["tsv"])})
-    return shard
+def read_state(folder: Path) -> dict[str, Any] | None:
+    """Return what is noted of the export to a folder, or None where nothing is.
+
+    Raises:
+        ShardError: It is of another kind, or of a later version.
+        DamagedFileError: It is not as it was written.
+    """
+    path = folder / STATE
+    told = read_document(path, KIND)
+    if told is None:
+        return None
+    if wrong := misfit(told, _STATE):
+        raise damaged(path, wrong)
+    return told | {"completed_shards": shards_of(told["completed_shards"], path)}
+
+
+def shards_of(told: Any, path: Path) -> list[ShardEntry]:
+    """Return the shards that a file lists, each where such a shard has to lie.
+
+    Args:
+        told: What it has of them.
+        path: The file, for errors.
+
+    Raises:
+        DamagedFileError: One is no shard, lies elsewhere, or is listed twice.
+    """
+    if wrong := misfit(told, [_SHARD]):
+        raise damaged(path, wrong)
+    found: dict[str, ShardEntry] = {}
+    for each in told:
+        shard = _only(ShardEntry, {**each, "tsv": _only(TsvEntry, each["tsv"])})
+        if (shard.shard_id, shard.path, shard.tsv.path) != _where(shard) or shard.shard_id in found:
+            why = f"shard {shown(shard.shard_id)} lies elsewhere than such a shard does"
+            raise damaged(path, why)
+        found[shard.shard_id] = shard
+    return list(found.values())

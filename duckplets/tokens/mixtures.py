@@ -8,6 +8,7 @@ mixture itself stands beside it and is what is read back.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ def write_mixtures(folder: Path, manifest: Manifest, mixture: Mixture | None = N
     Args:
         folder: Of the shards.
         manifest: What is in it.
-        mixture: By default the sources weigh as many as they have tokens, in the first split.
+        mixture: In proportion, as it is by default, the sources weigh as many as they have tokens
+            in the first split.
 
     Raises:
         MixtureError: It names a source that has no shard.
@@ -40,8 +42,11 @@ def write_mixtures(folder: Path, manifest: Manifest, mixture: Mixture | None = N
             of["shards"].append(each.shard_id)
             of["records"] += each.records
             of["tokens"] += each.tokens
-    if mixture is None:
-        mixture = Mixture({name: float(of["tokens"]) for name, of in sources.items()})
+    mixture = mixture or Mixture()
+    if isinstance(mixture.weights, str):
+        alike = mixture.weights == "equal"
+        weights = {name: 1.0 if alike else float(of["tokens"]) for name, of in sources.items()}
+        mixture = replace(mixture, weights=weights)
     mixture.check(list(sources))
     values = {"split": split, "mixture": mixture.to_dict(), "phases": _phases(mixture, sources)}
     write_document(folder / MIXTURES, _KIND, values | {"sources": sources})

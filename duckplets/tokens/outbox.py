@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,14 @@ from typing import NamedTuple
 
 from duckplets.base.aside import remove
 from duckplets.base.lookahead import Lookahead
+from duckplets.base.names import inside
 from duckplets.base.parts import Engine, Part
 from duckplets.base.stores import is_address
 from duckplets.errors import DamagedFileError, EngineError, ShardError
-from duckplets.tokens.documents import read_document
-from duckplets.tokens.manifest import KIND, STATE, ShardEntry
+from duckplets.tokens.manifest import MANIFEST, STATE, ShardEntry, read_state
 from duckplets.tokens.places import DOCUMENTS, Objects
 from duckplets.tokens.spool import Spool
-from duckplets.tokens.write import Form, Shard, write_shard
+from duckplets.tokens.write import Form, Shard, digest_of, write_shard
 
 __all__ = ["SPOOL", "Outbox", "Sent", "outbox_of"]
 
@@ -57,10 +57,33 @@ class Outbox:
     def begin(self) -> None:
         """Look at what is there, under the lock of the folder."""
 
-    def size(self, path: str) -> int | None:
-        """Return the size of a file that is done, or None."""
-        file = self.folder / path
-        return file.stat().st_size if file.is_file() else None
+    def is_whole(
+        self, shard: ShardEntry, checksums: Mapping[str, str], *, compare: bool
+    ) -> bool | None:
+        """Return whether a shard and its summary are as they were written; None without a shard.
+
+        Args:
+            shard: As it was noted.
+            checksums: What ``checksums`` returned then.
+            compare: Whether to look at more than sizes.
+        """
+        file, summary = (
+            inside(self.folder, path, ShardError) for path in (shard.path, shard.tsv.path)
+        )
+        if not file.is_file():
+            return None
+        try:
+            if file.stat().st_size != shard.bytes or not summary.is_file():
+                return False
+            return not compare or (
+                digest_of(file) == shard.sha256 and digest_of(summary) == shard.tsv.sha256
+            )
+        except OSError:  # the disk cannot read it any more
+            return False
+
+    def checksums(self) -> dict[str, str]:
+        """Return what tells files that are done from others, but for what shards say of theirs."""
+        return {}
 
     def send(self, *paths: str) -> None:
         """Send files that are whole, in this order."""
@@ -132,7 +155,7 @@ class Sent(Outbox):
         objects.look()
         if before != self._fingerprint():  # the spool here is of another run
             remove(self.folder / SPOOL)
-        if objects.there and STATE not in objects.there:
+        if objects.there and objects.there.keys().isdisjoint((STATE, MANIFEST)):
             raise ShardError(
                 f"{self.out} has {min(objects.there)!r} in it, which no export of shards has "
                 f"written; give another prefix"
@@ -141,14 +164,29 @@ class Sent(Outbox):
     def _fingerprint(self) -> str:
         """Return what the state that lies here is of, or nothing."""
         try:
-            return str((read_document(self.folder / STATE, KIND) or {}).get("fingerprint"))
+            return str((read_state(self.folder) or {}).get("fingerprint"))
         except (ShardError, DamagedFileError):
             return ""
 
-    def size(self, path: str) -> int | None:
-        """Return the size of an object, or None."""
-        found = self._objects.there.get(path)
-        return None if found is None else found.size
+    def is_whole(
+        self, shard: ShardEntry, checksums: Mapping[str, str], *, compare: bool
+    ) -> bool | None:
+        """Return whether objects are those that were sent, by their sizes and ETags.
+
+        An object is never changed, only replaced, so nothing has to be read.
+        """
+        there = self._objects.there
+        if shard.path not in there:
+            return None
+        if there[shard.path].size != shard.bytes or shard.tsv.path not in there:
+            return False
+        paths = (shard.path, shard.tsv.path)
+        return not checksums or all(there[each].checksum == checksums.get(each) for each in paths)
+
+    def checksums(self) -> dict[str, str]:
+        """Return the ETags of all objects but the JSON files."""
+        listed = self._objects.listed()
+        return {path: each.checksum for path, each in listed.items() if path not in DOCUMENTS}
 
     def send(self, *paths: str) -> None:
         """Send files; those that are no JSON then go from this machine."""

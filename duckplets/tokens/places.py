@@ -19,10 +19,17 @@ from typing import Any
 
 from duckplets.base.aside import aside_of, remove, sweep
 from duckplets.base.locks import in_turn
+from duckplets.base.names import inside, quoted
 from duckplets.base.stores import Store, Stored, address_of, is_address
 from duckplets.errors import DamagedFileError, ShardError
-from duckplets.tokens.documents import read_document
-from duckplets.tokens.manifest import KIND, MANIFEST, MIXTURES, STATE, TOKENIZER, Manifest
+from duckplets.tokens.manifest import (
+    MANIFEST,
+    MIXTURES,
+    STATE,
+    TOKENIZER,
+    Manifest,
+    read_state,
+)
 from duckplets.tokens.write import digest_of
 
 __all__ = ["DOCUMENTS", "Folder", "Objects", "mirror", "opened", "status"]
@@ -56,12 +63,16 @@ class Objects:
 
     def look(self) -> None:
         """List what is there, and bring the JSON files."""
-        listed = self.store.listed(self._prefix)
-        self.there = {each.path[len(self._prefix) :]: each for each in listed}
+        self.there = self.listed()
         for name in DOCUMENTS:
             remove(self.documents / name)
             if name in self.there:
                 self.bring(name, self.documents / name)
+
+    def listed(self) -> dict[str, Stored]:
+        """Return the objects that are there, by their paths in the folder."""
+        listed = self.store.listed(self._prefix)
+        return {each.path[len(self._prefix) :]: each for each in listed}
 
     def bring(self, path: str, to: Path) -> None:
         """Bring a file whole."""
@@ -103,7 +114,10 @@ class Folder:
         self.documents = path
 
     def sizes(self) -> dict[str, int]:
-        """Return the sizes of all files that are not hidden, by their paths."""
+        """Return the sizes of all files that are not hidden, by their paths.
+
+        What lies in a hidden folder, as the spool of an export, is hidden too; no shard does.
+        """
         found = {}
         for parent, folders, files in os.walk(self.documents):
             folders[:] = sorted(each for each in folders if not each.startswith("."))
@@ -115,7 +129,7 @@ class Folder:
 
     def digest(self, path: str) -> str:
         """Return the SHA-256 of a file."""
-        return digest_of(self.documents / path)
+        return digest_of(inside(self.documents, path, DamagedFileError))
 
 
 @contextmanager
@@ -141,10 +155,10 @@ def status(folder: str | Path) -> dict[str, Any]:
         DamagedFileError: What is noted of it is not as it was written.
     """
     with opened(folder) as place:
-        told = read_document(place.documents / STATE, KIND)
+        told = read_state(place.documents)
     if told is None:
         raise ShardError(f"{folder} has no {STATE}: no export of shards was begun there")
-    shards = [each["shard_id"] for each in told["completed_shards"]]
+    shards = [each.shard_id for each in told["completed_shards"]]
     found = {key: told[key] for key in ("stage", "counters", "last_updated", "fingerprint")}
     buckets = sorted({each.rpartition("/")[0] for each in shards})
     return found | {"completed_buckets": buckets, "completed_shards": shards}
@@ -170,19 +184,27 @@ def mirror(address: str, cache: str | Path | None) -> Path:
             raise ShardError(f"{address} is no address")
         manifest = Manifest.read(place.documents)
         digest = hashlib.sha256(place.address.encode()).hexdigest()[:12]
-        folder = Path(cache) / digest / place.address.rpartition("/")[2]
-        folder.mkdir(parents=True, exist_ok=True)
+        name = quoted(place.address.rpartition("/")[2])
+        folder = inside(Path(cache), f"{digest}/{name}", ShardError)
+        files = {shard.path: inside(folder, shard.path, ShardError) for shard in manifest.shards}
         waiting = f"waiting for another process, which brings {place.address}"
-        with in_turn(folder.with_name(".lock"), lambda: log.warning(waiting)):
-            is_of_it = _fingerprint(folder) == manifest.fingerprint
-            for shard in manifest.shards:
-                file = folder / shard.path
-                is_there = file.is_file() and file.stat().st_size == shard.bytes
-                if not is_there or not (is_of_it or digest_of(file) == shard.sha256):
-                    _bring(place, shard.path, file, shard.sha256)
-            for name in DOCUMENTS:
-                if name in place.there:
-                    place.bring(name, folder / name)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with in_turn(folder.with_name(".lock"), lambda: log.warning(waiting)):
+                is_of_it = _fingerprint(folder) == manifest.fingerprint
+                for shard in manifest.shards:
+                    file = files[shard.path]
+                    is_there = file.is_file() and file.stat().st_size == shard.bytes
+                    if not is_there or not (is_of_it or digest_of(file) == shard.sha256):
+                        _bring(place, shard.path, file, shard.sha256)
+                for name in DOCUMENTS:
+                    if name in place.there:
+                        place.bring(name, folder / name)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise ShardError(
+                f"cache={str(cache)!r}: {place.address} cannot be brought there: {why}"
+            ) from error
     return folder
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, cast
@@ -13,10 +13,10 @@ from duckplets.base.arrays import Floats, Integers
 from duckplets.order.buckets import BucketSchedule
 from duckplets.order.permute import key, ranks_at, ranks_in_regions
 from duckplets.order.schedule import Schedule
-from duckplets.sampling.apart import Asked
 from duckplets.sampling.outlook import Outlook
 from duckplets.sampling.plan import Planner
 from duckplets.sampling.planned import Plan
+from duckplets.sampling.redrawn import Asked
 from duckplets.tokens.local import words
 from duckplets.tokens.rows import Rows
 
@@ -116,20 +116,29 @@ class TokenPlanner(Planner):
                 found[row, number] = counts[leaf]
         return found
 
+    def _shares(self, schedule: Schedule, numbers: Integers) -> Iterator[Any]:
+        """Yield what each stream gets of some positions."""
+        for share in schedule.deal(numbers):
+            number = self._leaves[share.leaf]
+            yield number, number, share.offsets, share.indexes
+
     def _draws(
-        self, schedule: Schedule, numbers: Integers, asked: list[Asked], offset: int
+        self, numbers: Integers, shares: Iterable[Any], asked: list[Asked], offset: int
     ) -> Plan:
         """Plan positions; nothing is asked for again."""
         streams, rows, epochs = (np.zeros(len(numbers), np.int64) for _ in range(3))
-        for share in schedule.deal(numbers):
-            number = self._leaves[share.leaf]
-            streams[share.offsets] = number
-            rows[share.offsets], epochs[share.offsets] = self.rows[number].draw(share.indexes)
+        for _, number, at, index in shares:
+            streams[at] = number
+            rows[at], epochs[at] = self.rows[number].draw(index)
         return Plan(numbers, streams, [rows, epochs], [], np.zeros(len(numbers), bool))
 
 
 class TokenOutlook(Outlook):
     """Work out what a run of token rows draws."""
+
+    @property
+    def _sample(self) -> str:
+        return "row"
 
     def described(self, step: int) -> Iterator[str]:
         """Yield lines that say what is drawn from a step on, and in what order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from duckplets.base.checks import integer
+from duckplets.base.dropped import Held
 from duckplets.base.shown import counted, listed
 from duckplets.base.stores import is_address
 from duckplets.errors import (
@@ -27,7 +27,7 @@ from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.schedule import Events, Schedule
 from duckplets.sampling import state as states
 from duckplets.sampling.blocks import Reader
-from duckplets.sampling.cautions import omitted, unsavable
+from duckplets.sampling.cautions import behind, omitted, unsavable
 from duckplets.sampling.fingerprint import differing, refuse_mismatch
 from duckplets.sampling.runs import accept_edited
 from duckplets.sampling.settings import saved_settings
@@ -95,7 +95,7 @@ class TokenShards:
         self._memory = 10**6 * integer("memory_mb", memory_mb, 1)
         self._no_room = ""  # why there is none
         self.manifest = array_manifest(self.path) or Manifest.read(self.path)
-        self._samplers: weakref.WeakSet[TokenSampler] = weakref.WeakSet()
+        self._samplers: Held[TokenSampler] = Held()
 
     @cached_property
     def file(self) -> TokenFile | RowGroups:
@@ -149,8 +149,9 @@ class TokenShards:
 
         Args:
             split: Texts of this split only.
-            mixture: Shares of the sources, counted in rows: weights by name, a ``Mixture``, or the
-                path of a file, such as the folder's ``mixtures.json``; by default all alike.
+            mixture: Shares of the sources, counted in rows: weights by name, a ``Mixture``,
+                ``"equal"``, or the path of a file, such as the folder's ``mixtures.json``; by
+                default ``"proportional"``: an epoch is a pass over the rows of each.
             batch_size: Rows a batch, of each rank.
             seq_length: Tokens a row.
             pack: Whether rows are cut from the texts of a source laid end to end, in the order of
@@ -233,7 +234,7 @@ class TokenShards:
         refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
         target = path if save_to is None else Path(save_to)
         notes = unsavable(target, asked=save_to is not None)
-        sampler = self._opened(now, target, notes, saved.events)
+        sampler = self._opened(now, target, notes, saved.events, cursor.position)
         try:
             if was is not None:
                 accept_edited(sampler, was, cursor.position, edited["mixture"])
@@ -257,7 +258,12 @@ class TokenShards:
     # -- opening ------------------------------------------------------------------------------
 
     def _opened(
-        self, settings: TokenSettings, path: Path, notes: Sequence[str], events: Events | None
+        self,
+        settings: TokenSettings,
+        path: Path,
+        notes: Sequence[str],
+        events: Events | None,
+        position: int = 0,
     ) -> TokenSampler:
         schedule = self.schedule(settings, events)
 
@@ -266,6 +272,11 @@ class TokenShards:
 
         streams = self._streams(settings, sorted(schedule.drawn))
         planner = TokenPlanner(streams, schedule, seed=settings.seed)
+        mixture = schedule.mixture
+        if isinstance(mixture.weights, str) and not mixture.lengths:
+            mixture = replace(mixture, lengths=planner.lengths(settings.sources))
+            settings = replace(settings, mixture=mixture.to_dict())
+            planner.schedule = self.schedule(settings, events)
         fetcher = TokenFetcher(
             planner.rows,
             self.file,
@@ -284,7 +295,8 @@ class TokenShards:
         )
         sampler = TokenSampler(settings, reader, path, open_source)
         if not settings.rank:
-            sampler.notes += [*notes, *_cut(streams)]
+            saved = behind(self.path, settings, path, position)
+            sampler.notes += [*notes, *saved, *_cut(streams)]
             if isinstance(self.file, RowGroups):
                 rows, local = (stream.rows for stream in streams), settings.rows.get("local")
                 sampler.notes.append(note(self.file, rows, local, self._no_room))
@@ -311,7 +323,7 @@ class TokenShards:
             if not rows:
                 raise EmptyPoolError(
                     f"source {source!r} has no tokens in split {settings.split!r} of {self.path}; "
-                    f"give it weight 0"
+                    f"leave it out of mixture="
                 )
             name = settings.recipes[source][0]["name"]
             for bucket, of in rows.items():
@@ -372,7 +384,7 @@ class TokenShards:
 
     def close(self) -> None:
         """Close the samplers of this folder."""
-        for sampler in list(self._samplers):
+        for sampler in self._samplers:
             sampler.close()
 
     def __enter__(self) -> TokenShards:

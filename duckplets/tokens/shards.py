@@ -9,12 +9,14 @@ is done when it lies under its name. The manifest comes last, so a folder with o
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +24,14 @@ import numpy as np
 
 from duckplets.base.aside import aside_of, remove
 from duckplets.base.locks import alone
+from duckplets.base.lookahead import Lookahead
+from duckplets.base.names import inside
 from duckplets.base.parts import Engine
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
-from duckplets.errors import DamagedFileError, ShardError
+from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.ingest.splits import SPLITS
-from duckplets.tokens.documents import fingerprint_of, read_document, write_document
+from duckplets.tokens.documents import fingerprint_of, write_document
 from duckplets.tokens.encode import Encoded, Encoder, encoded
 from duckplets.tokens.manifest import (
     KIND,
@@ -37,21 +41,23 @@ from duckplets.tokens.manifest import (
     TOKENIZER,
     Manifest,
     ShardEntry,
-    TsvEntry,
     counted,
+    read_state,
 )
-from duckplets.tokens.mixtures import write_mixtures
+from duckplets.tokens.mixtures import load_mixture, write_mixtures
 from duckplets.tokens.outbox import SPOOL, Outbox, outbox_of
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
-from duckplets.tokens.write import Form, Shard, plan, writable
+from duckplets.tokens.write import Form, Shard, digest_of, plan, writable
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
     from duckplets.order.mixture import Mixture
 
 __all__ = ["STAGES", "ShardReport", "shard"]
+
+log = logging.getLogger("duckplets")
 
 STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
 
@@ -61,6 +67,7 @@ _LOCK = ".lock"
 _LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
 _PART = 32 << 20, 1 << 17  # bytes of text and records of a part of the spool
 _SAVES = 1.0  # seconds between two notes of what is done: at most that much is done again
+_THREADS = 2  # that compare files
 _MOST_TEXT = (1 << 31) - 1  # bytes: ends of strings are int32
 
 
@@ -77,6 +84,7 @@ class ShardReport:
         left_out: Records that are in none, by reason.
         cut: Texts that were cut at the last boundary.
         made: Shards that this call has written; the others were there.
+        damaged: Of these, shards that were there, and not as they were written before.
         fingerprint: Of everything that decides the bytes.
         seconds: That it took.
     """
@@ -89,6 +97,7 @@ class ShardReport:
     left_out: dict[str, int] = field(default_factory=dict)
     cut: int = 0
     made: int = 0
+    damaged: int = 0
     fingerprint: str = ""
     seconds: float = 0.0
 
@@ -104,8 +113,12 @@ def shard(
     overwrite: bool = False,
     progress: Progress | None = None,
     engine: Engine | None = None,
+    compare: bool = True,
 ) -> ShardReport:
-    """Write the texts of a corpus as token shards; see ``Corpus.shard``."""
+    """Write the texts of a corpus as token shards; see ``Corpus.shard``.
+
+    Of a finished export every byte is compared with what was written, unless ``compare`` is False.
+    """
     begun, outbox = time.monotonic(), outbox_of(out, database.path)
     folder = outbox.folder
     encoder = Encoder(tokenizer)
@@ -115,7 +128,7 @@ def shard(
     inputs = inputs_of(texts, encoder, settings)
     with writable(folder), _alone(folder):
         export = _Export(outbox, texts, encoder, settings, inputs, name, engine)
-        export.prepare(overwrite=overwrite)
+        export.prepare(overwrite=overwrite, compare=compare)
         made = export.run(mixture, progress)
         manifest = Manifest.read(folder)
         outbox.finish()
@@ -128,6 +141,7 @@ def shard(
         left_out=dict(manifest.counts["left_out"]),
         cut=manifest.counts["cut"],
         made=made,
+        damaged=export.damaged,
         fingerprint=manifest.fingerprint,
         seconds=time.monotonic() - begun,
     )
@@ -139,6 +153,21 @@ def _alone(out: Path) -> Iterator[None]:
         if not free:
             raise ShardError(f"{out}: another process is writing shards there; wait for it")
         yield
+
+
+def _finished(manifest: Manifest) -> dict[str, Any]:
+    """Return what an export notes that has a manifest."""
+    counts = counted(manifest.shards)
+    counters = {"records": counts["records"], "tokens": counts["tokens"]}
+    counters |= {"buckets": len(counts["by_bucket"]), "shards": len(manifest.shards)}
+    return {
+        "stage": STAGES[-1],
+        "fingerprint": manifest.fingerprint,
+        "inputs": {},
+        "counters": counters,
+        "completed_shards": manifest.shards,
+        "checksums": {},
+    }
 
 
 class _Export:
@@ -160,18 +189,21 @@ class _Export:
         self.stage = STAGES[0]
         self.done: dict[str, ShardEntry] = {}
         self.counters = dict.fromkeys(("records", "buckets", "shards", "tokens"), 0)
+        self.checksums: dict[str, str] = {}  # of a finished export
+        self.damaged = 0  # shards that were there
         self.saved = 0.0
 
     # -- what is there ----------------------------------------------------------------------------
 
-    def prepare(self, *, overwrite: bool) -> None:
+    def prepare(self, *, overwrite: bool, compare: bool) -> None:
         """Go on with what is there, or begin.
 
         Raises:
             ShardError: Another run is there, or anything else.
+            DamagedFileError: What is there does not say of which run it is.
         """
         self.outbox.begin()
-        told = read_document(self.out / STATE, KIND)
+        told = self._noted(overwrite=overwrite)
         if told is None:
             names = (each.name for each in self.out.iterdir())
             foreign = sorted(name for name in names if name != _LOCK and not _LEFT.search(name))
@@ -189,7 +221,7 @@ class _Export:
                 )
             self._clear()
         else:
-            self._take_up(told)
+            self._take_up(told, compare=compare)
         self._remove_left()
         self._save(at_once=True)
 
@@ -199,13 +231,45 @@ class _Export:
             if _LEFT.search(left.name):
                 remove(left)
 
-    def _take_up(self, told: Mapping[str, Any]) -> None:
+    def _noted(self, *, overwrite: bool) -> Mapping[str, Any] | None:
+        """Return what is noted of the export that is there; what its manifest says if that is lost.
+
+        Raises:
+            DamagedFileError: Both are damaged, and ``overwrite`` is False.
+        """
+        try:
+            if (told := read_state(self.out)) is not None:
+                return told
+            lost = None
+        except DamagedFileError as error:
+            lost = error
+        try:
+            return _finished(Manifest.read(self.out))
+        except (ShardError, DamagedFileError):
+            if lost is None:
+                return None
+        if not overwrite:
+            raise DamagedFileError(f"{lost} Or give overwrite=True") from lost
+        return {"fingerprint": ""}
+
+    def _take_up(self, told: Mapping[str, Any], *, compare: bool) -> None:
+        """Take what is noted for done, but for shards that are not as they were written."""
         self.stage, self.counters = told["stage"], dict(told["counters"])
-        for each in told["completed_shards"]:
-            entry = ShardEntry(**{**each, "tsv": TsvEntry(**each["tsv"])})
-            size = self.outbox.size(entry.path)
-            if size == entry.bytes and self.outbox.size(entry.tsv.path) is not None:
-                self.done[entry.shard_id] = entry
+        if self.stage == STAGES[-1]:
+            self.checksums = dict(told["checksums"])
+        else:
+            compare = False  # what was written just now is
+        shards = told["completed_shards"]
+        calls = (
+            partial(self.outbox.is_whole, each, self.checksums, compare=compare) for each in shards
+        )
+        with closing(
+            Lookahead(calls, "duckplets-shards", most=_THREADS, threads=_THREADS)
+        ) as found:
+            for each, is_whole in zip(shards, found, strict=True):
+                if is_whole:
+                    self.done[each.shard_id] = each
+                self.damaged += is_whole is False
 
     def _clear(self) -> None:
         """Remove what an export has written: the manifest first, its state last."""
@@ -223,6 +287,7 @@ class _Export:
             "inputs": self.inputs,
             "counters": self.counters,
             "completed_shards": [asdict(each) for each in self.done.values()],
+            "checksums": self.checksums,
             "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         write_document(self.out / STATE, KIND, values)
@@ -233,14 +298,12 @@ class _Export:
 
     def run(self, mixture: Mixture | None, progress: Progress | None) -> int:
         """Do what is left to do, and return how many shards were written."""
-        if self.stage == STAGES[-1] and self._is_whole():
+        if self.stage == STAGES[-1] and (whole := self._whole()) is not None:
             remove(self.out / SPOOL)
-            manifest = Manifest.read(self.out)
-            if mixture is not None:
-                write_mixtures(self.out, manifest, mixture)
-                self.outbox.send(MIXTURES)
+            self._mend(whole, mixture)
             return 0
-        spool = Spool(self.out / SPOOL, self.texts.parts(*_PART))
+        self.checksums = {}
+        spool = Spool(inside(self.out, SPOOL, ShardError), self.texts.parts(*_PART))
         self._check_sizes()
         self._tokenize(spool, progress)
         self._save("bucketing")
@@ -258,30 +321,52 @@ class _Export:
         self._save("sharding")
         made = self._write(spool, shards, progress)
         self._save("manifest")
-        aside = aside_of(self.out / TOKENIZER)
-        aside.write_bytes(self.encoder.content)
-        os.replace(aside, self.out / TOKENIZER)
+        self._write_tokenizer()
         manifest = self._manifest(shards, left_out, cut)
         write_mixtures(self.out, manifest, mixture)
         manifest.write(self.out)
         self.outbox.send(TOKENIZER, MIXTURES, MANIFEST)
+        self.checksums = self.outbox.checksums()
         self._save("completed")
         remove(self.out / SPOOL)
         self._remove_left()
         return made
 
-    def _is_whole(self) -> bool:
-        """Whether all shards that the manifest names are there."""
+    def _whole(self) -> Manifest | None:
+        """Return the manifest if it is of this run, and all shards are there that it names."""
         try:
             manifest = Manifest.read(self.out)
         except (ShardError, DamagedFileError):
-            return False
-        return (
-            manifest.fingerprint == self.fingerprint
-            and (self.out / TOKENIZER).is_file()
-            and (self.out / MIXTURES).is_file()
-            and all(each.shard_id in self.done for each in manifest.shards)
+            return None
+        is_whole = manifest.fingerprint == self.fingerprint and all(
+            self.done.get(each.shard_id) == each for each in manifest.shards
         )
+        return manifest if is_whole else None
+
+    def _mend(self, manifest: Manifest, mixture: Mixture | None) -> None:
+        """Write the files beside the shards again that are damaged, or of another mixture."""
+        tokenizer = self.out / TOKENIZER
+        if not tokenizer.is_file() or digest_of(tokenizer) != manifest.tokenizer.sha256:
+            log.warning("%s is missing or damaged, and is written again", tokenizer)
+            self._write_tokenizer()
+            self.outbox.send(TOKENIZER)
+        if mixture is None:
+            try:
+                load_mixture(self.out)
+                return
+            except (MixtureError, DamagedFileError):
+                log.warning(
+                    "%s is missing or damaged, and is written again: sources weigh as many as they "
+                    "have tokens, unless another mixture= is given",
+                    self.out / MIXTURES,
+                )
+        write_mixtures(self.out, manifest, mixture)
+        self.outbox.send(MIXTURES)
+
+    def _write_tokenizer(self) -> None:
+        aside = aside_of(self.out / TOKENIZER)
+        aside.write_bytes(self.encoder.content)
+        os.replace(aside, self.out / TOKENIZER)
 
     def _check_sizes(self) -> None:
         """Refuse texts that no column of strings can hold."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
+from duckplets.base.names import inside
 from duckplets.errors import DamagedFileError
 from duckplets.tokens.arrays import is_array, text_names
 from duckplets.tokens.decode import reading
@@ -93,7 +94,7 @@ class RecordIds:
         shard = self._shards[number]
         if is_array(shard):
             return text_names(shard)
-        path = self._folder / shard.path
+        path = inside(self._folder, shard.path, DamagedFileError)
         with reading(path):
             with pq.ParquetFile(path) as file:
                 table = file.read(columns=["meta.record_id"])

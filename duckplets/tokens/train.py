@@ -25,6 +25,7 @@ from duckplets.base.arrays import Flags
 from duckplets.base.aside import aside_of, remove, sweep
 from duckplets.base.checks import integer
 from duckplets.base.progress import bar
+from duckplets.base.stages import stage
 from duckplets.errors import DamagedFileError, ExtensionError, ShardError
 from duckplets.order.permute import below, hashed, key
 from duckplets.tokens.documents import fingerprint_of, write_document
@@ -80,6 +81,7 @@ class TokenizerReport:
     seconds: float
 
 
+@stage("train a tokenizer on")
 def train_tokenizer(
     corpus: _Corpus,
     out: str | Path,

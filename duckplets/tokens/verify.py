@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from duckplets.base.lookahead import Lookahead
 from duckplets.base.progress import bar
+from duckplets.base.stages import stage
 from duckplets.base.stores import is_address
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
-from duckplets.tokens.documents import read_document
-from duckplets.tokens.manifest import KIND, MANIFEST, MIXTURES, STATE, Manifest
+from duckplets.tokens.manifest import MANIFEST, MIXTURES, STATE, Manifest, read_state
 from duckplets.tokens.mixtures import load_mixture
 from duckplets.tokens.places import Folder, Objects, opened
 
@@ -55,6 +54,7 @@ class VerifyReport:
         return not self.problems
 
 
+@stage("verify")
 def verify(out: str | Path, *, progress: Progress | bool | None = None) -> VerifyReport:
     """Compare every file of a folder of token shards with its manifest, and look for others.
 
@@ -89,8 +89,8 @@ def _compared(
         def digest(path: str) -> tuple[str, str | None]:
             try:
                 return path, place.digest(path)
-            except OSError as error:
-                return path, os.strerror(error.errno or 0)
+            except (OSError, DamagedFileError):  # unreadable, or a link that leads elsewhere
+                return path, None
 
         reading = Lookahead(
             (partial(digest, path) for path in found),
@@ -127,7 +127,7 @@ def _expected(manifest: Manifest) -> Iterator[tuple[str, str]]:
 def _others(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with files that have no digest in the manifest."""
     try:
-        state = read_document(folder / STATE, KIND)
+        state = read_state(folder)
     except (ShardError, DamagedFileError):
         yield STATE, "damaged"
     else:

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.base.aside import aside_of, remove
+from duckplets.base.names import inside
 from duckplets.errors import ShardError
 from duckplets.order.permute import key, shuffled
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
@@ -191,7 +192,7 @@ def write_shard(folder: Path, spool: Spool, shard: Shard, form: Form) -> ShardEn
     """Write a shard and its summary, each whole or not at all, and return its entry."""
     import pyarrow.parquet as pq
 
-    path, schema = folder / shard.path, form.schema()
+    path, schema = inside(folder, shard.path, ShardError), form.schema()
     path.parent.mkdir(parents=True, exist_ok=True)
     with _written(path) as file, _written(path.with_suffix(".tsv")) as summary:
         summary.write(b"index\tlength\ttoken_sum\tsha256\n")

@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +27,8 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.aside import aside_of, sweep
 from duckplets.base.locks import lock
+from duckplets.base.names import inside
+from duckplets.errors import DamagedFileError
 from duckplets.serving.mapped import (
     ArrayWriter,
     FileEntry,
@@ -36,13 +39,16 @@ from duckplets.serving.mapped import (
     damaged,
     digest_of,
     entry_of,
+    need_own,
+    remove_unnamed,
 )
-from duckplets.serving.snapshot import folder_of
+from duckplets.serving.snapshot import VECTORS, check_own, folder_of
 from duckplets.vectors.sets import Matrix, VectorSet
 from duckplets.vectors.store import VectorStore
 
 _FORMAT = 1
 _LOCK = "lock"
+_MANIFEST = re.compile(r"(0|[1-9][0-9]{0,18})\.json")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -165,7 +171,7 @@ class MappedSet:
 
 def vectors_folder(corpus_path: Path) -> Path:
     """Return where the mapped vectors of a corpus lie."""
-    return folder_of(corpus_path) / "vectors"
+    return folder_of(corpus_path) / VECTORS
 
 
 def opened(store: VectorStore, of: VectorSet, corpus_path: Path) -> MappedSet:
@@ -179,6 +185,7 @@ def opened(store: VectorStore, of: VectorSet, corpus_path: Path) -> MappedSet:
     for again in (True, False):
         manifest = _of_set(folder, store, of)
         if manifest is None:
+            check_own(folder.parent)
             folder.mkdir(parents=True, exist_ok=True)
             with _alone(folder):
                 manifest = _of_set(folder, store, of) or _write(folder, store, of)
@@ -324,7 +331,8 @@ def _put(folder: Path, manifest: _Manifest) -> None:
 
 def _manifests(folder: Path) -> Iterator[tuple[Path, _Manifest | None]]:
     for path in sorted(folder.glob("*.json")):
-        yield path, _read(folder, int(path.stem)) if path.stem.isdecimal() else None
+        if _MANIFEST.fullmatch(path.name):
+            yield path, _read(folder, int(path.stem))
 
 
 def _sweep(folder: Path) -> None:
@@ -333,10 +341,7 @@ def _sweep(folder: Path) -> None:
     for path in found:
         sweep(path)
     named = {file.name for manifest in found.values() if manifest for file in manifest.files}
-    for path in folder.glob("*.arrow"):
-        if path.name not in named:
-            with suppress(OSError):  # Windows keeps what somebody has mapped
-                path.unlink()
+    remove_unnamed(folder, named)
 
 
 def clean(corpus_path: Path, sets: Sequence[VectorSet]) -> None:
@@ -362,16 +367,25 @@ def verify(corpus_path: Path) -> Iterator[str]:
             continue
         for file in manifest.files:
             try:
+                inside(folder, file.name, DamagedFileError)
                 size = (folder / file.name).stat().st_size
                 if size != file.size or digest_of(folder / file.name) != file.digest:
                     yield f"{folder / file.name} is not as it was written"
+            except DamagedFileError as error:
+                yield str(error)
             except OSError as error:
                 yield f"{folder / file.name}: {error.strerror or error}"
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Let no other process write in a folder meanwhile."""
+    """Let no other process write in a folder meanwhile.
+
+    Raises:
+        ReadOnlyError: It holds somebody else's files, and no manifest.
+    """
+    if not any(_manifests(folder)):
+        need_own(folder, (_LOCK,), "the vectors of a snapshot")
     with (folder / _LOCK).open("ab") as file:
         lock(file, wait=True)
         yield

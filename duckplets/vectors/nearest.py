@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -218,12 +217,9 @@ class _Compared:
         return np.asarray(found[self.vectors.order])
 
 
-# Kept as long as the corpus is: opening a set takes longer than searching it.
-_OPENED: WeakKeyDictionary[Database, dict[str, _Compared]] = WeakKeyDictionary()
-
-
 def _opened(database: Database, of: VectorSet) -> _Compared:
-    kept = _OPENED.setdefault(database, {})
+    # Kept as long as the corpus is: opening a set takes longer than searching it.
+    kept: dict[str, _Compared] = database.kept.setdefault("vectors", {})
     found = kept.get(of.name)
     if found is None or found.state != of:
         found = kept[of.name] = _Compared.of(Path(str(database.path)), of)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.shown import shown
-from duckplets.errors import DamagedFileError, VectorError
+from duckplets.errors import DamagedFileError, ReadOnlyError, VectorError
 from duckplets.vectors import mapped_sets
 from duckplets.vectors.mapped_sets import Stretch
 from duckplets.vectors.sets import Matrix, VectorSet
@@ -163,7 +163,7 @@ def opened(
             if keep.all():
                 return OpenedVectors(of, found.hashes, found.order, found.stretches)
             return OpenedVectors(of, found.hashes[keep], found.order[keep], found.stretches)
-        except (OSError, DamagedFileError) as error:
+        except (OSError, DamagedFileError, ReadOnlyError) as error:
             why = getattr(error, "strerror", None) or str(error)
             notes = (
                 f"vectors {name!r} are held in memory, {size:,} bytes in each process: "

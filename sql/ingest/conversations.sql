@@ -6,8 +6,15 @@ SELECT $source, $version, "row", skip, quarantined, file, line
 FROM set_aside
 
 -- name: append
--- Append new_conversations (Arrow): the messages of converted records, as JSON.
-INSERT INTO conversations
-SELECT record_key, messages, rejected_messages
+-- Append new_conversations (Arrow): the messages of converted records, as JSON. Within a text of JSON
+-- every quote follows a backslash, so what is found are the keys themselves.
+INSERT INTO conversations (record_key, messages, rejected_messages, has_tools)
+SELECT
+    record_key,
+    messages,
+    rejected_messages,
+    regexp_matches(
+        concat(messages, rejected_messages), '"(tool_calls|tool_call_id|name)":'
+    ) AS has_tools
 FROM new_conversations
 WHERE messages IS NOT NULL

@@ -3,6 +3,17 @@
 SELECT section_key, record_key, position, role, heading, text, token_count
 FROM stored_sections
 
+-- name: comments
+-- The comments of the view `sections`, which making it anew erases.
+-- Rows: one a column, and one for the view itself (name NULL).
+SELECT column_name AS name, comment
+FROM duckdb_columns()
+WHERE database_name = current_database() AND table_name = 'sections' AND comment IS NOT NULL
+UNION ALL
+SELECT NULL AS name, comment
+FROM duckdb_views()
+WHERE database_name = current_database() AND view_name = 'sections' AND comment IS NOT NULL
+
 -- name: outside
 -- The sections whose texts lie in files with the same columns, whose keys adjoin.
 -- duckplets/ingest/in_place.py puts in its place: `cells`, the rows of these files, `paths`, the

@@ -119,17 +119,36 @@ JOIN chosen ON chosen.family = members.family
 WHERE members.split IS NULL
 ORDER BY members.record_key
 
--- name: spanning
--- How many families (Arrow families: record_key, family) have records in more than one split, and
--- how many of these records have a key from a first one on.
+-- name: families
+-- How many families (Arrow families: record_key, family) have records in more than one split, how
+-- many of these records have a key from a first one on, and the records of the newest version that
+-- the largest family has: 1 if every record is its own.
 -- Parameters: $first_record_key.
-SELECT count(*) AS spanning, coalesce(sum(newcomers), 0)::BIGINT AS records
-FROM (
-    SELECT count(*) FILTER (families.record_key >= $first_record_key) AS newcomers
+WITH counts AS (
+    SELECT
+        count(*) FILTER (families.record_key >= $first_record_key) AS newcomers,
+        count(live_records.record_key) AS records,
+        count(DISTINCT splits.split) > 1 AS spans
     FROM families
     JOIN splits ON splits.record_key = families.record_key
+    LEFT JOIN live_records ON live_records.record_key = families.record_key
     GROUP BY families.family
-    HAVING count(DISTINCT splits.split) > 1
+)
+
+SELECT
+    count(*) FILTER (spans) AS spanning,
+    coalesce(sum(newcomers) FILTER (spans), 0)::BIGINT AS records,
+    greatest(1, max(records)) AS largest
+FROM counts
+
+-- name: largest_group
+-- The records of the newest version that the largest group has; 1 if none has one.
+SELECT greatest(1, max(records)) AS largest
+FROM (
+    SELECT count(*) AS records
+    FROM live_records
+    WHERE group_key IS NOT NULL
+    GROUP BY group_key
 )
 
 -- name: shared_anchors

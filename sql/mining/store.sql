@@ -98,6 +98,14 @@ SELECT
         WHERE mining_key = $mining
     ) AS positive_rank
 
+-- name: unranked
+-- Anchors of a mining whose lowest-scoring positive scores 0: they share no term.
+-- Parameters: $mining.
+-- Rows: one.
+SELECT count(*) AS anchors
+FROM mined_anchors
+WHERE mining_key = $mining AND positive_score = 0
+
 -- name: digest
 -- What identifies the negatives of a mining: their number, and two sums over all of them.
 -- Parameters: $mining.

@@ -85,8 +85,8 @@ several AS (
         asked.*, lists.slot,
         from_json(
             lists.messages,
-            '[{"role": "VARCHAR", "content": [{"type": "VARCHAR", "value": "VARCHAR"}],
-            "loss_weight": "DOUBLE"}]'
+            '[{"role": "VARCHAR", "content": [{"type": "VARCHAR", "text": "VARCHAR"}],
+            "tool_calls": "VARCHAR", "loss_weight": "DOUBLE"}]'
         ) AS messages
     FROM asked
     JOIN pinned ON pinned.record_id = asked.record_id
@@ -105,10 +105,20 @@ single AS (
 written AS (
     SELECT
         single.*,
-        coalesce(array_to_string([
-            CASE WHEN part.type = 'text' THEN part.value ELSE '(' || part.type || ')' END
-            FOR part IN single.message.content
-        ], chr(10)), '') AS words
+        concat_ws(
+            chr(10),
+            nullif(
+                array_to_string(
+                    [
+                        CASE WHEN part.type = 'text' THEN part.text ELSE '(' || part.type || ')' END
+                        FOR part IN single.message.content
+                    ],
+                    chr(10)
+                ),
+                ''
+            ),
+            single.message.tool_calls
+        ) AS words
     FROM single
 )
 

@@ -21,6 +21,14 @@ LEFT JOIN held ON held.source_id = sources.source_id
 WHERE is_live(sources.added_version, sources.removed_version, $version)
 ORDER BY sources.name
 
+-- name: calls_tools
+-- Whether tools are called in some conversation of a version.
+-- Parameters: $version.
+SELECT coalesce(bool_or(conversations.has_tools), FALSE)
+FROM conversations
+JOIN records ON records.record_key = conversations.record_key
+WHERE records.added_version <= $version
+
 -- name: pool
 -- The conversations of a source and split as of a version: what a sampler draws messages from.
 -- Parameters: $source, $split, $version, $hashed (whether the hash of their text is needed).
@@ -56,25 +64,17 @@ JOIN conversations ON conversations.record_key = asked.record_key
 -- name: parsed
 -- Messages taken apart (Arrow stored_messages: request, messages, rejected_messages, both JSON).
 -- Parameters: $chosen, $rejected (which to return as lists), $chosen_json, $rejected_json (which as
--- they are stored).
+-- they are stored), $shape (of the lists, as from_json takes it).
 -- Rows: in any order; request says which is which.
 SELECT
     stored.request,
     CASE
         WHEN $chosen
-            THEN from_json(
-                stored.messages,
-                '[{"role": "VARCHAR", "content": [{"type": "VARCHAR", "value": "VARCHAR"}],
-                "loss_weight": "DOUBLE"}]'
-            )
+            THEN from_json(stored.messages, $shape)
     END AS messages,
     CASE
         WHEN $rejected
-            THEN from_json(
-                stored.rejected_messages,
-                '[{"role": "VARCHAR", "content": [{"type": "VARCHAR", "value": "VARCHAR"}],
-                "loss_weight": "DOUBLE"}]'
-            )
+            THEN from_json(stored.rejected_messages, $shape)
     END AS rejected_messages,
     CASE WHEN $chosen_json THEN stored.messages END AS messages_json,
     CASE WHEN $rejected_json THEN stored.rejected_messages END AS rejected_messages_json

@@ -55,7 +55,7 @@ WHERE run = $run
 -- The weights set during a run.
 -- Parameters: $run.
 -- Rows: by step.
-SELECT step, weights
+SELECT step, weights, temperature
 FROM weight_events
 WHERE run = $run
 ORDER BY step
@@ -86,15 +86,16 @@ LIMIT 1
 
 -- name: add_event
 -- Note the source weights of a run from a step on.
--- Parameters: $run, $step, $weights (JSON).
+-- Parameters: $run, $step, $weights (JSON), $temperature (or NULL).
 INSERT INTO weight_events
-VALUES ($run, $step, $weights, now()::TIMESTAMP)
+VALUES ($run, $step, $weights, now()::TIMESTAMP, $temperature)
 
 -- name: delete_latest
--- Forget the latest save of a run, for another to take its place.
+-- Forget the latest save of a run, for another to take its place; returns its step.
 -- Parameters: $run.
 DELETE FROM cursors
 WHERE run = $run AND tag IS NULL
+RETURNING step
 
 -- name: add_cursor
 -- Note where a run stands.

@@ -9,14 +9,28 @@ SELECT
             'field': 'messages',
             'place': i,
             'tag': CAST(e."role" AS VARCHAR),
-            'content': CAST(coalesce(nullif(e.tool_calls, '[]'), e.content) AS VARCHAR),
+            'content': CAST(e.content AS VARCHAR),
+            'more': CASE
+                WHEN coalesce(e.tool_calls, e.function_call, e.tool_call_id, e."name") IS NOT NULL
+                THEN CAST(
+                    to_json(
+                        {
+                            'tool_calls': e.tool_calls,
+                            'function_call': e.function_call,
+                            'tool_call_id': e.tool_call_id,
+                            'name': e."name"
+                        }
+                    ) AS VARCHAR
+                )
+            END,
             'weight': coalesce(
                 nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
             )
         }
         FOR e, i IN from_json(
             "messages",
-            '[{"role":"JSON","content":"JSON","tool_calls":"JSON","loss_weight":"JSON","weight":"JSON"}]'
+            '[{"role":"JSON","content":"JSON","tool_calls":"JSON","function_call":"JSON",
+            "tool_call_id":"JSON","name":"JSON","loss_weight":"JSON","weight":"JSON"}]'
         )
     ] AS said,
     'messages' AS prompt_heading,
@@ -31,7 +45,14 @@ SELECT
     * EXCLUDE ("system", "conversations"),
     list_concat(
         [
-            {'field': 'system', 'place': 1, 'tag': '"system"', 'content': s, 'weight': NULL}
+            {
+                'field': 'system',
+                'place': 1,
+                'tag': '"system"',
+                'content': s,
+                'more': CAST(NULL AS VARCHAR),
+                'weight': NULL
+            }
             FOR s IN [CAST(to_json("system") AS VARCHAR)] IF s IS NOT NULL
         ],
         [
@@ -40,6 +61,7 @@ SELECT
                 'place': i,
                 'tag': CAST(e."from" AS VARCHAR),
                 'content': CAST(e."value" AS VARCHAR),
+                'more': CAST(NULL AS VARCHAR),
                 'weight': coalesce(
                     nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
                 )

@@ -44,7 +44,10 @@ COMMENT ON COLUMN packed_vectors_0.vector IS 'Its numbers in the dtype of the se
 CREATE VIEW vectors_0 AS
 SELECT text_hash, number, CAST(floats_of_dtype(vector) AS FLOAT[1]) AS vector
 FROM packed_vectors_0;
-COMMENT ON VIEW vectors_0 IS 'Vectors of a set as floats'
+COMMENT ON VIEW vectors_0 IS 'Vectors of a set as floats';
+COMMENT ON COLUMN vectors_0.text_hash IS 'Lower 64 bits of the MD5 of the bare text, as in chunks.text_hash';
+COMMENT ON COLUMN vectors_0.number IS 'The commit that added it';
+COMMENT ON COLUMN vectors_0.vector IS 'Its numbers, whatever the dtype of the set'
 
 -- name: add
 -- Add vectors to a set.

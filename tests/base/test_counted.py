@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duckplets.base.shown import counted
+from duckplets.base.shown import counted, size
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,19 @@ from duckplets.base.shown import counted
 )
 def test_a_number_and_what_it_counts(number: int, words: tuple[str, ...], told: str) -> None:
     assert counted(number, *words) == told
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (0, "0"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1_000, "1.0 kB"),
+        (3_944_448, "3.9 MB"),
+        (2_500_000_000, "2.5 GB"),
+        (1_234_500_000_000_000, "1,234.5 TB"),
+    ],
+)
+def test_a_size_in_words(number: int, told: str) -> None:
+    assert size(number) == told

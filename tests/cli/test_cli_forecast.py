@@ -44,11 +44,11 @@ def phase(step: int, weights: str, scale: float = 1) -> str:
     )
 
 
-OPTIONS = ["--batch-size", "8", "--mixture", "a=3", "--no-swap", "--seed", "7"]
+OPTIONS = ["--batch-size", "8", "--mixture", "a=3,b=1", "--no-swap", "--seed", "7"]
 
 
 def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
-    given: dict[str, Any] = dict(batch_size=8, mixture={"a": 3}, swap=False, seed=7)
+    given: dict[str, Any] = dict(batch_size=8, mixture={"a": 3, "b": 1}, swap=False, seed=7)
     with dp.Corpus(toy, read_only=True) as corpus:
         expected = corpus.sampler(**given).forecast(20)
     result = cli("forecast", toy, *OPTIONS, "--steps", "20")
@@ -57,16 +57,18 @@ def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
     found = json.loads(ok("forecast", toy, *OPTIONS, "--steps", "20", "--json"))
     assert found["rows"] == expected.table.to_pylist()
     assert (found["warnings"], found["exact"]) == (expected.warnings, True)
-    assert "named nowhere in the mixture: 'b'; it weighs 1" in found["warnings"][0]
+    left_out = json.loads(ok("forecast", toy, "--mixture", "a=3", "--json"))
+    assert "does not name 'b': nothing is drawn from there" in left_out["warnings"][0]
     assert "--run is about a saved run" in usage("forecast", toy, "--run", "x")
     assert "no source 'c'" in error("forecast", toy, "--mixture", "c=1")
 
 
-def test_mined_negatives_are_forecast_where_they_are_asked_for(toy: str) -> None:
+def test_mined_negatives_are_forecast_where_they_are_drawn(toy: str) -> None:
     with dp.Corpus(toy) as corpus:
         corpus.mine("anchor_context", split="train", progress=False)
-    for by, told in (([], "random"), (["--by", "bm25"], "mined")):
-        rows = json.loads(ok("forecast", toy, "--batch-size", "8", *by, "--json"))["rows"]
+    for by, told in (([], "mined"), (["--by", "bm25"], "mined"), (["--by", "random"], "random")):
+        how = ("--batch-size", "8", "--preset", "crate", *by, "--json")
+        rows = json.loads(ok("forecast", toy, *how))["rows"]
         drawn = {row["recipe"] + " " + row["source"]: row["negatives"] for row in rows}
         assert (drawn["anchor_context a"], drawn["anchor_anchor a"]) == (told, "random")
     assert "--empty 'skip'" in error("forecast", toy, "--negatives", "900")
@@ -85,9 +87,9 @@ def test_a_run_says_on_stderr_what_it_draws(toy: str, command: str) -> None:
     result = cli(command, toy, *OPTIONS)
     assert len(lines(result.stdout)) == 8
     with dp.Corpus(toy, read_only=True) as corpus:
-        sampler = corpus.sampler(batch_size=8, mixture={"a": 3}, swap=False)
+        sampler = corpus.sampler(batch_size=8, mixture={"a": 3, "b": 1}, swap=False)
         assert result.stderr == f"{sampler.describe()}\n"
-    for word in ("swap off", "anchor_context", "56.2 %", "negatives random", "note: sources named"):
+    for word in ("swap off", "anchor_context", "75 %", "negatives random", "shares as given"):
         assert word in result.stderr
     assert DESCRIPTION.search(result.stderr)
     assert talk(result.stderr) == ""

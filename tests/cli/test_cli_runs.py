@@ -181,6 +181,19 @@ def test_tags_and_runs(toy: str) -> None:
     assert len(ok("cursor", "list", toy).splitlines()) == 1
 
 
+def test_a_save_that_goes_back_is_said(toy: str) -> None:
+    ok("sample", toy, "--steps", "30", "--save")
+    for command in ("sample", "plan", "forecast"):
+        assert "was saved at" not in cli(command, toy).stderr  # nothing is going to be replaced
+    back = cli("sample", toy, "--steps", "2", "--save")
+    assert back.exit_code == 0
+    assert "note: run 'default' was saved at step 30; this run begins at step 0, and" in back.stderr
+    assert "from there run: duckplets sample toy.duckdb --resume\n" in back.stderr
+    assert "saved at step 2 in toy.state.duckdb, which replaces the save at step 30" in back.stderr
+    assert ok("sample", toy, "--resume", "--save")
+    assert dp.resume(toy).step == 3
+
+
 def test_sampling_leaves_a_read_only_corpus_alone(toy: str) -> None:
     before = Path(toy).read_bytes()
     Path(toy).chmod(0o400)

@@ -63,7 +63,7 @@ def test_the_walk_resumes_with_the_batch_of_the_unbroken_run(
     assert [line.partition(":")[0] for line in told if line[0] != " "] == stages
     described = [line for line in told if line[0] == " "]
     assert any("anchor_context" in line and "negatives mined" in line for line in described)
-    assert any("swap on" in line for line in described)
+    assert any("swap off" in line for line in described)
     with Corpus(tmp_path / "demo.duckdb", read_only=True) as corpus:
         assert corpus.sources()["name"].to_pylist() == ["docstrings", "topics"]
         assert sum(found.splits.values()) == sum(corpus.sources()["records"].to_pylist())

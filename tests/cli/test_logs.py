@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from commands import cli, error, ok
 from gated_rows import GOOD, written
+from prebuilt import toy_corpus
 
+import duckplets as dp
+from duckplets import cli as cli_names
 from duckplets.base.progress import bar
 from duckplets.base.shown import without_secrets
 from duckplets.cli import logs
@@ -53,8 +56,12 @@ def test_text_is_taken_in_with_lines_a_log_and_a_summary(tmp_path: Path) -> None
     assert meta["final_size_mb"] == out.stat().st_size / 1e6
     assert meta["intakes"][0]["configuration"]["min_characters"] == 50
     out.write_text("mine")
-    failed = error("acquire", *given, "--jsonl", out, "--log-file", log)
-    assert "give another --jsonl" in failed
+    failed = cli("acquire", *given, "--jsonl", out, "--log-file", log)
+    assert failed.exit_code == 1
+    *stages, said = failed.stderr.splitlines()
+    assert said.startswith("error: ")
+    assert "give another --jsonl" in said
+    assert not any(line.startswith("error") for line in stages)
     assert log.read_text().count("ERROR duckplets") == 1
     assert "ended by DamagedFileError at json_lines.py:" in log.read_text()
     quiet = cli("acquire", *given)
@@ -123,7 +130,74 @@ def test_the_bar_tells_rate_acceptance_and_size(monkeypatch: pytest.MonkeyPatch)
     assert "/s, 80.0% accepted, 1.2 MB" in stream.getvalue()
 
 
-def test_help_names_the_options() -> None:
-    told = ok("acquire", "--help")
-    assert "--jsonl" in told
-    assert "--log-file" in told
+# Commands with what their end counts, after a corpus c.duckdb of 12 pairs.
+STAGES: list[tuple[list[str], str]] = [
+    (["split", "c.duckdb", "--train", "1", "--reassign"], r"split c\.duckdb: .* train 12"),
+    (["sample", "c.duckdb", "--batch-size", "4", "--steps", "2"], r"write samples: : 8$"),
+    (["ingest", "c.duckdb", "more.jsonl", "--text", "t"], r"ingest c\.duckdb: .*added 3, "),
+    (
+        ["acquire", "c.duckdb", "more.jsonl", "--name", "m", "--text", "t"],
+        r"ingest c.duckdb: .*read",
+    ),
+    (["chunk", "c.duckdb", "--max-tokens", "9"], r"chunk c\.duckdb: "),
+    (["index", "c.duckdb"], r"index c\.duckdb: .*documents 27, "),
+    (["mine", "c.duckdb", "anchor_context"], r"mine negatives in c\.duckdb: .*anchors 12, "),
+    (
+        ["export", "c.duckdb", "out.jsonl", "--format", "sentence-transformers"],
+        r"export negatives of c\.duckdb: .*rows 116, anchors 12, ",
+    ),
+    (["prepare", "c.duckdb"], r"prepare c\.duckdb: .*sections 27, chunks 180, "),
+    (["deduplicate", "c.duckdb", "--dry-run"], r"deduplicate c\.duckdb: .*clusters 0"),
+    (
+        ["decontaminate", "c.duckdb", "more.jsonl", "--text", "t", "--ngram", "3"],
+        r"decontaminate c\.duckdb: ",
+    ),
+    (["judge", "c.duckdb", "--dry-run"], r"judge the texts of c\.duckdb: "),
+    (["report", "c.duckdb", "--html", "page.html"], r"report on c\.duckdb: "),
+    (["remove", "c.duckdb", "toy", "--yes"], r"remove a source from c\.duckdb: : 12$"),
+    (["compact", "c.duckdb"], r"compact c\.duckdb: .*before [\d,]+, after "),
+]
+
+
+def test_every_long_command_logs_its_stages_with_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    toy_corpus(Path("c.duckdb"), 12).close()
+    assert all(arguments[0] in cli_names._LONG for arguments, _ in STAGES)
+    Path("more.jsonl").write_text("".join(f'{{"t": "one {i} of many"}}\n' for i in range(3)))
+    for number, (arguments, end) in enumerate(STAGES):
+        log = Path(f"{number}.log")
+        told = cli(*arguments, "--log-file", log)
+        assert told.exit_code == 0, told.stderr
+        lines = log.read_text().splitlines()
+        assert all(LINE.fullmatch(line) for line in lines)
+        begun = [line for line in lines if line.endswith(": begins")]
+        assert begun, arguments
+        done = end.replace(": ", r": done in \d+\.\d{3} s", 1)
+        assert any(re.search(done, line) for line in lines), lines
+        assert "of many" not in log.read_text()
+
+
+def test_every_long_command_has_the_option_and_no_other_one() -> None:
+    for name in (*cli_names._COMMANDS, "tokenizer train"):
+        assert ("--log-file" in ok(*name.split(), "--help")) == (name in cli_names._LONG), name
+
+
+def test_verbs_log_to_whoever_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "duckplets")
+    path = tmp_path / "c.duckdb"
+    with toy_corpus(path, 12) as corpus:
+        caplog.clear()
+        corpus.split(1, 0, 0, reassign=True)
+        with pytest.raises(dp.SplitError):
+            corpus.split(2, 0, 0)
+    found = [re.sub(r"[\d.]+ s", "T", record.getMessage()) for record in caplog.records]
+    assert found == [
+        f"split {path}: begins",
+        f"split {path}: done in T: train 12",
+        f"split {path}: begins",
+        f"split {path}: ended by SplitError after T",
+    ]
+    assert {record.levelname for record in caplog.records} == {"INFO"}
+    assert {record.filename for record in caplog.records} == {Path(__file__).name}

@@ -278,14 +278,13 @@ def test_errors_name_options(command: Callable[..., None], said: str, expected: 
 
 def test_notes_of_mining_name_commands() -> None:
     toy_corpus(Path("toy.duckdb"), 20).close()
-    none = cli("mine", "toy.duckdb").stderr
-    assert "Name one of anchor_context, anchor_anchor: duckplets mine toy.duckdb anch" in none
-    few = cli("mine", "toy.duckdb", "anchor_context", "--split", "train").stderr
-    assert "--when-short 'backfill' takes from ranks beyond --range-max, which" in few
-    for told in (none, few):
-        assert "only where it is told: duckplets sample --by bm25\n" in told
-        assert not re.search(r"corpus\.|\w=|range_max", told)
-        assert told.count("only where it is told") == 1  # and not by what Python does besides
+    few = cli("mine", "toy.duckdb", "--split", "train").stderr
+    told = "anchors got fewer than 32 negatives (candidates ran out); --when-short 'random' fills"
+    assert few.count(told) == 1  # and not by what Python does besides
+    cut = cli("mine", "toy.duckdb", "--split", "train", "--relative-margin", "0.99").stderr
+    assert "recipe 'anchor_context': --relative-margin 0.99 cut " in cut
+    for told in (few, cut):
+        assert not re.search(r"corpus\.|\w=|when_short", told)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_remove_asks_says_who_draws_and_removes(toy: str, monkeypatch: pytest.Mo
 def test_what_pools_have_is_counted_once_a_version(
     toy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with dp.Corpus(toy) as corpus:  # two recipes of one source and three splits
+    with dp.Corpus(toy) as corpus:  # one recipe of one source and three splits
         corpus.remove("other")
     content = Path(toy).read_bytes()
     first = json.loads(ok("status", toy, "--json"))
@@ -140,8 +140,8 @@ def test_what_pools_have_is_counted_once_a_version(
 
     with dp.Corpus(toy, read_only=True):  # who reads it keeps it from being written
         for _ in range(often(2, less=1)):
-            assert told(6) == first
-    assert told(6) == first
+            assert told(3) == first
+    assert told(3) == first
     for _ in range(2):
         assert told(0) == first
     with dp.Corpus(toy) as corpus:
@@ -149,8 +149,8 @@ def test_what_pools_have_is_counted_once_a_version(
         assert len(corpus.status()["pools"]) == 3
     changes: list[tuple[Callable[[dp.Corpus], object], int]] = [
         (lambda corpus: corpus.remove_recipe("own"), 0),  # those of before are still there
-        (lambda corpus: corpus.split(0.5, reassign=True), 6),
-        (lambda corpus: corpus.chunk(dp.Chunking(max_tokens=9)), 9),
+        (lambda corpus: corpus.split(0.5, reassign=True), 3),
+        (lambda corpus: corpus.chunk(dp.Chunking(max_tokens=9)), 6),
         (lambda corpus: corpus.remove("toy"), 0),
     ]
     for change, pools in changes:
@@ -183,3 +183,24 @@ def test_show_shows_records_and_samples(toy: str) -> None:
     for wrong in (["toy", "--samples", "1"], ["--run", "mine", "--split", "test"]):
         usage("show", toy, *wrong)
     usage("show", toy, "--state", "x.duckdb")
+
+
+def test_show_says_why_there_is_nothing_to_show(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(dp.MemorySource([{"text": "t"}], text="text"), name="s")
+
+    def said(*arguments: str) -> str:
+        shown = cli("show", path, *arguments)
+        assert (shown.exit_code, shown.stdout) == (0, "")
+        return shown.stderr
+
+    for more in ([], ["--json"]):
+        told = said("--split", "test", *more)
+        assert f"the corpus has no splits yet; run: duckplets split {path}; without" in told
+    with dp.Corpus(path) as corpus:
+        corpus.split(1, 0, 0)
+    assert said("--split", "test") == "no record of split test; there are: train 1\n"
+    with dp.Corpus(path) as corpus:
+        corpus.remove("s")
+    assert said() == f"{path} has no records; add some: duckplets ingest {path} FILE\n"

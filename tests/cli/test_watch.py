@@ -58,7 +58,7 @@ def corpus(tmp_path: Path, pools_once: None) -> Iterator[dp.Corpus]:
 
 def trained(corpus: dp.Corpus, **arguments: Any) -> dp.Sampler:
     """A run of 24 steps with two saves, of which the last is tagged."""
-    sampler = corpus.sampler(mixture=MIXTURE, batch_size=8, **arguments)
+    sampler = corpus.sampler(mixture=MIXTURE, batch_size=8, preset="crate", **arguments)
     for steps, tag in ((10, None), (14, "half")):
         for batch in islice(sampler, steps):
             sampler.report_loss({"a": 2.5 - batch.step / 100, "c": 1.0})
@@ -128,7 +128,7 @@ def test_a_page_for_a_log(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     trained(corpus, steps=1000)
-    for columns in (80, 200):
+    for columns in (50, 80, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
         text = ok("watch", corpus.path, "--once")
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
@@ -137,6 +137,27 @@ def test_a_page_for_a_log(
         text = re.sub(r"[\d-]{10} [\d:]{8} UTC, [\d:]+ ago", "TIME", text)
         text = re.sub(r"(rate +).*\n( {9,}.*\n)*", r"\1RATE\n", text)
         golden(f"watch_{columns}.txt", text)
+
+
+def test_columns_that_have_no_room_are_left_out_whole(corpus: dp.Corpus) -> None:
+    trained(corpus)
+    found = seen(state.state_path(corpus.path), tag="half")
+    long = [replace(of, name=f"{of.name} {'x' * 30}") for of in found.sources]
+    before = 0
+    for width in range(34, 89):
+        console = Console(width=width, file=StringIO())
+        with console.capture() as printed:
+            console.print(page(replace(found, sources=long), width, 20))
+        lines = printed.get().splitlines()
+        (header,) = [line for line in lines if line.startswith("source ")]
+        names = header.replace("█ so far", "bar").replace("so far", "share").split()
+        known = ["source", "bar", "share", "declared", "samples", "tokens", "loss"]
+        assert names == [name for name in known if name in names]
+        assert len(names) >= before
+        before = len(names)
+        said = [line for line in lines if line.startswith("left out, for")]
+        assert bool(said) == (len(names) < len(known))
+    assert before == len(known)
 
 
 def test_names_act_nowhere(tmp_path: Path) -> None:

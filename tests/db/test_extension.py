@@ -18,7 +18,10 @@ from duckplets.search import vocabulary
 from duckplets.search.terms import STEMMERS, Terms
 from duckplets.search.vocabulary import Vocabulary
 
-WHEEL = extension._wheel_file()
+try:
+    WHEEL = extension._wheel_file()
+except FileNotFoundError as error:
+    pytest.skip(f"the wheel {extension._WHEEL}: {error}", allow_module_level=True)
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +102,19 @@ def test_where_there_is_no_way_the_error_names_both_and_why_each_failed(install:
     assert "no route to host" in text
     assert "\n" not in text
     assert install == ["fts"]
+
+
+@pytest.mark.usefixtures("no_wheel", "install")
+def test_a_newer_duckdb_is_told_which_versions_have_a_wheel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extension, "engine_version", lambda: "9.0.1")
+    with pytest.raises(ExtensionError) as raised:
+        extension.stemming()
+    text = str(raised.value)
+    assert "exists for DuckDB up to 1.5.5" in text
+    assert "this is 9.0.1" in text
+    assert "--stemmer none" in text
 
 
 def test_a_wheel_for_another_duckdb_is_not_taken(

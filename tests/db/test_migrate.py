@@ -15,11 +15,15 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import Golden
 from effort import often
 from programs import python, ran
 
+import duckplets as dp
 from duckplets.db import migrate, queries
 from duckplets.db.database import Database
 from duckplets.db.migrate import Kind
@@ -527,8 +531,38 @@ def test_published_names_are_there(kind: Kind, path: Path) -> None:
 @EVERY_KIND
 def test_everything_has_a_comment(kind: Kind, path: Path) -> None:
     migrate.create(path, kind)
+    check_comments(path)
+
+
+def check_comments(path: Path) -> None:
+    """Check that every table, every view and each of their columns has a comment."""
     columns = columns_of(path)
     for relation, what, comment in asked(path, RELATIONS):
         assert comment, f"{what} {relation} has no comment"
         for column, _, _, remark in columns[relation]:
-            assert remark or what == "view", f"{relation}.{column} has no comment"
+            assert remark, f"{relation}.{column} has no comment"
+
+
+def test_what_makes_views_anew_keeps_their_comments(tmp_path: Path) -> None:
+    path, rows = tmp_path / "c.duckdb", tmp_path / "rows.parquet"
+    table = pa.table({"q": [f"q {i}" for i in range(12)], "a": [f"a {i} of it" for i in range(12)]})
+    pq.write_table(table, rows)
+    with dp.Corpus(path) as corpus:
+        corpus.split(1, 0, 0)
+        corpus.ingest(dp.ParquetSource(rows, anchor="q", positive="a"), name="p", in_place=True)
+        corpus.ingest(
+            dp.ParquetSource(rows, anchor="a", positive="q"), name="p", in_place=True, remap=True
+        )
+        corpus.ingest(dp.ParquetSource(rows, anchor="q", positive="a"), name="r", in_place=True)
+        corpus.mine("anchor_context")
+        corpus.embed(lambda texts: np.ones((len(texts), 2), np.float32), "v")
+        next(sampler := corpus.sampler(batch_size=2))
+        sampler.save()
+    files = (path, path.with_name("c.state.duckdb"), path.with_name("c.vectors.duckdb"))
+    for file in files:
+        check_comments(file)
+    with dp.Corpus(path) as corpus:
+        corpus.remove("p")
+        corpus.compact()
+    for file in files:
+        check_comments(file)

@@ -1,27 +1,27 @@
-"""A cluster of this machine, started once for the tests of a session that want one."""
+"""Engines of this machine, started once for the tests of a session that want one."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from duckplets.engines import dask
+from duckplets.engines.local import LocalEngine, local
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _importable() -> Iterator[None]:
-    """Let workers import what tests import."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        yield
+@pytest.fixture(scope="session")
+def processes() -> Iterator[LocalEngine]:
+    """Two processes of this machine."""
+    with local(2) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    """A client of a cluster of two workers."""
-    with dask.local(2) as engine:
-        yield engine.client
+    """A client of a Dask cluster of two workers."""
+    from distributed import Client, LocalCluster
+
+    settings = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as client:
+        yield client

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
 from duckplets.errors import SourceError
+from duckplets.ingest import workers
 
 
 def waited(job: dict[str, Any], number: int) -> int:
@@ -41,6 +43,36 @@ def failing(job: dict[str, Any], number: int) -> int:
     """Raise at one number, as often as the job says."""
     if number == job["at"] and _call(Path(job["folder"])) <= job["times"]:
         raise OSError(28, "No space left on device")
+    return number
+
+
+def lasting(job: Any, folder: str) -> None:
+    """Write files for ever, the first of which has the name of this process."""
+    (Path(folder) / f"{os.getpid()}.pid").touch()
+    for number in range(100_000):
+        (Path(folder) / f"{os.getpid()}-{number}").touch()
+        time.sleep(0.01)
+
+
+def environment(job: Any, name: str) -> str | None:
+    """Return what a variable is."""
+    return os.environ.get(name)
+
+
+def called(function: Any, number: int) -> Any:
+    """Call what was sent."""
+    return function(number)
+
+
+def limited(job: int, number: int) -> int:
+    """Let this process write no file larger than that."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (job, resource.RLIM_INFINITY))
+    return number
+
+
+def broken(job: str, number: int) -> int:
+    """Put what has a name in the place of what keeps rows."""
+    workers._kept, workers.kept = getattr(workers, job), workers._kept  # type: ignore[attr-defined]
     return number
 
 

@@ -7,12 +7,13 @@ import json
 import random
 import resource
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import parts_of_tests
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,10 +23,11 @@ from gated_rows import QUALITY, check, contents, lines_of
 from gated_sources import Pages, assert_nothing_is_left
 from local_engine import Shuffled
 from programs import python
-from test_engine_work import kill_one, killed
+from worker_processes import kill_one, killed, workers_of
 
 import duckplets as dp
-from duckplets.engines import dask
+from duckplets.base.parts import Part
+from duckplets.engines.local import LocalEngine, local
 from duckplets.sources import feed, paths
 from duckplets.sources.parts import cuts_of
 from duckplets.sources.resumable import Resumable
@@ -231,15 +233,16 @@ def test_tables_are_the_same(case: str, clean: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", some(CASES, less=1))
-@pytest.mark.parametrize("workers", [1, 2, 4] if THOROUGH else [2])
-def test_tables_are_the_same_by_a_cluster(
-    case: str, workers: int, cluster: Any, tmp_path: Path
+@pytest.mark.parametrize(
+    "by", ["local:1", "local:2", "local:4", "cluster"] if THOROUGH else ["processes", "cluster"]
+)
+def test_tables_are_the_same_by_workers(
+    case: str, by: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     make, asked = CASES[case]
     alone = ingested(tmp_path / "a.duckdb", make(tmp_path / "in"), None, clean=True, **asked)
-    with own_cluster(workers, cluster) as client:
-        path = tmp_path / "b.duckdb"
-        found = ingested(path, make(tmp_path / "in"), client, clean=True, **asked)
+    engine = by if ":" in by else request.getfixturevalue(by)
+    found = ingested(tmp_path / "b.duckdb", make(tmp_path / "in"), engine, clean=True, **asked)
     assert found == alone
 
 
@@ -460,66 +463,49 @@ def test_workers_have_to_see_files_and_folders(tmp_path: Path) -> None:
 # -- workers that end, are full, or fail ----------------------------------------------------------
 
 
-def _limit(size: int) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+def done(engine: LocalEngine, function: Callable[[Any, Any], Any], job: Any) -> None:
+    """Have a function called by the one process of an engine."""
+    assert list(engine.map(function, job, [Part("one", 1)])) == [1]
 
 
-def test_a_full_disk_names_the_file(cluster: Any, tmp_path: Path) -> None:
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     source = dp.CsvSource(files_of(tmp_path / "in", "csv", 4, count=9_000, several=1), text="body")
-    cluster.run(_limit, 100_000)
-    try:
+    with local(1) as engine:
+        done(engine, parts_of_tests.limited, 100_000)
         wanted = r"00\.csv: its rows cannot wait in .* File too large; make room there"
         with pytest.raises(dp.EngineError, match=wanted):
-            notes_of(tmp_path, source, cluster)
-    finally:
-        cluster.run(_limit, resource.RLIM_INFINITY)
-    notes_of(tmp_path, source, cluster)
+            notes_of(tmp_path, source, engine)
+        done(engine, parts_of_tests.limited, resource.RLIM_INFINITY)
+        notes_of(tmp_path, source, engine)
     assert not list(tmp_path.glob(".*.parts"))
 
 
-def _breaking(of: str) -> None:
-    from duckplets.ingest import workers
-
-    workers._kept, workers.kept = getattr(workers, of), workers._kept  # type: ignore[attr-defined]
-
-
-def test_a_part_that_fails_thrice_is_named(cluster: Any, tmp_path: Path) -> None:
+def test_a_part_that_fails_thrice_is_named(tmp_path: Path) -> None:
     source = dp.CsvSource(files_of(tmp_path / "in", "csv", 5, several=1), text="body")
-    cluster.run(_breaking, "_SMALL")  # no function
-    try:
+    with local(1) as engine:
+        done(engine, parts_of_tests.broken, "_SMALL")  # no function
         with pytest.raises(dp.EngineError, match=r"00\.csv failed 3 times: TypeError: 'int' obj"):
-            notes_of(tmp_path, source, cluster)
-    finally:
-        cluster.run(_breaking, "kept")
-    notes_of(tmp_path, source, cluster)
+            notes_of(tmp_path, source, engine)
+        done(engine, parts_of_tests.broken, "kept")
+        notes_of(tmp_path, source, engine)
 
 
-@pytest.mark.parametrize("workers", [2, 4] if THOROUGH else [2])
-def test_workers_killed_all_the_time_change_nothing(
-    workers: int, cluster: Any, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("workers", [1, 2, 4] if THOROUGH else [2])
+def test_workers_killed_all_the_time_change_nothing(workers: int, tmp_path: Path) -> None:
     count, several = often(60_000, less=100), often(24, less=10)
     source = dp.JsonSource(files_of(tmp_path / "in", "jsonl", 6, count, several), **COLUMNS)
     alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
     gone: list[int] = []
-    with own_cluster(workers, cluster) as client, killed(client, 2, often(1_000, less=0)):
+    before = workers_of()
 
-        def kill_at_first(done: int, total: int | None) -> None:
-            gone.extend([] if gone else [kill_one(client)])  # while others of its parts are made
+    def kill_at_first(done: int, total: int | None) -> None:
+        gone.extend([] if gone else kill_one(before))  # while others of its parts are made
 
-        found = ingested(tmp_path / "b.duckdb", source, client, progress=kill_at_first, **GATED)
+    every = 5.0 if workers == 1 else 1.0
+    with killed(min(2, workers), every) if THOROUGH else nullcontext(), local(workers) as engine:
+        found = ingested(tmp_path / "b.duckdb", source, engine, progress=kill_at_first, **GATED)
     assert gone
     assert found == alone
-
-
-@contextmanager
-def own_cluster(workers: int, cluster: Any) -> Iterator[Any]:
-    """Give a client of so many workers: that of the session, or of a cluster made for it."""
-    if workers == 2:
-        yield cluster
-        return
-    with dask.local(workers) as engine:
-        yield engine.client
 
 
 DRIVER = """
@@ -535,7 +521,7 @@ ingest._TIMES_A_COMMIT = 0
 feed.MAX_ROWS = streams.MAX_ROWS = 30
 with dp.Corpus({corpus!r}) as corpus:
     source = dp.JsonSource({files!r}, id="id", anchor="title", positive="body")
-    engine = "local:2" if {cluster!r} else Shuffled()
+    engine = "local:2" if {workers!r} else Shuffled()
     def progress(done, total):
         print(done, flush=True)
     corpus.ingest(source, name="s", quality=QUALITY, engine=engine, progress=progress)
@@ -548,7 +534,7 @@ def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
     source = dp.JsonSource(files, **COLUMNS)
     alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
     there = tmp_path / "b.duckdb"
-    given = {"path": sys.path, "corpus": str(there), "files": files, "cluster": THOROUGH}
+    given = {"path": sys.path, "corpus": str(there), "files": files, "workers": THOROUGH}
     for kill in range(often(4, less=1)):
         with python("-c", DRIVER.format(**given)) as child:
             for _ in range(1 + kill):

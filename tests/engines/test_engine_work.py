@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import random
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +14,10 @@ from corpora import WORDS
 from effort import THOROUGH, often, some
 from gated_rows import contents
 from prebuilt import prebuilt
+from worker_processes import killed
 
 import duckplets as dp
-from duckplets.engines import dask
+from duckplets.engines.local import local
 
 Work = Callable[[dp.Corpus, Any], Any]
 
@@ -73,10 +70,18 @@ SAME: dict[str, Work] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("count", "seed"), some([(40, 1), (3, 2), (2000, 3), (300, 4)], less=1))
-def test_tables_are_the_same(count: int, seed: int, cluster: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("count", "seed", "by"),
+    some(
+        [(40, 1, "processes"), (3, 2, "processes"), (2000, 3, "processes"), (40, 4, "cluster")],
+        less=2,
+    ),
+)
+def test_tables_are_the_same(
+    count: int, seed: int, by: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     found = []
-    for name, engine in (("alone", None), ("engine", cluster)):
+    for name, engine in (("alone", None), ("engine", request.getfixturevalue(by))):
         with corpus_of(tmp_path / f"{name}.duckdb", count, seed) as corpus:
             for work in SAME.values() if count > 10 else [index]:  # so few have nothing to mine
                 work(corpus, engine)
@@ -96,11 +101,11 @@ def told(corpus: dp.Corpus) -> dict[str, Any]:
 
 @pytest.mark.parametrize("buckets", some([(8, 16), (64,)], less=1))
 def test_shards_are_the_same(
-    cluster: Any, tmp_path: Path, buckets: tuple[int, ...], tokenizer: Path
+    processes: Any, tmp_path: Path, buckets: tuple[int, ...], tokenizer: Path
 ) -> None:
     found = []
     with corpus_of(tmp_path / "c.duckdb", often(2000, less=80), 5) as corpus:
-        for name, engine in (("alone", None), ("engine", cluster)):
+        for name, engine in (("alone", None), ("engine", processes)):
             out = tmp_path / name
             settings: dict[str, Any] = {"buckets": buckets, "shard_mb": 0.01, "offsets": True}
             corpus.shard(
@@ -134,41 +139,10 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "t"
 
 
-def kill_one(cluster: Any, seed: int = 0) -> int:
-    """Kill one of the workers, and return which."""
-    pid = random.Random(seed).choice(_pids(cluster))
-    os.kill(pid, signal.SIGKILL)
-    return pid
-
-
-def _pids(cluster: Any) -> list[int]:
-    return list(cluster.run(os.getpid, on_error="ignore").values())
-
-
-@contextmanager
-def killed(cluster: Any, least: int, most: int = 10**6) -> Iterator[list[int]]:
-    """Kill a worker every second if so many of them run, and at most so often."""
-    ended = threading.Event()
-    gone: list[int] = []
-
-    def kill() -> None:
-        while not ended.wait(1) and len(gone) < most:
-            if len(_pids(cluster)) >= least:
-                gone.append(kill_one(cluster, len(gone)))
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
-        yield gone
-    finally:
-        ended.set()
-        thread.join()
-
-
 @pytest.mark.skipif(not THOROUGH, reason="takes a minute: DUCKPLETS_THOROUGH=1")
-@pytest.mark.parametrize(("workers", "least"), [(2, 2), (4, 2)])
+@pytest.mark.parametrize(("workers", "every"), [(1, 5.0), (2, 1.0), (4, 1.0)])
 def test_workers_killed_all_the_time_change_nothing(
-    workers: int, least: int, tmp_path: Path, tokenizer: Path
+    workers: int, every: float, tmp_path: Path, tokenizer: Path
 ) -> None:
     found = []
     count = 20_000
@@ -179,7 +153,7 @@ def test_workers_killed_all_the_time_change_nothing(
             if engine is None:
                 everything(corpus, None, folder / "shards", tokenizer)
             else:
-                with dask.local(workers) as own, killed(own.client, least) as gone:
+                with local(workers) as own, killed(min(2, workers), every) as gone:
                     everything(corpus, own, folder / "shards", tokenizer)
                     while not gone:
                         time.sleep(0.1)
@@ -197,9 +171,9 @@ def everything(corpus: dp.Corpus, engine: Any, out: Path, tokenizer: Path) -> No
     corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine, progress=False)
 
 
-def test_snapshots_are_the_same(cluster: Any, tmp_path: Path) -> None:
+def test_snapshots_are_the_same(processes: Any, tmp_path: Path) -> None:
     found = []
-    for name, engine in (("alone", None), ("engine", cluster)):
+    for name, engine in (("alone", None), ("engine", processes)):
         with corpus_of(tmp_path / f"{name}.duckdb", 60, 9) as corpus:
             corpus.chunk(dp.Chunking(max_tokens=5, overlap=(2,)))
             assert corpus.prepare(engine=engine, progress=False).chunks > 500

@@ -203,8 +203,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "beir", "scores": True}, "scores: format='beir' has no place for them$"),
     ({"format": "beir", "allow_stale": True}, "allow_stale: format='beir' is of records"),
     ({"format": "tevatron", "scores": True}, "shape='documents' has no place.*'passages' has"),
-    ({"format": ST, "negatives": 0}, "negatives=0: give an integer from 1"),
-    ({"format": ST, "negatives": 2.5}, "negatives=2.5: give an integer from 1"),
+    ({"format": ST, "negatives": -1}, "negatives=-1: give an integer from 0"),
+    ({"format": ST, "negatives": 2.5}, "negatives=2.5: give an integer from 0"),
     ({"format": ST, "path": "x.csv"}, "path='x.csv': give FILE.parquet or FILE.jsonl"),
     ({"format": ST, "path": "x"}, "path='x': give FILE.parquet or FILE.jsonl"),
     ({"format": "flagembedding", "path": "x.parquet"}, "give FILE.jsonl or FILE.json"),
@@ -258,26 +258,26 @@ def test_no_splits_or_sources_or_recipes_are_errors(tmp_path: Path) -> None:
             with pytest.raises(dp.SplitError, match=r"no splits yet.*duckplets split"):
                 written(corpus, target, format=format_, recipe="anchor_context")
         corpus.split()
-        with pytest.raises(
-            dp.RecipeError, match=r"recipe=None: the corpus stores none.*recipe list"
-        ):
+        with pytest.raises(dp.RecipeError, match="no recipe to draw by; ingest some text first"):
             written(corpus, tmp_path / "o", format="beir")
         with pytest.raises(dp.RecipeError, match="no sources yet"):
             written(corpus, tmp_path / "o", format="beir", recipe=RECIPE)
 
 
-def test_the_recipe_is_named_where_there_are_several(own: dp.Corpus, tmp_path: Path) -> None:
-    other = replace(RECIPE, name="another")
+def test_where_there_are_several_recipes_it_says_which_it_took(
+    own: dp.Corpus, tmp_path: Path
+) -> None:
+    other = replace(RECIPE, name="another", sources=("one",))
     own.add_recipe(RECIPE)
     own.add_recipe(other)
-    with pytest.raises(dp.RecipeError, match="recipe=None: there are another, title_body; name"):
-        written(own, tmp_path / "b", format="beir", split="train")
+    report = written(own, tmp_path / "a", format="beir", split="train")
+    assert (report.recipe, report.others) == ("another", ["title_body"])
     mine_by_hand(own, RECIPE)
-    assert written(own, tmp_path / "b", format="beir", split="train").anchors
-    assert written(own, tmp_path / "o.jsonl", format="flagembedding").anchors
-    mine_by_hand(own, other)
-    with pytest.raises(dp.RecipeError, match="negatives were mined for another, title_body; name"):
-        written(own, tmp_path / "o2.jsonl", format="flagembedding")
+    report = written(own, tmp_path / "b", format="beir", split="train")
+    assert (report.recipe, report.others) == ("title_body", [])
+    mine_by_hand(own, other, sources=("one",))
+    report = written(own, tmp_path / "o.jsonl", format="flagembedding")
+    assert (report.recipe, report.others) == ("title_body", ["another"]), "it has more anchors"
 
 
 def test_a_recipe_of_other_sources_is_an_error(own: dp.Corpus, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def test_the_same_rows_again_add_nothing_and_other_messages_conflict(corpus):
     replaced = corpus.ingest(source("T"), name="x", on_conflict="replace", progress=False)
     assert replaced.replaced == 1
     stored = [json.loads(row["messages"])[0]["content"][0] for row in rows_of(corpus, STORED)]
-    assert [block["value"] for block in stored] == ["S", "T"]
+    assert [block["text"] for block in stored] == ["S", "T"]
 
 
 def test_sections_of_converted_rows_serve_contrastive_recipes(corpus):
@@ -117,3 +118,129 @@ def test_roles_of_pairs(corpus):
         ("context", "chosen", "r"),
         ("rejected", "rejected", "w"),
     ]
+
+
+# ---- each reply, and tools
+
+CALLS = [{"id": "c1", "type": "function", "function": {"name": "w", "arguments": '{"a": 1}'}}]
+TALK: list[dict[str, Any]] = [
+    {"role": "system", "content": "S"},
+    {"role": "user", "content": "weather?"},
+    {"role": "assistant", "content": None, "tool_calls": CALLS},
+    {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+    {"role": "assistant", "content": "It is sunny."},
+    {"role": "user", "content": "and then?"},
+    {"role": "user", "content": "tomorrow"},
+    {"role": "assistant", "content": "Rain."},
+    {"role": "assistant", "content": "With wind."},  # answers nobody
+]
+VALUE = {"type": "text", "value": 'a "text":"value" b'}
+PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+
+
+def pairs_of(corpus: dp.Corpus) -> list[tuple[str, str, str, str]]:
+    rows = corpus.sql("""
+        SELECT record_id, group_key, list(text ORDER BY position) AS texts
+        FROM records JOIN sections USING (record_key)
+        GROUP BY ALL ORDER BY record_id
+    """).to_pylist()
+    return [(row["record_id"], row["group_key"], *row["texts"]) for row in rows]
+
+
+def test_each_reply_is_a_record_that_stays_with_its_conversation(tmp_path: Path) -> None:
+    rows = [{"id": "a", "messages": TALK}, {"id": "b", "messages": PLAIN}]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(rows, id="id", converter="openai", turns="each")
+        report = corpus.ingest(source, name="chat", progress=False)
+        assert report.added == 3
+        assert "each reply is the context of a record" in str(report)
+        assert pairs_of(corpus) == [
+            ("chat/a#1", "a", "weather?", "It is sunny."),
+            ("chat/a#2", "a", "and then?\n\ntomorrow", "Rain."),
+            ("chat/b#1", "b", "hi", "hello"),
+        ]
+        said = corpus.sql("SELECT messages FROM conversations ORDER BY record_key")["messages"]
+        first, second, third = map(json.loads, said.to_pylist())
+        assert [m["loss_weight"] for m in first] == [
+            0,
+            0,
+            0,
+            0,
+            1,
+        ]  # what a tool is asked is not it
+        assert [m["loss_weight"] for m in second] == [0, 0, 0, 0, 0, 0, 0, 1]
+        assert second[:4] == first[:4]
+        assert len(third) == 2
+        again = corpus.ingest(source, name="chat", progress=False)
+        assert (again.added, again.skipped) == (0, 3)
+
+
+def test_conversations_without_ids_are_families_of_their_own(tmp_path: Path) -> None:
+    rows = [{"messages": TALK}, {"messages": PLAIN}, {"messages": [*PLAIN, *PLAIN]}]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(rows, converter="openai", turns="each")
+        assert corpus.ingest(source, name="chat", progress=False).added == 5
+        families = [group for _, group, *_ in pairs_of(corpus)]
+        assert len(set(families)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"converter": "openai", "turns": "all"}, "turns='all': give 'last' or 'each'"),
+        ({"converter": "alpaca", "turns": "each"}, "'alpaca' makes one pair of a row"),
+        ({"anchor": "a", "turns": "each"}, "turns='each' needs converter="),
+    ],
+)
+def test_turns_are_of_conversations(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(dp.SourceError, match=re.escape(said)):
+        dp.MemorySource([{"a": "b"}], **arguments)
+
+
+def test_gates_decide_on_rows_not_on_replies(tmp_path: Path) -> None:
+    source = dp.MemorySource([{"messages": TALK}], converter="openai", turns="each")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        with pytest.raises(dp.SourceError, match="turns='each' makes several records of a row"):
+            corpus.ingest(source, name="chat", limit=3, progress=False)
+        assert corpus.version == 0
+
+
+def test_messages_have_keys_for_tools_only_where_one_is_called(corpus):
+    plain = dp.MemorySource([{"messages": PLAIN}], converter="openai")
+    corpus.ingest(plain, name="plain", progress=False)
+    corpus.split(train=1, validation=0, test=0)
+    text = {"type": "text", "text": "hi"}
+    with corpus.sampler("messages", epochs=1) as sampler:
+        [batch] = sampler
+        assert batch["messages"][0][0] == {"role": "user", "content": [text], "loss_weight": 0.0}
+        kind = batch.table.schema.field("messages").type.value_type
+        assert [field.name for field in kind] == ["role", "content", "loss_weight"]
+    talk = dp.MemorySource([{"messages": TALK}], converter="openai")
+    corpus.ingest(talk, name="talk", progress=False)
+    corpus.split(train=1, validation=0, test=0)
+    with corpus.sampler("messages", epochs=1, mixture={"plain": 1, "talk": 1}) as sampler:
+        (batch,) = sampler
+    said = dict(zip(batch["source"], batch["messages"], strict=True))
+    assert said["plain"][0] == {"role": "user", "content": [text], "loss_weight": 0.0}
+    assert said["talk"][2] == {
+        "role": "assistant",
+        "content": [],
+        "tool_calls": CALLS,
+        "loss_weight": 1.0,
+    }
+    assert said["talk"][3]["tool_call_id"] == "c1"
+    [read] = corpus.read([0], batch_size=1, source="talk", columns=["messages"])
+    assert read["messages"] == [said["talk"]]
+
+
+def test_a_data_index_gives_parts_as_data_plug_ins_have_them(corpus):
+    rows = [{"messages": PLAIN}, {"messages": [{"role": "user", "content": [VALUE]}, *PLAIN[1:]]}]
+    corpus.ingest(dp.MemorySource(rows, converter="openai"), name="chat", progress=False)
+    index = dp.DataIndex([("chat", 0), ("chat", 1)])
+    [batch] = corpus.read(index, batch_size=2, columns=["messages"])
+    assert [m[0]["content"] for m in batch["messages"]] == [
+        [{"type": "text", "value": "hi"}],
+        [VALUE],
+    ]
+    [batch] = corpus.read([1], batch_size=2, columns=["messages"])
+    assert batch["messages"][0][0]["content"] == [{"type": "text", "text": VALUE["value"]}]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from commands import cli, ok
 from effort import often
 from prebuilt import toy_corpus
 
@@ -183,6 +185,35 @@ def test_records_without_anchor_are_told_by_their_first_section(tmp_path: Path) 
             assert (report.anchors[name], report.shared_anchors[name]) == (len(shared), sum(shared))
         assert sum(report.shared_anchors.values()) > 0
         assert f"shared_anchors={report.shared_anchors}" in repr(report)
+
+
+def test_a_split_says_which_shares_were_asked_for_and_which_came_out(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"r{i}", "q": f"q {i % 50}", "a": f"a {i}", "group": "large" if i < 40 else None}
+        for i in range(60)
+    ]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        assert str(corpus.split(*RATIOS)).endswith("; no records yet")
+        corpus.ingest(source(rows), name="s")
+        corpus.ingest(source(rows), name="s", on_conflict="replace")
+        for keep_together, largest in {"group": 40, "text": 50}.items():
+            report = corpus.split(0.8, 0.1, 0.1, keep_together=keep_together, reassign=True)
+            assert report.asked == {"train": 0.8, "validation": 0.1, "test": 0.1}
+            assert report.got == {name: report.get(name, 0) / 60 for name in report.asked}
+            assert report.largest_family == largest
+            got = "/".join(f"{round(100 * share, 1):g}" for share in report.got.values())
+            said = f"asked 80/10/10, got {got}; the largest family holds {largest} records"
+            assert said in str(report)
+    path = tmp_path / "c.duckdb"
+    ok("split", path, "--reassign")
+    assert re.match(
+        r"asked 80/10/10, got [\d.]+/[\d.]+/[\d.]+; the largest family holds 40 records\n",
+        cli("split", path).stderr,
+    )
+    with toy_corpus(tmp_path / "toy.duckdb", 30) as corpus:
+        report = corpus.split(*RATIOS, reassign=True)
+        assert report.largest_family == 1
+        assert re.search(r"; asked 50/25/25, got [\d.]+/[\d.]+/[\d.]+(; \d+ of the|$)", str(report))
 
 
 def test_texts_that_are_cleaned_otherwise_are_told_anew(tmp_path: Path) -> None:

@@ -137,23 +137,20 @@ def test_a_source_of_an_earlier_version_is_accepted_and_said_once(corpus):
         corpus.ingest(memory(anchor="a"))
 
 
-def test_documents_of_an_earlier_version_are_read_as_they_were(corpus, tmp_path):
+def test_a_folder_is_read_again_as_it_was(corpus, tmp_path):
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "one.txt").write_text("# Heading\n\ntext")
     corpus.ingest(dp.TextFileSource(folder, titles="name"))
-    corpus._database.rows("UPDATE sources SET mapping = NULL, defaults = 'roles'")
     (folder / "two.txt").write_text("# Second\n\nmore")
-    for added in (1, 0):
-        report = corpus.ingest(dp.TextFileSource(folder))
-        assert (report.added, report.skipped) == (added, 2 - added)
-    assert "the first heading of 0 files, the name of 2" in report.notes[-1]
-    assert corpus.sources()["defaults"].to_pylist() == ["roles"]
-    with pytest.raises(dp.SourceError, match="another mapping"):
-        corpus.ingest(dp.TextFileSource(folder, titles="heading"))
-    corpus.ingest(dp.TextFileSource(folder, titles="heading"), remap=True)
-    assert [text for text in texts(corpus) if "\n" not in text] == ["Heading", "Second"]
-    assert corpus.sources()["defaults"].to_pylist() == ["documents"]
+    for other in ({}, {"titles": "name", "by_heading": True}):
+        with pytest.raises(dp.SourceError, match="another mapping"):
+            corpus.ingest(dp.TextFileSource(folder, **other))
+    report = corpus.ingest(dp.TextFileSource(folder, titles="name"))
+    assert (report.added, report.skipped) == (1, 1)
+    assert "file name of 2 files" in report.notes[-1]
+    corpus.ingest(dp.TextFileSource(folder), remap=True)
+    assert texts(corpus) == ["Heading", "text", "Second", "more"]
 
 
 def test_a_damaged_mapping_is_told(corpus):

@@ -356,7 +356,7 @@ def test_a_preview_flags_what_looks_wrong():
     )
     wanted += (
         "context (label): only 2 different texts",
-        "1 of the first 41 rows can be no records",
+        "1 of the first 41 rows cannot become records",
     )
     assert all(any(flag.startswith(want) for flag in seen.flags) for want in wanted)
     assert not any("(q)" in flag for flag in seen.flags)

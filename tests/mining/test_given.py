@@ -311,7 +311,12 @@ def test_a_sampler_draws_what_was_given(corpus: dp.Corpus) -> None:
     scores = {(row["anchor_id"], row["negative_id"]): row["score"] for row in rows}
     columns = ["anchor_record_id", "negative_record_id", "negative_by", "negative_score"]
     sampler = corpus.sampler(
-        recipes=[RECIPE], mixture={"two": 0}, columns=columns, swap=False, batch_size=8, epochs=4
+        recipes=[RECIPE],
+        mixture=dp.Mixture({"two": 0}, omitted=1),
+        columns=columns,
+        swap=False,
+        batch_size=8,
+        epochs=4,
     )
     drawn: dict[str, list[str]] = defaultdict(list)
     for batch in sampler:

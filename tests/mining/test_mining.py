@@ -376,21 +376,11 @@ def test_random_fills_are_legal_and_without_a_score(tmp_path: Path) -> None:
 
 def test_mining_a_recipe_by_name_with_settings(tmp_path: Path) -> None:
     with odd_corpus(tmp_path / "c.duckdb", 60, 5) as corpus:
-        (note,) = corpus.mine().notes
-        assert "no recipe asks for mined negatives" in note
-        assert "nothing was mined" in note
-        assert "corpus.mine('anchor_context')" in note
-        (note,) = corpus.mine(source="odd0").notes
-        assert "no recipe of source 'odd0' asks" in note
-        assert corpus.sql("FROM minings").num_rows == 0
         report = corpus.mine("anchor_context", split="train", top_k=2)
         assert [p.recipe for p in report.pairs] == ["anchor_context"]
-        note, *short = report.notes
-        assert all("stay short" in other for other in short)
-        assert "'anchor_context' leaves open how negatives are chosen" in note
-        assert "corpus.sampler(by='bm25')" in note
+        assert all("got fewer than 2 negatives" in note for note in report.notes)
         again = corpus.mine("anchor_context", split="train")
-        assert (again.pairs, again.notes) == ((), (note,))
+        assert (again.pairs, again.notes) == ((), ())
         assert len(corpus.mine("anchor_context", split="train", top_k=3).pairs) == 1
         fixed = recipe(by=dp.bm25(top_k=4))
         assert corpus.mine(fixed, split="train").candidates > 0
@@ -401,7 +391,7 @@ def test_mining_a_recipe_by_name_with_settings(tmp_path: Path) -> None:
 def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     with odd_corpus(path, 40, 5) as corpus:
-        with pytest.raises(RecipeError, match=r"no setting 'topk'.*did you mean 'top_k'"):
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'topk'"):
             corpus.mine(recipe(), topk=5)  # type: ignore[call-arg]
         with pytest.raises(RecipeError, match=r"no recipe 'nope'"):
             corpus.mine("nope")
@@ -484,25 +474,3 @@ def test_a_million_drawn_negatives_break_no_rule(tmp_path: Path, by: Any) -> Non
                     mined_ones += int((places >= 0).sum())
         assert drawn == 4 * POSITIONS
         assert drawn / 5 < mined_ones < drawn or by == "bm25"
-
-
-def test_what_no_sampler_will_use_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 30, 5) as corpus:
-        at_random = recipe(by="random")
-        note = corpus.mine(at_random, split="test").notes[0]
-        assert "says itself that it draws at random, so no sampler will use these" in note
-        assert note in caplog.text
-        assert corpus.mine(recipe(by=dp.bm25(when_short="keep")), split="test").notes == ()
-
-
-def test_a_backfill_that_does_nothing_is_said(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 30, 5) as corpus:
-        for by, said in (
-            (dp.bm25(top_k=99), True),
-            (dp.bm25(top_k=99, range_max=3), False),
-            (dp.bm25(top_k=99, when_short="random"), False),
-        ):
-            notes = corpus.mine(recipe(by=by), split="test").notes
-            assert [
-                ("when_short='backfill' takes from ranks beyond range_max" in n) for n in notes
-            ] == [True] * said

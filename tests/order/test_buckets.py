@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import duckplets as dp
 from duckplets.errors import MixtureError
 from duckplets.order.buckets import BucketSchedule
+from duckplets.order.changes import Event
 
 NAMES = ["alpha", "bravo", "charlie"]
 WEIGHTS = st.sampled_from([0, 1, 1.009, 0.1, 3, 7.5])
@@ -31,7 +32,9 @@ def schedules(draw: st.DrawFn) -> tuple[BucketSchedule, int]:
         of[0] += 1
     steps = sorted(draw(st.sets(st.integers(1, 40), max_size=3)))
     phases = [dp.Phase(step, {names[-1]: draw(st.sampled_from([0.5, 4]))}) for step in steps]
-    events = {draw(st.integers(0, 50)): {names[0]: 5.0} for _ in range(draw(st.integers(0, 2)))}
+    events = {
+        draw(st.integers(0, 50)): Event({names[0]: 5.0}) for _ in range(draw(st.integers(0, 2)))
+    }
     batch = draw(st.integers(1, 9))
     made = BucketSchedule(
         dp.Mixture(weights, phases=phases),
@@ -84,7 +87,7 @@ def test_weights_that_are_set_change_what_comes_after(
 ) -> None:
     schedule, batch = made
     before = dealt(schedule, np.arange(60 * batch))
-    changed = schedule.with_event(step, {schedule.sources[0]: 9})
+    changed = schedule.with_event(step, Event({schedule.sources[0]: 9}))
     found = dealt(changed, np.arange(60 * batch))
     assert found[: step * batch] == before[: step * batch]
     assert dealt(schedule, np.arange(60 * batch)) == before

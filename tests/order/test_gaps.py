@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from duckplets.base.arrays import Grown
 from duckplets.order import permute
 from duckplets.order.apportion import Apportionment
+from duckplets.order.changes import Event
 from duckplets.order.mixture import Anneal, Mixture, Phase
 from duckplets.order.permute import key, ranks, ranks_at
 from duckplets.order.ranks import RankPart
@@ -21,9 +22,9 @@ from duckplets.order.schedule import Schedule
 SOURCES = ["a", "b", "c"]
 PHASES = [Phase(3, {"b": 0}), Phase(40, {"a": 0.1, "c": 1 / 3})]
 MIXTURES = {
-    "constant": Mixture({"a": 1.009, "b": 2}),
-    "phases": Mixture({"a": 3}, phases=PHASES),
-    "ramp": Mixture({"a": 5, "b": 0}, 2, anneal=Anneal(2, {"a": 0, "b": 1}, 60)),
+    "constant": Mixture({"a": 1.009, "b": 2}, omitted=1),
+    "phases": Mixture({"a": 3}, phases=PHASES, omitted=1),
+    "ramp": Mixture({"a": 5, "b": 0}, 2, anneal=Anneal(2, {"a": 0, "b": 1}, 60), omitted=1),
 }
 PARTS = st.builds(
     lambda size, rank, more, workers: RankPart(size, rank, rank + more, workers),
@@ -51,7 +52,7 @@ def dealt(schedule: Any, draws: Any) -> tuple[Any, Any]:
     batches=st.integers(1, 30),
     cut=st.integers(0, 3),
     per_draw=st.integers(1, 3),
-    events=st.dictionaries(st.integers(0, 90), st.just({"c": 2.5}), max_size=3),
+    events=st.dictionaries(st.integers(0, 90), st.just(Event({"c": 2.5})), max_size=3),
 )
 def test_own_draws_are_dealt_as_among_all(
     name: str, part: RankPart, start: int, batches: int, cut: int, per_draw: int, events: Any

@@ -153,12 +153,13 @@ def test_the_error_is_a_value_error_too() -> None:
         ),
         (Mixture(anneal=Anneal(4, {"wik": 1})), r"anneal: no source 'wik' \(did you mean 'wiki'"),
         (Mixture(dict.fromkeys(SOURCES, 0)), "mixture: every source has weight 0; give at least"),
+        (Mixture({}), "mixture: every source has weight 0.*left out, unless omitted="),
         (
-            Mixture({"web": 0, "wiki": 0}, phases=[Phase(4, {}), Phase(9, {"code": 0})]),
+            Mixture({"code": 1}, phases=[Phase(4, {}), Phase(9, {"code": 0})]),
             "phase at step 9: every source has weight 0",
         ),
         (
-            Mixture({"web": 0, "wiki": 0}, anneal=Anneal(4, {"code": 0}, 9)),
+            Mixture({"code": 1}, anneal=Anneal(4, {"code": 0}, 9)),
             "anneal: every source has weight 0",
         ),
     ],
@@ -172,9 +173,10 @@ def test_names_and_sums_are_checked_against_the_sources(mixture: Mixture, messag
     "mixture",
     [
         Mixture(),
-        Mixture({"web": 0, "wiki": 0}),  # code was left out and weighs 1
+        Mixture("equal"),
+        Mixture({"web": 0, "wiki": 0}, omitted=1),
         Mixture({"web": 0.7, "code": 0.3}, 1.5, [Phase(0, {"web": 0}), Phase(9, {"code": 0})]),
-        Mixture({"web": 0, "code": 0}, anneal=Anneal(0, {"wiki": 0, "web": 1e-300})),
+        Mixture({"web": 0, "wiki": 1}, anneal=Anneal(0, {"wiki": 0, "web": 1e-300})),
     ],
 )
 def test_what_fits_the_sources_passes(mixture: Mixture) -> None:
@@ -184,21 +186,22 @@ def test_what_fits_the_sources_passes(mixture: Mixture) -> None:
 # ---- what weights mean
 
 
-def test_an_omitted_source_weighs_1() -> None:
-    assert Mixture({"web": 0.7}).declared(SOURCES) == {"code": 1.0, "web": 0.7, "wiki": 1.0}
-    assert Mixture().declared(SOURCES) == dict.fromkeys(SOURCES, 1.0)
+def test_an_omitted_source_weighs_nothing_unless_it_is_said() -> None:
+    assert Mixture({"web": 0.7}).declared(SOURCES) == {"code": 0, "web": 0.7, "wiki": 0}
+    assert Mixture({"web": 0.7}, omitted=2).declared(SOURCES) == {"code": 2, "web": 0.7, "wiki": 2}
     assert list(Mixture({"wiki": 2}).declared(SOURCES)) == SOURCES
-    assert Mixture({"web": 0.7}, omitted=0).declared(SOURCES) == {"code": 0, "web": 0.7, "wiki": 0}
     for wrong in (-1, float("nan"), "1"):
         with pytest.raises(MixtureError, match="omitted"):
             Mixture(omitted=wrong)  # type: ignore[arg-type]
+    with pytest.raises(MixtureError, match=r"every source has weight 0.*omitted="):
+        Mixture({"web": 0}).check(SOURCES)
 
 
 def test_a_phase_overrides_the_declared_weights_not_those_of_the_phase_before() -> None:
     first, second = Phase(5, {"web": 0.1, "wiki": 0}), Phase(9, {"code": 4})
     mixture = Mixture({"web": 0.7, "code": 0.3}, phases=[first, second])
     assert mixture.changed(SOURCES, first.weights) == {"code": 0.3, "web": 0.1, "wiki": 0}
-    assert mixture.changed(SOURCES, second.weights) == {"code": 4, "web": 0.7, "wiki": 1}
+    assert mixture.changed(SOURCES, second.weights) == {"code": 4, "web": 0.7, "wiki": 0}
     assert mixture.changed(SOURCES, {}) == mixture.declared(SOURCES)
 
 
@@ -238,7 +241,7 @@ def test_arguments_stand_in_the_order_of_the_interface() -> None:
     assert Anneal(3, {"web": 1}, 9, 0.5) == anneal
     mixture = Mixture(weights={"web": 1}, temperature=2.0, phases=(), anneal=anneal)
     assert Mixture({"web": 1}, 2.0, (), anneal) == mixture
-    assert Mixture() == Mixture({}, 1.0, (), None)
+    assert Mixture() == Mixture("proportional", 1.0, (), None, None)
 
 
 def test_what_the_caller_changes_later_changes_nothing() -> None:
@@ -292,7 +295,8 @@ def test_mixtures_can_be_copied_pickled_and_written_down() -> None:
 def test_mixture_of_takes_what_a_caller_may_give() -> None:
     mixture = Mixture({"web": 0.5}, 2)
     assert mixture_of(mixture) is mixture
-    assert mixture_of(None) == mixture_of({}) == Mixture()
+    assert mixture_of(None) == mixture_of("proportional") == Mixture()
+    assert mixture_of("equal") == Mixture("equal")
     assert mixture_of({"web": 3}) == Mixture({"web": 3.0})
     with pytest.raises(MixtureError, match=r"mix\.toml: there is no such file"):
         mixture_of("mix.toml")
@@ -300,7 +304,9 @@ def test_mixture_of_takes_what_a_caller_may_give() -> None:
 
 @pytest.mark.parametrize("value", [["web"], 0.7, 0, False, (), Phase(3, {}), Mixture])
 def test_mixture_of_says_what_to_give(value: Any) -> None:
-    message = r"give a weight for each name, as in .*Mixture\(…\), or the path of a TOML file"
+    message = (
+        r"give a weight for each name, as in .*Mixture\(…\), 'proportional', 'equal', or the path"
+    )
     with pytest.raises(MixtureError, match=message) as caught:
         mixture_of(value)
     assert str(caught.value).startswith(f"mixture={value!r}: ")
@@ -323,7 +329,10 @@ def mixtures(draw: st.DrawFn) -> Mixture:
         start = draw(steps)
         end = draw(st.none() | st.integers(start + 1, min(start + 2**24, 2**53)))
         anneal = Anneal(start, draw(tables), end, draw(positive))
-    return Mixture(draw(tables), draw(positive), phases, anneal)
+    weights = draw(tables | st.sampled_from(["proportional", "equal"]))
+    lengths = draw(st.dictionaries(st.text(min_size=1), st.integers(0, 2**60), max_size=3))
+    omitted = draw(st.none() | positive)
+    return Mixture(weights, draw(positive), phases, anneal, omitted, lengths)
 
 
 @settings(max_examples=often(200, less=12), deadline=None)
@@ -345,7 +354,8 @@ def test_plain_values_are_these() -> None:
         "temperature": 1.5,
         "phases": [],
         "anneal": {"start_step": 40, "weights": {"web": 0.0}, "end_step": 50, "lr_scale": 0.5},
-        "omitted": 1.0,
+        "omitted": None,
+        "lengths": {},
     }
     phases = Mixture(phases=[Phase(3, {"web": 2})]).to_dict()["phases"]
     assert phases == [{"start_step": 3, "weights": {"web": 2.0}, "lr_scale": 1.0}]
@@ -362,7 +372,7 @@ def test_what_is_left_out_of_plain_values_is_the_default() -> None:
     [
         (
             ["web"],
-            r"mixture: give a dict of weights, temperature, phases, anneal, omitted, not \['web'\]",
+            r"mixture: give a dict of weights, temperature, phases, anneal, omitted, lengths, not",
         ),
         ({"weigths": {}}, r"unknown key 'weigths' \(did you mean 'weights'\?\); keys: weights, t"),
         ({3: 4}, "unknown key 3; keys"),
@@ -376,6 +386,9 @@ def test_what_is_left_out_of_plain_values_is_the_default() -> None:
         ),
         ({"anneal": {"start_step": 1, "weights": {}, "endstep": 3}}, "did you mean 'end_step'"),
         ({"temperature": 0}, "temperature=0; give a finite number above 0"),
+        ({"lengths": 5}, "mixture: lengths: give a weight for each name"),
+        ({"lengths": {"a": -1}}, "mixture: lengths: source 'a' has weight -1"),
+        ({"weights": "all"}, "'proportional', 'equal'"),
     ],
 )
 def test_damaged_plain_values_are_refused(d: Any, message: str) -> None:

@@ -40,7 +40,7 @@ DECLARED = {"web": 0.7, "code": 0.3}
 
 def listed(*arguments: Any, **named: Any) -> Mixture:
     """Return the mixture of a file that lists datasets: nothing else is drawn."""
-    return Mixture(*arguments, **named, omitted=0)
+    return Mixture(*arguments, **named)
 
 
 # ---- what files say
@@ -146,7 +146,7 @@ def test_sources_that_are_not_listed_weigh_0_until_a_phase_names_them(load: Load
 
 def test_an_empty_data_table_is_all_sources_alike(load: Load) -> None:
     assert load("[data]") == Mixture()
-    assert load("[data]\nmix_temperature = 1.7\ndatasets = []") == Mixture({}, 1.7)
+    assert load("[data]\nmix_temperature = 1.7\ndatasets = []") == Mixture(temperature=1.7)
 
 
 def test_without_datasets_phases_may_name_any_source(load: Load) -> None:

@@ -296,8 +296,9 @@ def test_recipes_are_stored_and_limited_to_sources(tmp_path: Path) -> None:
         with pytest.raises(dp.RecipeError, match="another recipe 'one' already"):
             corpus.add_recipe(dp.TextRecipe("one", ANCHOR))
         with pytest.raises(dp.EmptyPoolError, match="'odd1' has no recipe"):
-            corpus.sampler()
-        batch = next(corpus.sampler(mixture={"odd1": 0}))
+            corpus.sampler(empty="error")
+        assert any("'odd1' has no recipe" in note for note in corpus.sampler().notes)
+        batch = next(corpus.sampler(mixture=dp.Mixture({"odd1": 0}, omitted=1)))
         assert set(batch["source"]) == {"odd0"}
         with pytest.raises(dp.RecipeError, match="no source 'odd2'"):
             corpus.sampler(

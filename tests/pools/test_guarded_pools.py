@@ -92,7 +92,7 @@ def test_dropped_anchors_are_not_in_the_pool_of_their_mining(tmp_path: Path) -> 
                 counts = reader.count(compiled)
             assert counts.get("too few candidates", 0) == len(whole) - len(expected)
         assert len(rules.pool(1, dropped)) < len(whole)
-        sampler = corpus.sampler(recipes=[recipe], mixture={"s1": 0})
+        sampler = corpus.sampler(recipes=[recipe], mixture={"s0": 1})
         assert sampler.epoch_length == len(rules.pool(1, dropped))
 
 

@@ -434,7 +434,9 @@ def plain(node: Any) -> Any:
         return [plain(part) for part in node]
     if not isinstance(node, dict):
         return node
-    node = {key: plain(value) for key, value in node.items() if key != "query_location"}
+    node = {
+        key: plain(value) for key, value in node.items() if not key.startswith("query_location")
+    }
     positive = {"OPERATOR_IS_NOT_NULL": "OPERATOR_IS_NULL", "COMPARE_NOT_IN": "COMPARE_IN"}
     kind = node.get("type")
     if isinstance(kind, str) and kind in positive:

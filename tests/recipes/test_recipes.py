@@ -16,7 +16,7 @@ from programs import said
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.defaults import default_recipes, derived_text_recipe, long_section_recipe
-from duckplets.recipes.files import from_dict, load_recipes, to_dict, to_table
+from duckplets.recipes.files import from_dict, load_recipes, to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe, sql
 from duckplets.recipes.selectors import Selector, any_section, near_date, position, role
 
@@ -165,20 +165,24 @@ def test_sources_are_a_tuple_without_repeats() -> None:
 
 
 def test_default_recipes_are_those_of_the_specification() -> None:
-    def shares(defaults: str) -> dict[str, tuple[float, Any, Selector]]:
-        return {r.name: (r.weight, r.strategy, r.negative) for r in default_recipes(defaults)}
+    def shares(*of: Any) -> dict[str, tuple[float, Any, Selector]]:
+        return {r.name: (r.weight, r.strategy, r.negative) for r in default_recipes(*of)}
 
-    assert shares("roles") == {
-        "anchor_context": (0.75, "other_record", CONTEXT),
-        "anchor_anchor": (0.25, "other_record", ANCHOR),
-    }
-    assert shares("dated") == {
+    roles = {"anchor_context": (1.0, "other_record", CONTEXT)}
+    dated = {
         "anchor_context_other_date": (0.30, "other_date", CONTEXT),
-        "anchor_anchor_other_date": (0.10, "other_date", ANCHOR),
         "anchor_context": (0.35, "other_record", CONTEXT),
-        "anchor_anchor": (0.25, "other_record", ANCHOR),
     }
-    both = default_recipes("roles") + default_recipes("dated")
+    questions = {"anchor_anchor": (0.25, "other_record", ANCHOR)}
+    others = {"anchor_anchor_other_date": (0.10, "other_date", ANCHOR)}
+    assert shares("roles") == roles
+    assert shares("dated") == dated
+    three_in_four = {"anchor_context": (0.75, "other_record", CONTEXT)}
+    assert shares("roles", "crate") == three_in_four | questions
+    assert shares("dated", "crate") == dated | questions | others
+    for same in ("text", "ready", "pairs"):
+        assert default_recipes(same, "crate") == default_recipes(same)
+    both = default_recipes("roles", "crate") + default_recipes("dated", "crate")
     assert {(recipe.anchor, recipe.positive) for recipe in both} == {(ANCHOR, CONTEXT)}
     (simcse,) = default_recipes("text")
     assert simcse == TripletRecipe(
@@ -308,8 +312,8 @@ def test_a_recipe_survives_json(recipe: TripletRecipe | TextRecipe) -> None:
 @pytest.mark.parametrize(
     ("by", "written", "mined"),
     [
-        (None, "random", False),
-        ("random", {"random": True}, False),
+        (None, None, False),
+        ("random", "random", False),
         ("bm25", "bm25", True),
         (Bm25(), {"bm25": {}}, True),
         (Bm25(top_k=16, sampling="top"), {"bm25": {"top_k": 16, "sampling": "top"}}, True),
@@ -317,21 +321,9 @@ def test_a_recipe_survives_json(recipe: TripletRecipe | TextRecipe) -> None:
 )
 def test_how_a_negative_is_chosen_is_a_word_or_a_table(by: Any, written: Any, mined: bool) -> None:
     recipe = triplet(by=by)
-    assert to_dict(recipe)["by"] == written
+    assert to_dict(recipe).get("by") == written
     assert recipe.mined is mined
     assert hash(recipe) == hash(from_dict(to_dict(recipe)))
-
-
-def test_what_earlier_versions_stored_reads_as_left_open_and_is_stored_alike() -> None:
-    earlier = (
-        '{"kind": "triplet", "name": "pairs", "anchor": {"role": "anchor"}, "positive": {"role": '
-        '"context"}, "negative": {"role": "context"}, "strategy": "other_record", "by": "random", '
-        '"weight": 1.0, "allow_same_anchor_positive": false, "per": "record"}'
-    )
-    recipe = from_dict(json.loads(earlier))
-    assert recipe == triplet()
-    assert json.dumps(to_dict(recipe)) == earlier
-    assert json.dumps(to_dict(triplet(by="random"))) != earlier
 
 
 def test_random_in_a_file_that_somebody_wrote_is_a_choice(tmp_path: Path) -> None:
@@ -344,7 +336,7 @@ def test_random_in_a_file_that_somebody_wrote_is_a_choice(tmp_path: Path) -> Non
         None, "random",
     ]  # fmt: skip
     for by in (None, "random", "bm25", Bm25(top_k=3)):
-        plain = to_table(triplet(by=by))
+        plain = to_dict(triplet(by=by))
         del plain["kind"]
         json_file = tmp_path / "recipes.json"
         json_file.write_text(json.dumps({"triplet": [plain]}))
@@ -373,7 +365,8 @@ def test_the_dict_of_a_recipe_reads_like_a_file() -> None:
         "positive": {"role": "context"},
         "negative": {"near_date": -7, "where": "trust > 0"},
         "strategy": {"sql": "negative.source = anchor.source"},
-        "by": "random",
+        "negatives_from": "source",
+        "when_short": "drop",
         "weight": 1.0,
         "allow_same_anchor_positive": False,
         "per": "record",

@@ -191,7 +191,7 @@ def test_messages_are_read_with_the_records_that_have_some(tmp_path: Path) -> No
         [batch] = corpus.read(order, batch_size=8, columns=columns)
         assert batch.keys() == columns
         assert batch["messages"][0] is None
-        replies = {name: [m and m[-1]["content"][0]["value"] for m in batch[name]] for name in
+        replies = {name: [m and m[-1]["content"][0]["text"] for m in batch[name]] for name in
                    ("messages", "rejected_messages")}  # fmt: skip
         assert replies["messages"] == [None, "a 0", "a 3", "a 3", "a 6"]
         assert replies["rejected_messages"] == [None, "b 0", "b 3", "b 3", "b 6"]

@@ -53,7 +53,7 @@ def page_of(path: Path) -> tuple[dp.ReportPage, list[dict[str, Any]]]:
 
 
 def texts(messages: list[dict[str, Any]]) -> list[str]:
-    return ["\n".join(part["value"] for part in each["content"]) for each in messages]
+    return ["\n".join(part["text"] for part in each["content"]) for each in messages]
 
 
 def test_messages_are_those_that_the_run_serves_next(tmp_path: Path) -> None:

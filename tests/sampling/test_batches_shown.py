@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,9 +33,6 @@ def test_samples_are_rows() -> None:
         for step in (None, 2, -1):
             assert found[low::step] == rows[low::step]
             assert found[:low:step] == rows[:low:step]
-    assert dict(found) == found.to_pydict()
-    assert "anchor" in found
-    assert "text" not in found
     assert found.texts == ["anchor", "negative_2"]
     with pytest.raises(IndexError, match="5; this batch has 5 samples"):
         found[5]
@@ -42,6 +40,21 @@ def test_samples_are_rows() -> None:
         batch(0)[0]
     with pytest.raises(KeyError, match="'anchors'; this batch has anchor"):
         found["anchors"]
+
+
+def test_columns_are_read_as_those_of_a_dict() -> None:
+    found = batch(5)
+    columns = found.to_pydict()
+    assert dict(found) == dict(**found) == dict(found.items()) == columns
+    assert found.keys() == list(columns)
+    assert found.values() == list(columns.values())
+    assert found.get("anchor") == found["anchor"] == columns["anchor"]
+    assert found.get("text") is None
+    assert found.get("text", 7) == 7
+    assert "anchor" in found
+    assert "text" not in found
+    assert len(found) == 5 != len(columns)
+    assert not isinstance(found, Mapping)  # trainers make new ones of those, by their keys
 
 
 def test_a_batch_is_shown_with_its_first_texts() -> None:

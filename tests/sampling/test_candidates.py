@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -27,7 +27,7 @@ from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
-ONE = {"s1": 0}  # draw from source s0 alone
+ONE = {"s0": 1}  # draw from source s0 alone
 
 
 @pytest.fixture(scope="module")
@@ -395,11 +395,13 @@ def test_no_duplicates_moves_marks_with_their_samples(corpora: dict[int, dp.Corp
         "recipes": [recipe], "mixture": ONE, "batch_size": 4, "epochs": 3, "swap": False,
         "columns": columns_of(1),
     }  # fmt: skip
-    plain = [repr(row) for batch in corpus.sampler(**arguments) for row in batch.to_pylist()]
-    apart = [
-        repr(row)
-        for batch in corpus.sampler(**arguments, no_duplicates=True)
-        for row in batch.to_pylist()
-    ]
-    assert sorted(plain) == sorted(apart)
+    plain, apart = (
+        [row for batch in corpus.sampler(**arguments, **more) for row in batch.to_pylist()]
+        for more in ({}, {"no_duplicates": True})
+    )
     assert plain != apart
+    same = [
+        (Counter(map(row_of, plain)) & Counter(map(row_of, apart))).total()
+        for row_of in (lambda row: (row["anchor_record_id"], row["positive"]), repr)
+    ]
+    assert same[0] == len(plain) > same[1] > len(plain) / 2  # some negatives were drawn again

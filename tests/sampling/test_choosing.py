@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import error, lines, ok
 from effort import often, some
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
 
 import duckplets as dp
-from duckplets.recipes.files import from_dict
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -56,24 +55,97 @@ def test_the_sampler_takes_what_was_mined_where_a_recipe_leaves_it_open(corpus: 
     assert "bm25" in {row["negative_by"] for row in both if row["recipe"] == "mined too"}
 
 
-def test_none_draws_as_random_and_says_that_mined_negatives_lie_unused(corpus: dp.Corpus) -> None:
-    left_open, chosen = opened(corpus), opened(corpus, RANDOM)
-    assert rows_of(left_open, 5) == rows_of(chosen, 5) == rows_of(opened(corpus, by="random"), 5)
-    (note,) = left_open.notes
-    assert "source 's0', recipe 'open' draws at random" in note
-    assert "are not used" in note
-    assert "by='bm25'" in note
-    for silent in (
-        chosen,
-        opened(corpus, by="random"),
-        opened(corpus, MINED),
-        opened(corpus, OTHER),
-    ):
-        assert silent.notes == []
+def test_none_takes_what_was_mined_where_something_was(corpus: dp.Corpus) -> None:
+    left_open, asked = opened(corpus), opened(corpus, by="bm25")
+    assert rows_of(left_open, 9) == rows_of(asked, 9)
+    assert left_open.settings.candidates == asked.settings.candidates
+    assert left_open.notes == []
+    assert "negatives mined" in left_open.describe()
+    both = opened(corpus, OPEN, OTHER, WIDE, mixture={})
+    assert both.notes == []
+    told = {tuple(line.split()[:2]): line for line in both.describe().splitlines()}
+    assert "negatives mined" in told["s0", "open"]
+    assert all("negatives random" in told[key] for key in [("s1", "open"), ("s0", "other")])
+
+
+def test_random_leaves_what_was_mined_alone(corpus: dp.Corpus) -> None:
+    asked, chosen = opened(corpus, by="random"), opened(corpus, RANDOM)
+    assert rows_of(asked, 5) == rows_of(chosen, 5) != rows_of(opened(corpus), 5)
+    for sampler in (asked, chosen):
+        assert sampler.settings.candidates == {}
+        assert sampler.notes == []
+        assert "negatives random" in sampler.describe()
+
+
+def test_the_pool_that_is_shown_is_the_one_that_is_drawn(tmp_path: Path) -> None:
+    with guarded_corpus(tmp_path / "c.duckdb", 40, 1) as corpus:
+        corpus.add_recipe(OPEN)
+        rules = rules_of(corpus, CASES["plain"], "s0", "train")
+        plain = corpus.pool("open", source="s0").num_rows
+        rows = some_candidates(rules, 1)
+        write_mining(corpus, OPEN, rows, dropped=sorted(rows)[:5])
+        anchors = corpus.sampler(mixture=ONE).epoch_length
+        assert corpus.pool("open", source="s0").num_rows == anchors < plain
+        (counted,) = (
+            pool
+            for pool in corpus.status()["pools"]
+            if (pool["source"], pool["split"]) == ("s0", "train")
+        )
+        assert counted["anchors"] == anchors
+
+
+def test_stale_ones_are_refused_with_three_ways_out(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with guarded_corpus(path, 40, 1) as corpus:
+        rules = rules_of(corpus, CASES["plain"], "s0", "train")
+        write_mining(corpus, OPEN, some_candidates(rules, 1))
+        corpus.add_recipe(OPEN)
+        row = {
+            "id": "new",
+            "title": "new title",
+            "body": "a new body",
+            "notes": "x",
+            "topic": "law",
+        }
+        source = dp.MemorySource(
+            [row | {"g": "new"}], id="id", anchor="title", positive="body", context="notes",
+            group="g", meta=["topic"],
+        )  # fmt: skip
+        corpus.ingest(source, name="s0", progress=False)
+        with pytest.raises(dp.StateMismatchError, match="stale") as caught:
+            opened(corpus)
+        told = str(caught.value)
+        for way in ("duckplets mine", "by='random'", "allow_stale=True"):
+            assert way in told
+        assert opened(corpus, by="random").settings.candidates == {}
+        assert opened(corpus, allow_stale=True).settings.candidates
+        assert opened(corpus, mixture={"s0": 0}).settings.candidates == {}, "it is not drawn from"
+    shown = error("sample", path, "--mixture", "s0=1,s1=0")
+    assert "--by 'random'" in shown
+    assert "--allow-stale" in shown
+    assert lines(ok("sample", path, "--mixture", "s0=1,s1=0", "--allow-stale"))
+    assert lines(ok("sample", path, "--mixture", "s0=1,s1=0", "--by", "random"))
+
+
+def test_what_is_mined_later_is_for_new_runs(tmp_path: Path) -> None:
+    with guarded_corpus(tmp_path / "c.duckdb", 40, 1) as corpus:
+        sampler = opened(corpus)
+        expected = rows_of(sampler, 5)
+        sampler.save()
+        rules = rules_of(corpus, CASES["plain"], "s0", "train")
+        write_mining(corpus, OPEN, some_candidates(rules, 1))
+        resumed = corpus.resume()
+        assert rows_of(resumed, 5) == expected
+        (note,) = resumed.notes
+        assert "came after this run was opened; a new run takes them" in note
+        new = opened(corpus, run="new")
+        assert rows_of(new, 5) != expected
+        with pytest.raises(dp.StateMismatchError, match="candidates"):
+            new.load_state_dict(sampler.state_dict())
 
 
 def test_a_recipe_without_mined_negatives_is_named(corpus: dp.Corpus) -> None:
-    sampler = opened(corpus, OPEN, OTHER, WIDE, by="bm25", mixture={})
+    sampler = opened(corpus, OPEN, OTHER, WIDE, by="bm25", mixture=dp.Mixture({}, omitted=1))
     notes = {note.split("'")[1]: note for note in sampler.notes}
     assert "no mined negatives in source s1, split 'train', so it draws at random" in notes["open"]
     assert "in source s0, s1" in notes["other"]
@@ -152,27 +224,12 @@ def test_a_saved_run_keeps_it(corpus: dp.Corpus, by: Any, tmp_path: Path) -> Non
     expected = rows_of(sampler, 9)
     sampler.move(3 * 8)
     sampler.save()
-    for more in ({}, {"by": by}, {"recipes": [OPEN, OTHER]}):
+    for more in ({}, {"by": by}, {"by": None}, {"recipes": [OPEN, OTHER]}):
         resumed = corpus.resume(state=state, **more)
         assert rows_of(resumed, 9) == expected
         assert next(resumed).to_pylist() == expected[24:32]
-    for other in ("random", None, {"bm25": 0.4, "random": 0.6}):
+    for other in ("random", {"bm25": 0.4, "random": 0.6}):
         with pytest.raises(dp.SamplerError, match="keeps it; leave it out, or open another run"):
             corpus.resume(state=state, by=other)
     with pytest.raises(dp.StateMismatchError, match="by"):
-        opened(corpus, OPEN, OTHER, state=state).load_state_dict(sampler.state_dict())
-
-
-def test_a_run_of_an_earlier_version_goes_on(corpus: dp.Corpus, tmp_path: Path) -> None:
-    """Its settings have no by, its recipes the random of those days, whoever wrote it."""
-    state = tmp_path / "s.duckdb"
-    sampler = opened(corpus, OPEN, state=state)
-    expected = rows_of(sampler, 5)
-    stored = sampler.settings.recipes["s0"][0]
-    assert stored["by"] == "random"
-    assert {"negatives_from", "when_short"}.isdisjoint(stored)
-    assert from_dict(json.loads(json.dumps(stored))) == OPEN
-    assert "by" not in sampler.settings.fingerprint()
-    sampler.save()
-    for recipe in (OPEN, RANDOM):
-        assert rows_of(corpus.resume(state=state, recipes=[recipe]), 5) == expected
+        opened(corpus, OPEN, OTHER, state=state, by="random").load_state_dict(sampler.state_dict())

@@ -36,16 +36,21 @@ WINDOWS = dp.TripletRecipe(
 PHASED = dp.Mixture(
     {"alpha": 3, "charlie": 0},
     phases=[dp.Phase(7, {"charlie": 1.009}), dp.Phase(23, {"alpha": 0, "bravo": 0.1}, 0.1)],
+    omitted=1,
 )
-RAMPED = dp.Mixture({"bravo": 0}, anneal=dp.Anneal(5, {"alpha": 0, "bravo": 7}, 40))
-TEMPERED = dp.Mixture({"alpha": 100, "bravo": 10}, temperature=3)
+RAMPED = dp.Mixture({"bravo": 0}, anneal=dp.Anneal(5, {"alpha": 0, "bravo": 7}, 40), omitted=1)
+TEMPERED = dp.Mixture({"alpha": 100, "bravo": 10}, temperature=3, omitted=1)
 
 RUNS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "mixture_phases": {"recipes": [TITLE, BODY], "mixture": PHASED},
     "mixture_ramp": {"recipes": [TITLE], "mixture": RAMPED, "seed": 7},
     "mixture_temperature": {"recipes": [TITLE], "mixture": TEMPERED, "swap": False},
-    "weights_set": {"recipes": [TITLE], "told": {3: {"bravo": 0}, 30: {"alpha": 5}}},
+    "weights_set": {
+        "recipes": [TITLE],
+        "mixture": dp.Mixture({}, omitted=1),
+        "told": {3: {"bravo": 0}, 30: {"alpha": 5}},
+    },
     "ranks": {"recipes": [TITLE, BODY], "mixture": PHASED, "batch_size": 8, "world_size": 3},
     "pairs": {"kind": "pairs", "recipes": [TITLE], "negatives": 2, "mixture": RAMPED},
     "texts": {"kind": "texts", "mixture": PHASED, "batch_size": 33},
@@ -60,6 +65,10 @@ RUNS: dict[str, dict[str, Any]] = {
         "kind": "texts",
         "recipes": [dp.TextRecipe("all", dp.any_section(), per="chunk")],
     },
+    "plain": {"preset": None},
+    "plain_odd": {"preset": None, "odd": True},
+    "plain_pairs": {"preset": None, "kind": "pairs", "negatives": 2},
+    "plain_swapped": {"preset": None, "recipes": [TITLE], "swap": True},
 }
 
 
@@ -75,7 +84,8 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, dp.
 
 def rows(corpus: dp.Corpus, run: dict[str, Any]) -> Iterator[str]:
     """A line for every sample: its position, what it is drawn by, and the window of each slot."""
-    arguments: dict[str, Any] = {"kind": "triplets", "batch_size": 20, "prefetch": 0} | run
+    usual = {"kind": "triplets", "batch_size": 20, "prefetch": 0, "preset": "crate"}
+    arguments: dict[str, Any] = usual | run
     position, told = arguments.pop("position", 0), arguments.pop("told", {})
     slots = slot_names(arguments["kind"], arguments.get("negatives", 1))
     by_kind = {"triplets": ["swapped"], "pairs": ["swapped", "label"], "texts": []}

@@ -16,12 +16,15 @@ from effort import often, some
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.sampling.messages import MESSAGES
+from duckplets.sampling.messages import shape_of, type_of
 from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
-INSERT = "INSERT INTO conversations SELECT record_key, messages, rejected_messages FROM told"
+INSERT = """
+    INSERT INTO conversations (record_key, messages, rejected_messages, has_tools)
+    SELECT record_key, messages, rejected_messages, FALSE FROM told
+"""
 
 
 def conversation(question: str, *answers: str) -> list[dict[str, Any]]:
@@ -30,7 +33,7 @@ def conversation(question: str, *answers: str) -> list[dict[str, Any]]:
     for answer in answers:
         turns += [("user", question, 0.0), ("assistant", answer, 1.0)]
     return [
-        {"role": role, "content": [{"type": "text", "value": value}], "loss_weight": weight}
+        {"role": role, "content": [{"type": "text", "text": value}], "loss_weight": weight}
         for role, value, weight in turns
     ]
 
@@ -93,7 +96,7 @@ def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
     pairs = 0
     for batch, told in zip(sampler, asked, strict=True):
         assert batch.keys() == names
-        assert batch.table["messages"].type == MESSAGES
+        assert batch.table["messages"].type == type_of(shape_of(corpus._database, 1))
         assert told.table.select(names).equals(batch.table)
         for row in told.to_pylist():
             assert row["messages"] == chosen(row["record_id"])
@@ -106,7 +109,7 @@ def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
 
 
 def test_columns_of_messages(corpus: dp.Corpus) -> None:
-    only = corpus.sampler("messages", mixture={"pairs": 0}, batch_size=8)
+    only = corpus.sampler("messages", mixture=dp.Mixture({"pairs": 0}, omitted=1), batch_size=8)
     assert "rejected_messages" in next(only).keys()  # noqa: SIM118 - a source of the run has some
     columns = ["record_id", "rejected_messages_json", "messages_json", "position", "trust", "meta"]
     sampler = corpus.sampler("messages", columns=columns, batch_size=64)
@@ -126,7 +129,7 @@ def test_without_pairs_there_are_no_rejected_messages(tmp_path: Path) -> None:
         assert "rejected_messages" not in next(corpus.sampler("messages")).keys()  # noqa: SIM118
         rows = next(corpus.sampler("messages", columns=["rejected_messages"]))
         assert set(rows["rejected_messages"]) == {None}
-        assert rows.table["rejected_messages"].type == MESSAGES
+        assert rows.table["rejected_messages"].type == type_of(shape_of(corpus._database, 1))
 
 
 @pytest.mark.parametrize("size", [1, 7, 200])
@@ -309,7 +312,7 @@ def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) 
     texts = [(f"what is {i}?", f"line\n“{i}” \\n", f"and {i}?", f"{i}!") for i in range(30)]
     told = [
         [
-            {"role": role, "content": [{"type": "text", "value": text}], "loss_weight": weight}
+            {"role": role, "content": [{"type": "text", "text": text}], "loss_weight": weight}
             for role, text, weight in zip(
                 ["user", "assistant"] * 2, four, [0.0, i % 2, 0.5 * (i % 3), 1.0], strict=True
             )

@@ -84,7 +84,9 @@ def test_tokens_follow_the_weights(corpus: dp.Corpus) -> None:
 
 
 def test_epochs_are_samples_to_anchors(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(mixture={"b": 0, "c": 0}, epochs=2, batch_size=64)
+    sampler = corpus.sampler(
+        mixture=dp.Mixture({"b": 0, "c": 0}, omitted=1), epochs=2, batch_size=64
+    )
     list(sampler)
     assert sampler.metrics()["data/a/epochs"] == 2
     assert "data/b/samples" not in sampler.metrics()

@@ -43,7 +43,11 @@ def mine(corpus: dp.Corpus, seed: int, source: str = "s0", **more: Any) -> int:
 
 
 def sampler_of(corpus: dp.Corpus, **more: Any) -> dp.Sampler:
-    arguments = {"mixture": {"s1": 0}, "batch_size": 8, "columns": COLUMNS} | more
+    arguments = {
+        "mixture": {"s0": 1},
+        "batch_size": 8,
+        "columns": COLUMNS,
+    } | more
     return corpus.sampler(recipes=[RECIPE], **arguments)
 
 
@@ -56,7 +60,11 @@ def test_a_run_without_mined_negatives_is_refused(corpus: dp.Corpus) -> None:
         sampler_of(corpus)
     mine(corpus, 1)
     sampler_of(corpus)
-    for more in [{"split": "test"}, {"mixture": {}}, {"mixture": {"s0": 0}}]:
+    for more in [
+        {"split": "test"},
+        {"mixture": dp.Mixture({}, omitted=1)},
+        {"mixture": {"s1": 1}},
+    ]:
         with pytest.raises(dp.StateMismatchError, match="mine"):
             sampler_of(corpus, **more)
 
@@ -82,18 +90,22 @@ def test_a_changed_recipe_makes_negatives_stale(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
     changed = dp.TripletRecipe("hard", **CASES["topic"]["recipe"], by="bm25")
     with pytest.raises(dp.StateMismatchError, match="recipe has changed: anchor"):
-        corpus.sampler(recipes=[changed], mixture={"s1": 0})
+        corpus.sampler(recipes=[changed], mixture={"s0": 1})
     columns = ["anchor_meta", "negative_meta", "negative_by"]
     sampler = corpus.sampler(
-        recipes=[changed], mixture={"s1": 0}, allow_stale=True, columns=columns, batch_size=50
+        recipes=[changed],
+        mixture={"s0": 1},
+        allow_stale=True,
+        columns=columns,
+        batch_size=50,
     )
     for row in next(sampler).to_pylist():
         assert dict(row["anchor_meta"]) == dict(row["negative_meta"])
     asked = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(top_k=9))
     with pytest.raises(dp.StateMismatchError, match="top_k"):
-        corpus.sampler(recipes=[asked], mixture={"s1": 0})
+        corpus.sampler(recipes=[asked], mixture={"s0": 1})
     drawn = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(sampling="top"))
-    corpus.sampler(recipes=[drawn], mixture={"s1": 0})
+    corpus.sampler(recipes=[drawn], mixture={"s0": 1})
 
 
 def test_a_run_keeps_its_negatives_when_they_are_mined_again(corpus: dp.Corpus) -> None:
@@ -217,7 +229,7 @@ def test_a_source_opened_later_needs_its_negatives_too(corpus: dp.Corpus) -> Non
 def test_mined_and_random_recipes_do_not_touch_each_other(corpus: dp.Corpus) -> None:
     plain = dp.TripletRecipe("plain", **CASES["plain"]["recipe"])
     arguments: dict[str, Any] = {
-        "mixture": {"s1": 0}, "batch_size": 40, "columns": [*COLUMNS, "recipe"]
+        "mixture": {"s0": 1}, "batch_size": 40, "columns": [*COLUMNS, "recipe"]
     }  # fmt: skip
     alone = corpus.sampler(recipes=[plain], **arguments)
     mine(corpus, 1)
@@ -234,11 +246,11 @@ def test_mined_and_random_recipes_do_not_touch_each_other(corpus: dp.Corpus) -> 
 def test_a_read_only_corpus_draws_what_was_mined(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
     corpus.add_recipe(RECIPE)
-    straight = tables(corpus.sampler(mixture={"s1": 0}, columns=COLUMNS), 3)
+    straight = tables(corpus.sampler(mixture={"s0": 1}, columns=COLUMNS), 3)
     corpus.close()
     with dp.Corpus(corpus.path, read_only=True) as shared:
         assert shared.recipes() == [RECIPE]
-        assert tables(shared.sampler(mixture={"s1": 0}, columns=COLUMNS), 3) == straight
+        assert tables(shared.sampler(mixture={"s0": 1}, columns=COLUMNS), 3) == straight
 
 
 def test_an_unknown_column_of_negatives_is_refused(corpus: dp.Corpus) -> None:

@@ -123,7 +123,7 @@ def test_vectors_of_both_versions(corpus: dp.Corpus) -> None:
     for missing, name in SET_OF.items():
         how: dict[str, Any] = {"columns": [*SLOTS, *(f"{slot}_vector:{name}" for slot in SLOTS)]}
         how |= {"vectors": missing, "batch_size": 20, "prefixes": False, "run": missing}
-        with corpus.sampler(mixture={"judged": 3}, **how) as sampler:
+        with corpus.sampler(mixture=dp.Mixture({"judged": 3}, omitted=1), **how) as sampler:
             before[missing] = rows_of(sampler, 2)
             sampler.save()
     grow(corpus)
@@ -159,7 +159,7 @@ def test_a_recipe_that_finds_nothing_any_more_is_told(corpus: dp.Corpus) -> None
     names = {"few": "meta['t'] = '3'", "some": None, "late": "meta['t'] = '20'"}
     text = dp.role("context")
     recipes = [dp.TripletRecipe(n, dp.role("anchor", w), text, text) for n, w in names.items()]
-    how: dict[str, Any] = {"mixture": {"judged": 0}, "batch_size": 4}
+    how: dict[str, Any] = {"mixture": dp.Mixture({"judged": 0}, omitted=1), "batch_size": 4}
     with corpus.sampler(recipes=recipes, empty="skip", **how) as sampler:
         sampler.save()
     grow(corpus)
@@ -185,7 +185,7 @@ class Weighed(dp.MemorySource):
 
 
 def test_weights_that_were_declared_since_are_told_and_may_be_given(corpus: dp.Corpus) -> None:
-    with corpus.sampler(mixture={"judged": 2}, batch_size=7) as sampler:
+    with corpus.sampler(mixture=dp.Mixture({"judged": 2}, omitted=1), batch_size=7) as sampler:
         rows_of(sampler, 2)
         sampler.save()
     rows = source("new", 0, NEW).records
@@ -205,7 +205,7 @@ def test_weights_that_were_declared_since_are_told_and_may_be_given(corpus: dp.C
         assert "mixture= takes the place of the shares that index controls give" in told
         assert "anchors are of the listed records: listed 4 of 6" in told
         assert shares(sampler) == {"judged": 28, "plain": 14, "listed": 14, "new": 14}
-    mixture = {"judged": 2, "new": 4, "listed": 0}
+    mixture = dp.Mixture({"judged": 2, "new": 4, "listed": 0}, omitted=1)
     with corpus.resume(version="newest", mixture=mixture) as sampler:
         assert "'new' 4 (" in "\n".join(sampler.notes)
         assert shares(sampler) == {"judged": 20, "plain": 10, "new": 40}

@@ -35,11 +35,14 @@ MIXTURES = {
     "phases": dp.Mixture(
         {"a": 3, "b": 1, "c": 0},
         phases=[dp.Phase(5, {"a": 0.1, "c": 0.2}, 0.5), dp.Phase(21, {"b": 0}, 0.25)],
+        omitted=1,
     ),
-    "from the start": dp.Mixture({"a": 0}, phases=[dp.Phase(0, {"a": 1, "b": 0}, 2)]),
-    "at once": dp.Mixture({"c": 0}, anneal=dp.Anneal(13, {"a": 0, "c": 1}, lr_scale=0.1)),
-    "ramp": dp.Mixture({"a": 9, "c": 0}, anneal=dp.Anneal(4, {"a": 0, "c": 2}, 30, 0.3)),
-    "temperature": dp.Mixture({"a": 100, "c": 0}, 4, phases=[dp.Phase(9, {"c": 16})]),
+    "from the start": dp.Mixture({"a": 0}, phases=[dp.Phase(0, {"a": 1, "b": 0}, 2)], omitted=1),
+    "at once": dp.Mixture(
+        {"c": 0}, anneal=dp.Anneal(13, {"a": 0, "c": 1}, lr_scale=0.1), omitted=1
+    ),
+    "ramp": dp.Mixture({"a": 9, "c": 0}, anneal=dp.Anneal(4, {"a": 0, "c": 2}, 30, 0.3), omitted=1),
+    "temperature": dp.Mixture({"a": 100, "c": 0}, 4, phases=[dp.Phase(9, {"c": 16})], omitted=1),
 }
 EVERY = pytest.mark.parametrize("name", MIXTURES)
 SOME = pytest.mark.parametrize("name", some(MIXTURES, less=2))
@@ -240,7 +243,7 @@ def test_shares_are_told_with_a_transition(
 ) -> None:
     caplog.set_level(logging.INFO, "duckplets")
     phase = dp.Phase(2, {"a": 3, "b": 1, "c": 0})
-    sampler = corpus.sampler(mixture=dp.Mixture(phases=[phase]), **TEXTS)
+    sampler = corpus.sampler(mixture=dp.Mixture({}, omitted=1, phases=[phase]), **TEXTS)
     taken(sampler, 3)
     sampler.set_weights({"a": 0, "c": 0})
     taken(sampler, 1)
@@ -286,7 +289,8 @@ def test_a_transition_is_told_once_across_a_resume(
 
 def test_set_weights_is_in_force_from_the_next_step(corpus: dp.Corpus) -> None:
     for prefetch in (0, 2):
-        sampler = corpus.sampler(**TEXTS | {"prefetch": prefetch, "batch_size": 40})
+        how = TEXTS | {"prefetch": prefetch, "batch_size": 40}
+        sampler = corpus.sampler(mixture=dict.fromkeys("abc", 1), **how)
         before = taken(sampler, 3)
         assert sampler.set_weights({"a": 0, "c": 3}) == 3
         after = taken(sampler, 4)
@@ -337,7 +341,7 @@ def test_set_weights_holds_until_the_next_phase(corpus: dp.Corpus, name: str) ->
 
 
 def test_a_source_of_weight_0_is_brought_in(own: dp.Corpus) -> None:
-    arguments = TEXTS | {"mixture": {"c": 0}, "batch_size": 10}
+    arguments = TEXTS | {"mixture": dp.Mixture({"c": 0}, omitted=1), "batch_size": 10}
     sampler = own.sampler(**arguments)
     length = sampler.epoch_length
     assert length == 87
@@ -361,24 +365,24 @@ def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(
     tmp_path: Path,
 ) -> None:
     with fill(dp.Corpus(tmp_path / "toy.duckdb"), {"a": 300, "b": 300}) as corpus:
-        mixture = dp.Mixture(phases=[dp.Phase(100, {"a": 3})])
+        mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(100, {"a": 3})])
         arguments: dict[str, Any] = {"recipes": [PAIR], "batch_size": 8, "no_duplicates": True}
         sampler = corpus.sampler(mixture=mixture, **arguments)
-        unchanged = taken(corpus.sampler(mixture=mixture, **arguments), 50)
+        unchanged = taken(corpus.sampler(mixture=mixture, **arguments), 64)
         before = taken(sampler, 10)
-        assert sampler.set_weights({"a": 0}) == 50  # halfway to the phase: 100 is less than 128
-        batches = before + taken(sampler, 40)
-        assert batches == unchanged  # those of the stretch go on as they were
-        assert sampler.set_weights({"b": 0}) == 50
-        batches += taken(sampler, 60)
-        assert all(set(batch["source"]) == {"a"} for batch in batches[50:100])
+        assert sampler.set_weights({"a": 0}) == 64
+        batches = before + taken(sampler, 54)
+        assert batches == unchanged  # those of the block go on as they were
+        assert sampler.set_weights({"b": 0}) == 64
+        batches += taken(sampler, 46)
+        assert all(set(batch["source"]) == {"a"} for batch in batches[64:100])
         assert all(set(batch["source"]) == {"a", "b"} for batch in batches[100:])
         for batch in batches:
             slots = (batch[slot] for slot in ("anchor", "positive", "negative"))
             texts = [set(row) for row in zip(*slots, strict=True)]
             assert sum(map(len, texts)) == len(set().union(*texts))
-        assert [sampler.batch_at(t).to_pydict() for t in (0, 49, 50, 99, 100, 109)] == [
-            batches[t] for t in (0, 49, 50, 99, 100, 109)
+        assert [sampler.batch_at(t).to_pydict() for t in (0, 63, 64, 99, 100, 109)] == [
+            batches[t] for t in (0, 63, 64, 99, 100, 109)
         ]
 
 
@@ -411,8 +415,8 @@ def test_wrong_weights_are_refused_and_nothing_changes(
         {"d": 1},
         dp.Mixture(phases=[dp.Phase(3, {"d": 1})]),
         dp.Mixture(anneal=dp.Anneal(3, {"d": 1})),
-        dp.Mixture({"a": 0, "b": 0}, phases=[dp.Phase(3, {"c": 0})]),
-        dp.Mixture({"a": 0, "b": 0}, anneal=dp.Anneal(3, {"c": 0}, 9)),
+        dp.Mixture({"a": 0, "b": 0}, phases=[dp.Phase(3, {"c": 0})], omitted=1),
+        dp.Mixture({"a": 0, "b": 0}, anneal=dp.Anneal(3, {"c": 0}, 9), omitted=1),
     ],
 )
 def test_wrong_mixtures_are_refused_before_any_sample(corpus: dp.Corpus, mixture: Any) -> None:
@@ -427,8 +431,11 @@ def test_wrong_mixtures_are_refused_before_any_sample(corpus: dp.Corpus, mixture
             {"steps": 65},
             {"steps": 129},
             {"epochs": 2, "batch_size": 16},
-            {"mixture": dp.Mixture(phases=[dp.Phase(65, {"a": 3})]), "steps": 90},
-            {"mixture": dp.Mixture(anneal=dp.Anneal(66, {"a": 3}, 131)), "steps": 140},
+            {"mixture": dp.Mixture({}, omitted=1, phases=[dp.Phase(65, {"a": 3})]), "steps": 90},
+            {
+                "mixture": dp.Mixture({}, omitted=1, anneal=dp.Anneal(66, {"a": 3}, 131)),
+                "steps": 140,
+            },
         ],
         less=2,
     ),
@@ -538,11 +545,11 @@ def test_the_state_file_lists_the_weights(own: dp.Corpus) -> None:
     assert not path.exists()  # nothing is saved yet
     taken(sampler, 1)
     sampler.save()
-    first = ("default", 2, '{"a": 0}')
+    first = ("default", 2, '{"a": 0.0}')
     assert rows() == [first]
     sampler.set_weights({"b": 2, "c": 1.5})
     weight_events.written(path)
-    assert rows() == [first, ("default", 3, '{"b": 2, "c": 1.5}')]
+    assert rows() == [first, ("default", 3, '{"b": 2.0, "c": 1.5}')]
     own.sampler(**TEXTS, run="other").save()
     assert len(rows()) == 2
 

@@ -94,7 +94,11 @@ def drawn_of_varied(corpus: dp.Corpus, seed: int) -> list[tuple[str, str | None]
     slots = ("anchor", "positive", "negative")
     columns = [f"{slot}_prefix" for slot in slots]
     sampler = corpus.sampler(
-        batch_size=4096, columns=columns, seed=seed, mixture={"b": 0}, prefetch=0
+        batch_size=4096,
+        columns=columns,
+        seed=seed,
+        mixture=dp.Mixture({"b": 0}, omitted=1),
+        prefetch=0,
     )
     tables = [batch.table for batch in itertools.islice(sampler, often(9, less=3))]
     return [
@@ -158,7 +162,9 @@ def test_draws_of_slots_and_fields_do_not_depend_on_each_other(corpus: dp.Corpus
 def test_always_and_never(corpus: dp.Corpus) -> None:
     for probability, presence in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
         set_source(corpus, Prefix(probability, [[Field("k", "v", presence)]]))
-        sampler = corpus.sampler("texts", columns=["text_prefix"], mixture={"b": 0})
+        sampler = corpus.sampler(
+            "texts", columns=["text_prefix"], mixture=dp.Mixture({"b": 0}, omitted=1)
+        )
         lines = {line for b in itertools.islice(sampler, 20) for line in b["text_prefix"]}
         assert lines == ({"meta: k=v"} if probability * presence else {None})
 
@@ -223,7 +229,7 @@ def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None
     set_source(corpus, VARIED)
     set_source(corpus, NAMES, source=2)
     columns = [f"{slot}_prefix" for slot in ("anchor", "positive", "negative")]
-    sampler = corpus.sampler(batch_size=50, columns=columns)
+    sampler = corpus.sampler(batch_size=50, columns=columns, preset="crate")
     rows = [row for batch in itertools.islice(sampler, 20) for row in batch.to_pylist()]
     lines = [" # ".join(line or "-" for line in row.values()) for row in rows]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -316,7 +322,7 @@ def test_how_columns_are_read_does_not_show(
     columns = [f"anchor_prefix{what}" for what in ("", "_meta")]
 
     def drawn() -> list[Any]:
-        sampler = corpus.sampler(columns=columns, mixture={"b": 0})
+        sampler = corpus.sampler(columns=columns, mixture=dp.Mixture({"b": 0}, omitted=1))
         return [batch.to_pylist() for batch in itertools.islice(sampler, 8)]
 
     set_source(corpus, Prefix(0.7, [NAMES.variants[0], VARIED.variants[0]]))
@@ -366,7 +372,11 @@ def test_a_run_keeps_the_prefixes_of_its_version(tmp_path: Path) -> None:
             assert batch.table.equals(expected[batch.step])
         sampler.save()
     with dp.Corpus(path) as corpus:
-        new = corpus.sampler(mixture={"more": 0}, recipes=["anchor_context"], columns=["anchor"])
+        new = corpus.sampler(
+            mixture=dp.Mixture({"more": 0}, omitted=1),
+            recipes=["anchor_context"],
+            columns=["anchor"],
+        )
         assert all(text.startswith("meta: k=v\n") for text in next(new)["anchor"])
         set_source(corpus, None, version=1)
     with pytest.raises(dp.StateMismatchError, match=r"prefixes \(saved: '\w+', now: None\)"):
@@ -414,7 +424,9 @@ def test_no_duplicates_looks_at_the_bare_text(tmp_path: Path) -> None:
 
 def test_lines_are_one_line_with_the_documented_signs(corpus: dp.Corpus) -> None:
     set_source(corpus, NAMES)
-    sampler = corpus.sampler("texts", columns=["text_prefix"], mixture={"b": 0})
+    sampler = corpus.sampler(
+        "texts", columns=["text_prefix"], mixture=dp.Mixture({"b": 0}, omitted=1)
+    )
     field = r"(?:source=a|topic=(?:news|law|sport)|date=[A-Z0-9][\w., /-]*[0-9])"
     lines = [line for b in itertools.islice(sampler, 9) for line in b["text_prefix"] if line]
     assert len(lines) > 400

@@ -26,10 +26,12 @@ PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("
 ANY = dp.TripletRecipe("any", dp.any_section(), dp.any_section(), dp.any_section(), weight=0.3)
 TEXT = dp.TextRecipe("text", dp.any_section())
 PHASED = dp.Mixture(
-    {"a": 1, "b": 0}, phases=[dp.Phase(3, {"b": 2}), dp.Phase(9, {"a": 0.1, "b": 0.9}, 0.5)]
+    {"a": 1, "b": 0},
+    phases=[dp.Phase(3, {"b": 2}), dp.Phase(9, {"a": 0.1, "b": 0.9}, 0.5)],
+    omitted=1,
 )
-LATER = dp.Mixture({"a": 3}, phases=[dp.Phase(8, {"a": 1})])
-RAMPED = dp.Mixture({"a": 5}, 2, anneal=dp.Anneal(2, {"a": 0, "b": 1}, 12))
+LATER = dp.Mixture({"a": 3}, phases=[dp.Phase(8, {"a": 1})], omitted=1)
+RAMPED = dp.Mixture({"a": 5}, 2, anneal=dp.Anneal(2, {"a": 0, "b": 1}, 12), omitted=1)
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "triplets": {"recipes": [PAIR, ANY]},
     "pairs": {"kind": "pairs", "recipes": [PAIR], "negatives": 4, "mixture": PHASED},
@@ -168,7 +170,7 @@ def test_ranks_that_set_the_same_weights_stay_one_run(tmp_path: Path) -> None:
     weights = {"a": 0.25, "b": 4}
     with dp.Corpus(tmp_path / "toy.duckdb") as corpus:
         fill(corpus, {"a": 20, "b": 30})
-        arguments: dict[str, Any] = {"recipes": [PAIR], "mixture": {"b": 0}}
+        arguments: dict[str, Any] = {"recipes": [PAIR], "mixture": dp.Mixture({"b": 0}, omitted=1)}
         alone = opened(corpus, 1, **arguments)[0]
         ranks = opened(corpus, 3, **arguments)
         ranks[0].save()
@@ -372,7 +374,11 @@ def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(
 ) -> None:
     """Its last batch was short: the next one begins where that ended."""
     state = tmp_path / "state.duckdb"
-    arguments: dict[str, Any] = {"recipes": [PAIR], "swap": False, "mixture": {"b": 0}}
+    arguments: dict[str, Any] = {
+        "recipes": [PAIR],
+        "swap": False,
+        "mixture": dp.Mixture({"b": 0}, omitted=1),
+    }
     with dp.Corpus(path, read_only=True) as corpus:
         ranks = opened(corpus, 2, epochs=1, state=state, columns=["anchor_record_id"], **arguments)
         ids = [i for rank in ranks for batch in rank for i in batch["anchor_record_id"]]
@@ -394,9 +400,9 @@ def test_a_rank_plans_its_own_positions_only(
     planned: list[int] = []
     draws = Planner._draws
 
-    def recorded(self: Planner, schedule: Any, numbers: Any, *more: Any) -> Any:
+    def recorded(self: Planner, numbers: Any, *more: Any) -> Any:
         planned.append(len(numbers))
-        return draws(self, schedule, numbers, *more)
+        return draws(self, numbers, *more)
 
     monkeypatch.setattr(Planner, "_draws", recorded)
     (rank,) = opened(corpus, 12, **CONFIGURATIONS[name])[5:6]

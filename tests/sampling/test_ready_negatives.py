@@ -134,7 +134,7 @@ def test_a_source_too_small_for_its_own_negatives_draws_from_the_split(
     with sources(tmp_path / "c.duckdb", one=1, three=3, many=30) as corpus:
         plain = replace(WIDE, negatives_from="source")
         with pytest.raises(dp.EmptyPoolError, match="no negative"):
-            corpus.sampler(recipes=[plain], negatives=negatives)
+            corpus.sampler(recipes=[plain], negatives=negatives, empty="error")
         sampler = corpus.sampler(
             recipes=[WIDE], negatives=negatives, batch_size=30, columns=columns_of(negatives)
         )

@@ -146,7 +146,7 @@ def test_bounded_runs(corpus: dp.Corpus, remainder: Any, epochs: int, size: int)
     recipe = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
     sampler = corpus.sampler(
         recipes=[recipe],
-        mixture={"b": 0},
+        mixture=dp.Mixture({"b": 0}, omitted=1),
         epochs=epochs,
         batch_size=size,
         remainder=remainder,
@@ -249,6 +249,62 @@ def test_saves_tags_and_paths(tmp_path: Path) -> None:
         dp.resume(path, tag="two")
     with pytest.raises(dp.StateMismatchError, match="does not exist"):
         dp.resume(path, state=tmp_path / "none.duckdb")
+
+
+def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_saved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, state = tmp_path / "c.duckdb", tmp_path / "elsewhere.state.duckdb"
+    with toy_corpus(path, 30) as corpus:
+
+        def opened(step: int, **how: Any) -> tuple[dp.Sampler, list[str]]:
+            sampler = corpus.sampler(batch_size=4, **how)
+            notes = [str(note) for note in sampler.notes]
+            sampler.move(4 * step)
+            return sampler, notes
+
+        def said() -> list[str]:
+            found = [record.getMessage() for record in caplog.records]
+            caplog.clear()
+            return found
+
+        first, notes = opened(30)
+        first.save()
+        first.save(tag="later")
+        assert notes == said() == []
+        again, notes = opened(2)
+        assert notes == [
+            f"run 'default' was saved at step 30; this run begins at step 0, and saving it "
+            f"replaces that save. To go on from there call duckplets.resume('{path}'), or run: "
+            f"duckplets sample {path} --resume"
+        ]
+        again.save(tag="earlier")  # replaces nothing
+        assert said() == []
+        again.save()
+        went_back = f"run 'default' is saved at step 2 in {corpus._state_path(None)}, which "
+        assert said() == [f"{went_back}replaces the save at step 30"]
+        again.move(12)
+        again.save()
+        assert said() == []
+        assert corpus.resume().notes == []
+        (note,) = corpus.resume(tag="earlier").notes
+        assert "was saved at step 3; this run begins at step 2, and saving" in note
+        # Other runs, other settings and the ranks that do not save have nothing to go back behind.
+        for how in ({"run": "other"}, {"seed": 2}, {"rank": 1, "world_size": 2, "batch_size": 2}):
+            assert corpus.sampler(**{"batch_size": 4, **how}).notes == []
+        other, _ = opened(5, run="b c", state=state)
+        other.save()
+        (note,) = opened(0, run="b c", state=state)[1]
+        assert note.endswith(
+            f"call duckplets.resume('{path}', 'b c', state='{state}'), or run: duckplets sample "
+            f"{path} --resume --run 'b c' --state {state}"
+        )
+        loaded = corpus.sampler(batch_size=4)
+        loaded.load_state_dict(first.state_dict())
+        assert loaded.notes == []
+        corpus._state_path(None).write_bytes(b"no database")
+        (note,) = corpus.sampler(batch_size=4).notes
+        assert note.startswith(f"this run cannot be saved in {corpus._state_path(None)}: ")
 
 
 def test_a_run_is_not_resumed_on_another_corpus(tmp_path: Path) -> None:

@@ -32,7 +32,11 @@ CONFIGURATIONS: list[dict[str, Any]] = [
     {"batch_size": 9, "kind": "pairs", "negatives": 2},
     {"batch_size": 16, "kind": "texts", "epochs": 1},
     {"batch_size": 13, "no_duplicates": True},
-    {"batch_size": 8, "negatives": 3, "mixture": dp.Mixture(phases=[dp.Phase(5, {"a": 0.1})])},
+    {
+        "batch_size": 8,
+        "negatives": 3,
+        "mixture": dp.Mixture({}, omitted=1, phases=[dp.Phase(5, {"a": 0.1})]),
+    },
 ]
 
 

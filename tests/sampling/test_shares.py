@@ -17,8 +17,6 @@ from prebuilt import prebuilt, toy_corpus
 
 import duckplets as dp
 from duckplets.sampling import state
-from duckplets.sampling.saved import Cursor
-from duckplets.sampling.settings import RunSettings
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -55,17 +53,18 @@ def drawn(sampler: dp.Sampler, count: int, *columns: str) -> Counter[Any]:
 def test_a_long_document_has_about_its_own_share(tmp_path: Path) -> None:
     records = often(5000, less=600)
     with sparse_corpus(tmp_path / "c.duckdb", records, 2) as corpus:
-        sampler = corpus.sampler(batch_size=1000, columns=["recipe"])
-        assert sampler.epoch_length == 2 * records + 2
-        seen = drawn(sampler, 2 * records, "recipe")
-        # 1 · 2/5000 beside .75 and .25: one sample in 2,501.
-        assert abs(seen["long_section"] - 2 * records * Fraction(2, records + 2)) < 2
+        for preset, recipes in ((None, 1), ("crate", 2)):
+            sampler = corpus.sampler(batch_size=1000, columns=["recipe"], preset=preset)
+            assert sampler.epoch_length == recipes * records + 2
+            seen = drawn(sampler, 2 * records, "recipe")
+            # 1 · 2/5000 beside 1, or .75 and .25: one sample in 2,501.
+            assert abs(seen["long_section"] - 2 * records * Fraction(2, records + 2)) < 2
         assert abs(seen["anchor_context"] - 3 * seen["anchor_anchor"]) < 4
         pools = {p["recipe"]: p for p in corpus.status()["pools"] if p["split"] == "train"}
-        assert pools["long_section"]["left_out"] == {"has one window": records - 2}
+        assert pools["long_section"]["left_out"] == {"with a single window": records - 2}
         assert pools["long_section"]["anchors"] == 2
         (row,) = corpus.capacity().to_pylist()
-        assert (row["triplet_recipes"], row["triplets"]) == (3, (2 * records + 2) * (records - 1))
+        assert (row["triplet_recipes"], row["triplets"]) == (2, (records + 2) * (records - 1))
         assert row["texts"] == corpus.sampler("texts").epoch_length
 
 
@@ -79,7 +78,7 @@ def test_the_share_of_long_sections_is_exact_and_their_weight_whole(
         rows = list(samples(sampler, 1200))
         counts, share = Counter(row["recipe"] for row in rows), Fraction(long, 12)
         total = 1 + share
-        for name, weight in (("anchor_context", 0.75), ("long_section", share)):
+        for name, weight in (("anchor_context", 1), ("long_section", share)):
             assert abs(counts[name] - 1200 * Fraction(weight) / total) < 3
         first = next(r for r in rows if r["recipe"] == "long_section")
         assert first["weight"] > first["anchor_trust"] * 0.1  # as of weight 1, not of its share
@@ -101,33 +100,6 @@ def test_any_recipe_may_go_by_its_anchors(tmp_path: Path) -> None:
         seen = drawn(sampler, 1000, "recipe")
         share = Fraction(1, 2) * Fraction(anchors, records)
         assert abs(seen["law"] - 1000 * share / (1 + share)) < 1
-
-
-def test_a_run_saved_before_shares_keeps_its_weights(tmp_path: Path) -> None:
-    path = tmp_path / "c.duckdb"
-    with sparse_corpus(path, 40, 4) as corpus:
-        sampler = corpus.sampler(columns=["recipe"], state=tmp_path / "new.duckdb")
-        sampler.save()
-        new = drawn(sampler, 600, "recipe")
-        old = tmp_path / "old.duckdb"
-        _saved_without_shares(sampler, old)
-        with corpus.resume(state=old) as resumed:
-            assert drawn(resumed, 600, "recipe")["long_section"] == 300
-        with corpus.resume(state=tmp_path / "new.duckdb") as resumed:
-            assert drawn(resumed, 600, "recipe") == new
-            assert abs(new["long_section"] - 600 * Fraction(1, 11)) < 2
-
-
-def _saved_without_shares(sampler: dp.Sampler, path: Path) -> None:
-    """Save a run as a version did that knew no shares."""
-    kept, _ = state.load(Path(sampler._state_path), "default")
-    recipes = {
-        s: [{k: v for k, v in d.items() if k != "share"} for d in of]
-        for s, of in kept.settings["recipes"].items()
-    }
-    plain = {k: v for k, v in kept.settings.items() if k != "index"} | {"recipes": recipes}
-    run = replace(kept, settings=plain, fingerprint=RunSettings(**plain).fingerprint())
-    state.save(path, run, Cursor(tag=None, position=0, step=0, epoch=0))
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -232,14 +204,14 @@ def test_a_source_may_bring_recipes(tmp_path: Path) -> None:
         rows = [{"id": f"{i}", "a": f"c {i}", "b": f"d {i}"} for i in range(9)]
         corpus.ingest(dp.MemorySource(rows, id="id", anchor="a", positive="b"), name="plain")
         corpus.split(1, 0, 0)
-        seen = drawn(corpus.sampler(columns=["source", "recipe"]), 800, "source", "recipe")
+        sampler = corpus.sampler(mixture="equal", columns=["source", "recipe"])
+        seen = drawn(sampler, 800, "source", "recipe")
         assert seen == {
             ("shop", "own"): 400,
-            ("plain", "anchor_context"): 300,
-            ("plain", "anchor_anchor"): 100,
+            ("plain", "anchor_context"): 400,
         }
         recipes = {r["source"]: r["triplet_recipes"] for r in corpus.capacity().to_pylist()}
-        assert recipes == {"shop": 1, "plain": 2}
+        assert recipes == {"shop": 1, "plain": 1}
         texts = drawn(corpus.sampler("texts", columns=["source", "instruction"]), 90, *SAID)
         assert set(texts) == {("shop", "find"), ("plain", None)}
         assert corpus.pool("own").num_rows == 9  # of the source that brings it
@@ -368,8 +340,8 @@ def test_a_declared_mixture_holds_where_none_is_given(tmp_path: Path) -> None:
         _declare(corpus, a=3, b=0)
         sampler = corpus.sampler(columns=["source"])
         assert sampler.notes == [
-            "no mixture= is given, so the one declared with the sources holds: a 3, b 0",
-            "sources named nowhere in the mixture: 'c'; it weighs 1",
+            "no mixture= is given, so the one declared with the sources holds: a 3, b 0; each of "
+            "the others counts 1"
         ]
         assert drawn(sampler, 400, "source") == {"a": 300, "c": 100}
         weights = {row["name"]: row["weight"] for row in corpus.status()["sources"]}
@@ -386,28 +358,24 @@ def _declare(corpus: dp.Corpus, **weights: float) -> None:
         corpus._database.rows("UPDATE sources SET weight = $weight WHERE name = $name", given)
 
 
-PARTIAL: dict[str, tuple[Any, list[str]]] = {
-    "one named": ({"a": 0.9}, ["sources named nowhere in the mixture: 'b', 'c'; each weighs 1"]),
-    "all but one": ({"a": 0.9, "c": 3}, ["sources named nowhere in the mixture: 'b'; it weighs 1"]),
-    "others never": (
-        dp.Mixture({"a": 1}, omitted=0),
-        ["sources named nowhere in the mixture: 'b', 'c'; each weighs 0, so never drawn"],
-    ),
-    "others twice": (
-        dp.Mixture(phases=[dp.Phase(3, {"b": 5})], omitted=2),
-        ["sources named nowhere in the mixture: 'a', 'c'; each weighs 2"],
-    ),
-    "all": ({"a": 1, "b": 0, "c": 2}, []),
-    "all in the end": (dp.Mixture({"a": 1}, anneal=dp.Anneal(4, {"b": 1, "c": 1})), []),
-    "none": ({}, []),
+LEFT_OUT = "does not name {}: nothing is drawn from there; omitted=1 gives sources that"
+PARTIAL: dict[str, tuple[Any, str]] = {
+    "one named": ({"a": 0.9}, LEFT_OUT.format("'b', 'c'")),
+    "all but one": ({"a": 0.9, "c": 3}, LEFT_OUT.format("'b'")),
+    "others never": (dp.Mixture({"a": 1}, omitted=0), LEFT_OUT.format("'b', 'c'")),
+    "others twice": (dp.Mixture({"a": 1}, phases=[dp.Phase(3, {"b": 5})], omitted=2), ""),
+    "all": ({"a": 1, "b": 0, "c": 2}, ""),
+    "all in the end": (dp.Mixture({"a": 1}, anneal=dp.Anneal(4, {"b": 1, "c": 1})), ""),
+    "a word": ("equal", ""),
 }
 
 
 @pytest.mark.parametrize("case", some(PARTIAL, less=2))
-def test_who_is_not_named_is_told_with_its_weight(tmp_path: Path, case: str) -> None:
-    mixture, notes = PARTIAL[case]
+def test_who_is_left_out_is_told(tmp_path: Path, case: str) -> None:
+    mixture, told = PARTIAL[case]
     with three_sources(tmp_path / "c.duckdb", 12) as corpus:
-        assert corpus.sampler(mixture=mixture).notes == notes
+        notes = corpus.sampler(mixture=mixture).notes
+        assert [told in note for note in notes] == [True] * bool(told)
 
 
 # -- what finds no anchor --------------------------------------------------------------------------
@@ -424,14 +392,12 @@ def test_all_that_is_empty_is_named_at_once(tmp_path: Path) -> None:
                 what = f"recipe {recipe!r} finds no anchor in source {name!r}, split 'test'"
                 assert told.count(f"{what}: the split has no records") == 1
         with pytest.raises(dp.EmptyPoolError, match="5 no positive") as error:
-            corpus.sampler(recipes=[TITLE, other], mixture={"c": 0})
+            corpus.sampler(recipes=[TITLE, other], mixture=dp.Mixture({"c": 0}, omitted=1))
         assert "'title'" not in str(error.value)
         assert "source 'c'" not in str(error.value)
         limited = replace(TITLE, sources=("a",))
-        with pytest.raises(
-            dp.EmptyPoolError, match=r"'b' has no recipe.*'c' has no recipe"
-        ) as error:
-            corpus.sampler(recipes=[limited])
+        with pytest.raises(dp.EmptyPoolError, match=r"'b' has no recipe.*'c' has no recipe"):
+            corpus.sampler(recipes=[limited], empty="error")
         with pytest.raises(dp.SamplerError, match="empty='skp'"):
             corpus.sampler(empty="skp")  # type: ignore[arg-type]
 
@@ -444,7 +410,7 @@ def test_what_is_empty_may_be_left_out(tmp_path: Path) -> None:
         mixture = dp.Mixture({"a": 1, "b": 3}, phases=[dp.Phase(4, {"c": 9})])
         sampler = corpus.sampler(**arguments, mixture=mixture, batch_size=40, empty="skip")
         (note,) = sampler.notes
-        assert note.startswith("empty='skip' leaves out what has no anchor: ")
+        assert note.startswith("what has no anchor is left out: ")
         for name in ("b", "c"):
             assert f"recipe 'law' finds no anchor in source {name!r}" in note
         assert sampler.mixture.declared(NAMES) == {"a": 1, "b": 3, "c": 0}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from commands import cli
 from corpora import odd_corpus
@@ -31,13 +35,22 @@ def prepared(prepared_once: Path, tmp_path: Path) -> Path:
     return tmp_path / prepared_once.name
 
 
+def use(batch: dp.Batch) -> None:
+    batch.to_pydict()
+    batch.to_numpy()
+    list(batch)
+    repr(batch)
+    batch._repr_html_()
+
+
 def outcome(path: Path) -> str:
     """What becomes of a run over a corpus whose snapshot may be damaged."""
     try:
         with dp.Corpus(path, read_only=True) as corpus:
             sampler = corpus.sampler(batch_size=16, columns=["anchor", "positive", "negative"])
             for _ in range(often(20, less=5)):
-                next(sampler).to_pydict()
+                use(next(sampler))
+            sampler.served(0, 64)
             for batch in corpus.read(
                 range(corpus.count()), columns=["record_id", "text", "anchor"]
             ):
@@ -104,3 +117,79 @@ def test_doctor_says_so_and_deleting_helps(prepared: Path) -> None:
     shutil.rmtree(folder)
     assert outcome(prepared) == "served"
     assert cli("doctor", prepared).exit_code == 0
+
+
+# ---- an array at a time
+
+
+def arrays(folder: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield of every array of a snapshot its file, its first byte and its bytes."""
+    manifest = snapshot.Manifest.read(folder)
+    assert manifest is not None
+    for segment in manifest.segments:
+        for file, columns in (
+            (segment.records, segment.of_records),
+            (segment.chunks, segment.columns),
+        ):
+            for kind, first, count in columns.values():
+                if kind != "same":
+                    yield file.name, first, count * np.dtype(kind).itemsize
+    for bundle in manifest.bundles:
+        index = json.loads((folder / bundle.index.name).read_bytes())
+        for kind, *rest in arrays_in(index["entries"]):
+            if kind not in ("same", "counted"):
+                first = index["starts"][rest[0]]
+                yield bundle.arrays.name, first, rest[1] * np.dtype(kind).itemsize
+
+
+def arrays_in(told: Any) -> Iterator[list[Any]]:
+    if isinstance(told, dict) and "array" in told:
+        yield told["array"]
+    elif isinstance(told, dict | list):
+        for inner in told.values() if isinstance(told, dict) else told:
+            yield from arrays_in(inner)
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "zeros": lambda data: bytes(len(data)),
+    "ones": lambda data: b"\xff" * len(data),
+    "flipped": lambda data: bytes(byte ^ 0x11 for byte in data),
+    "reversed": lambda data: data[::-1],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_array_of_other_numbers_is_called_damage_or_serves(prepared: Path, damage: str) -> None:
+    """Also no warning of NumPy is printed: here they are errors."""
+    folder = snapshot.folder_of(prepared)
+    found = sorted(set(arrays(folder)))
+    assert len(found) > 15
+    seen = set()
+    for name, first, size in some(found, less=16 if damage == "zeros" else 6):
+        whole = (folder / name).read_bytes()
+        after = DAMAGES[damage](whole[first : first + size])
+        (folder / name).write_bytes(whole[:first] + after + whole[first + size :])
+        seen.add(outcome(prepared))
+        (folder / name).write_bytes(whole)
+    assert "refused" in seen
+    assert seen <= {"served", "refused"}
+
+
+@pytest.mark.parametrize("take", ["to_numpy", "to_pandas", "to_pydict", "to_pylist", "__repr__"])
+def test_texts_that_are_none_are_damage_however_they_are_asked_for(
+    prepared: Path, take: str
+) -> None:
+    if take == "to_pandas":
+        pytest.importorskip("pandas")
+    folder = snapshot.folder_of(prepared)
+    for texts in folder.glob("texts-*"):
+        data = np.fromfile(texts, np.uint8)
+        data[data >= 0x20] |= 0x80  # letters, and no numbers of the file itself worth a thought
+        data.tofile(texts)
+    with (
+        dp.Corpus(prepared, read_only=True) as corpus,
+        corpus.sampler(batch_size=16) as sampler,
+    ):
+        batch = next(sampler)
+        with pytest.raises(dp.DamagedFileError, match=rf"not UTF-8.*{folder.name}.*doctor"):
+            getattr(batch, take)()

@@ -251,7 +251,7 @@ def test_cleaning_keeps_what_runs_are_pinned_to(tmp_path: Path) -> None:
         more(corpus, "again", 10, 3)
         corpus.prepare()
         folder = snapshot.folder_of(path)
-        (folder / "arrays-left.arrow").write_bytes(b"x" * 1000)
+        (folder / f"arrays-{'a' * 16}.arrow").write_bytes(b"x" * 1000)
         versions = [b.version for b in snapshot.Manifest.read(folder).bundles]
         assert set(versions) == {1, 2, 3}
         freed = corpus.prepare(clean=True).freed
@@ -261,6 +261,54 @@ def test_cleaning_keeps_what_runs_are_pinned_to(tmp_path: Path) -> None:
     out = cli("prepare", path, "--clean")
     assert out.exit_code == 0
     assert "0 bytes freed" in out.stderr
+
+
+NOT_OURS = (
+    *("notes.json", "x.arrow", "y.new", "texts-1.arrow", "arrays-left.arrow", "vectors.json"),
+    *(
+        f"texts-{'A' * 16}.arrow",
+        f"texts-{'a' * 17}.arrow",
+        f"my-texts-{'a' * 16}.arrow",
+        "a/b.new",
+    ),
+)
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_files_of_somebody_else_are_left_and_their_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: bool
+) -> None:
+    path = tmp_path / "c.duckdb"
+    folder = tmp_path / "c.snapshot"
+    (tmp_path / "theirs" / "a").mkdir(parents=True)
+    if link:
+        folder.symlink_to(tmp_path / "theirs")
+    else:
+        (tmp_path / "theirs").rename(folder)
+    with toy_corpus(path, 60) as corpus:
+        for name in some(NOT_OURS, less=3):
+            (folder / name).write_text("{}")
+            with pytest.raises(dp.ReadOnlyError, match=r"which is not of a snapshot.* move that"):
+                corpus.prepare(clean=True)
+            with monkeypatch.context() as patch:
+                patch.setattr(snapshot, "LARGE", 10)
+                with corpus.sampler() as sampler:  # reads from the corpus itself, and says why
+                    assert "which is not of a snapshot" in " ".join(sampler.notes)
+                    next(sampler)
+            assert (folder / name).read_text() == "{}"
+            (folder / name).unlink()
+        (folder / "a").rmdir()
+        corpus.prepare()  # and there, beside a manifest, others may lie
+        kept = [folder / name for name in NOT_OURS if "/" not in name]
+        for file in kept:
+            file.write_text("{}")
+        left = folder / f"chunks-{'0' * 16}.arrow"
+        left.touch()
+        more = dp.MemorySource([{"t": "one more"}], text="t")
+        corpus.ingest(more, name="more")
+        corpus.prepare(clean=True)
+        assert [file.read_text() for file in kept] == ["{}"] * len(kept)
+        assert not left.exists()
 
 
 BUILD = """

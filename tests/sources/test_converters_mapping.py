@@ -157,7 +157,7 @@ def test_large_and_small_turns_side_by_side(reader):
     ]
     found = read(MemorySource(rows, converter="sharegpt"), reader)
     assert [len(row["sections"][1]["text"]) for row in found] == [1, 3_000_000, 2, 1_000_000]
-    assert json.loads(found[1]["messages"])[0]["content"][0]["value"] == "q" * 3_000_000
+    assert json.loads(found[1]["messages"])[0]["content"][0]["text"] == "q" * 3_000_000
 
 
 # ---- ids
@@ -249,7 +249,7 @@ def test_prefixes_in_files(tmp_path, reader):
     ):
         (row,) = read(source, reader)
         assert json.loads(row["prefix"]) == definition
-        assert json.loads(row["messages"])[0]["content"][0]["value"] == "q"
+        assert json.loads(row["messages"])[0]["content"][0]["text"] == "q"
         keys.add(row["key"])
     assert len(keys) == 1
     with pytest.raises(SourceError, match=r"no column 'q'; its columns are: instruction"):

@@ -61,10 +61,10 @@ def test_a_function_of_ones_own(reader):
     assert json.loads(first["messages"]) == [
         {
             "role": "user",
-            "content": [{"type": "text", "value": "Context: c\n\nQuestion: q"}],
+            "content": [{"type": "text", "text": "Context: c\n\nQuestion: q"}],
             "loss_weight": 0.0,
         },
-        {"role": "assistant", "content": [{"type": "text", "value": "a"}], "loss_weight": 1.0},
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}], "loss_weight": 1.0},
     ]
     assert [section["text"] for section in second["sections"]] == ["é", "ü"]
     assert (first["key"], second["key"]) == ("1", "2")
@@ -193,8 +193,8 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
     ),
     "no reply": (
         lambda row: {"messages": said(("user", "q"))},
-        "messages has no turn of the assistant",
-        "field 'messages': no turn of the assistant",
+        "messages has no turn of the assistant with text",
+        "field 'messages': no turn of the assistant with text",
     ),
     "rejected": (
         lambda row: {

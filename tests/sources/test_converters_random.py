@@ -70,6 +70,11 @@ def turn(draw: Random, tags: list[str], keys: tuple[str, str], *, blocks: bool) 
         content = [{"type": "text", "text": value(draw)} for _ in range(draw.randint(0, 3))]
     tag = draw.choice(["bot", 5, None, "User"]) if draw.random() < 0.03 else draw.choice(tags)
     found = {keys[0]: tag, keys[1]: content}
+    if blocks and draw.random() < 0.1:
+        found["tool_calls"] = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
+        found[keys[1]] = draw.choice([None, content])
+    if blocks and tag == "tool" and draw.random() < 0.5:
+        found["tool_call_id"] = "c"
     if draw.random() < 0.2:
         found[draw.choice(["weight", "loss_weight"])] = draw.choice([0.0, 0.25, 1.0, None])
     return {name: x for name, x in found.items() if draw.random() < 0.99}
@@ -257,7 +262,7 @@ def test_every_format_gives_the_same_errors(tmp_path, reader):
     first = results["records"]
     assert [made["skip"] for made in first] == [
         None,
-        "sharegpt: conversations has no turn of the assistant",
+        "sharegpt: conversations has no turn of the assistant with text",
         "sharegpt: conversations is missing",
         "sharegpt: conversations has a turn without 'value'",
         "sharegpt: conversations is empty",

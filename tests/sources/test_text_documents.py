@@ -18,7 +18,8 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.recipes.defaults import default_recipes
 from duckplets.sources.documents import listed
-from duckplets.sources.text_file import heading_of, is_binary
+from duckplets.sources.headings import front_matter, headings, opening
+from duckplets.sources.text_file import is_binary
 
 _each = pytest.mark.parametrize
 
@@ -34,11 +35,11 @@ HEADINGS = [
     (".. SPDX-License-Identifier: GPL-2.0\n\n=======\nSeven\n=======\n", "Seven"),
     (".. _label:\n\n..\n   comment\n   more\n\nEight\n~~~~~\n", "Eight"),
     (":orphan:\n\nNine\n^^^^\n", "Nine"),
-    ("---\ntitle: x\n---\n\n# Ten\n", "Ten"),
     ("<!-- a\n# no\n-->\n# Eleven\n", "Eleven"),
     ('<p align="center">\n[![badge](x)](y)\n# Twelve\n', "Twelve"),
     ("#  A   b  \n", "A b"),
-    (":mod:`email` parts\n===================\n", ":mod:`email` parts"),
+    (":mod:`email` --- parts\n======================\n", "email — parts"),
+    ("# Ten `code` *and* **more**\n", "Ten code and more"),
     ("(label)=\n\n# Thirteen\n", "Thirteen"),
     ("plain text\nand more\n====\n", None),
     ("text\n\n# later\n", None),
@@ -53,23 +54,226 @@ HEADINGS = [
     ("a\n=\n", None),
     ("    indented\n============\n", None),
     ("---\nnever closed\n", None),
+    ("```\n# no heading\n```\n", None),
+    ("```\nls\n```\n", None),
     ("<!-- never closed\n# no", None),
     ("..\n", None),
 ]
 
 
+def title_of(text: str) -> str | None:
+    found = opening(text)
+    return None if found is None else found.title
+
+
 @_each(("text", "heading"), HEADINGS)
 def test_headings(text, heading):
-    assert heading_of(text) == heading
-    assert heading_of(text + "\nmore " * 1000) == heading
+    assert title_of(text) == heading
+    assert title_of(text + "\nmore " * 1000) == heading
 
 
 def test_any_text_has_a_heading_of_itself_or_none():
     generator = random.Random(3)
     for _ in range(often(2000, less=400)):
         text = "".join(generator.choice("#= -\n.:ab<!>~") for _ in range(generator.randint(0, 40)))
-        heading = heading_of(text)
-        assert heading is None or heading in " ".join(text.split())
+        for markup in ("markdown", "rst", None):
+            first = opening(text, markup)
+            for found in [*([first] if first else []), *headings(text, markup)]:
+                there = iter(text[found.start : found.stop])
+                assert all(c in there for c in found.title if c in "ab")  # in that order
+
+
+TITLES = [
+    ("rst", ":mod:`shutil` --- High-level file operations", "shutil — High-level file operations"),
+    ("rst", ":func:`~os.path.join` and :doc:`more <x/y>`", "join and more"),
+    ("rst", "``a`` of *b*, **c** `d <http://e>`_ |f| [1]_ \\*g", "a of b, c d f *g"),
+    ("rst", "*args and **kwargs, foo_bar, a*b*c", "*args and **kwargs, foo_bar, a*b*c"),
+    ("markdown", "`a` __b__ [c](d) ![e](f) &amp; <br> \\* g_h {#id}", "a b c e & * g_h"),
+    ("markdown", "[1.2][] - *new* [`x`][y]", "1.2 - new x"),
+]
+
+
+@_each(("markup", "raw", "words"), TITLES)
+def test_markup_leaves_titles(markup, raw, words):
+    text = f"# {raw}\n" if markup == "markdown" else f"{raw}\n{'=' * len(raw)}\n"
+    first = opening(text, markup)
+    assert first is not None
+    assert first.title == words
+    assert headings(text, markup) == [first]
+
+
+ALL = [  # level and title of each
+    ("markdown", "A\nb\n===\n\n# C #\n\n### d\n", [(1, "A b"), (1, "C"), (3, "d")]),
+    ("markdown", "```sh\n# no\n```\n\n~~~\n# no\n```\n# no\n~~~\n# A\n", [(1, "A")]),
+    ("markdown", "    # no\n\n> # no\n\n- # no\n\n<!--\n# no\n-->\n## A\n", [(2, "A")]),
+    (
+        "rst",
+        "# no\n\n====\n A\n====\n\nB\n====\n\nC\n----\n\nD\n====\n",
+        [(1, "A"), (2, "B"), (3, "C"), (2, "D")],
+    ),
+    ("rst", "A\n=\n\n::\n\n   no\n   ==\n\none\ntwo\n---\n\nBc\n~~\n", [(1, "Bc")]),
+    (
+        "rst",
+        "".join(f"T{i}\n{sign * 2}\n\n" for i, sign in enumerate("=-~^+:*#")),
+        [(i + 1, f"T{i}") for i in range(6)],
+    ),
+    (None, "A\n===\n\n```\n# no\n```\n## B\n\nC\n---\n", [(1, "A"), (2, "B"), (2, "C")]),
+    (None, "a,b\n1,2\n\n----\n\nx\n", []),
+]
+
+
+@_each(("markup", "text", "found"), ALL)
+def test_all_headings(markup, text, found):
+    for newline in ("\n", "\r\n", "\r"):
+        written = text.replace("\n", newline)
+        assert [(each.level, each.title) for each in headings(written, markup)] == found
+
+
+def of_docutils(text: str) -> list[tuple[int, str]]:
+    """Return level and title of the sections that docutils finds."""
+    docutils = pytest.importorskip("docutils.nodes")
+    from docutils.core import publish_doctree
+
+    quiet = {"report_level": 5, "halt_level": 5, "doctitle_xform": False}
+    found, waiting = [], [(0, publish_doctree(text, settings_overrides=quiet))]
+    while waiting:
+        level, node = waiting.pop()
+        if level:
+            found.append((level, node[0].astext()))
+        inner = [(level + 1, each) for each in node if isinstance(each, docutils.section)]
+        waiting += reversed(inner)
+    return found
+
+
+BLOCKS = [
+    "one line",
+    "two\nlines\n\nand more::\n\n   in\n   ==",
+    "* item\n* item\n\n  in it\n  -----",
+    "----------",
+    ".. note:: words\n\n   Title\n   =====",
+    ".. _label:",
+    ".. comment\n   ======",
+    "term\n    what it is\n    ----------",
+    "=====  =====\nA      B\n=====  =====\n1      2\n=====  =====",
+    "+---+\n| A |\n+---+",
+    ":field: value",
+    "| line\n| block",
+    ">>> 1\n1",
+    "paragraph\nand its\n-------",
+]
+
+
+def test_titles_of_restructuredtext_are_those_of_docutils():
+    generator = random.Random(5)
+    for _ in range(often(150, less=25)):
+        level, text = 0, ""
+        for i in range(generator.randint(1, 12)):
+            level = generator.randint(1, min(level + 1, 5))
+            title = f"{generator.choice(['T', 'Title', 'A longer one', 'x 2.'])} {i}"
+            line = "=-~^="[level - 1] * max(len(title) - generator.choice([-3, 0, 0, 1]), 4)
+            over = f"{line}\n" if level == 5 and len(line) >= len(title) else ""
+            if level == 5 and not over:
+                continue
+            text += f"{over}{title}\n{line}\n\n"
+            for block in generator.choices(BLOCKS, k=generator.randint(0, 3)):
+                text += f"{block}\n\n"
+        assert [(h.level, h.title) for h in headings(text, "rst")] == of_docutils(text), text
+
+
+MATTER = [
+    ("---\ntitle: A b\ntags: [x]\n---\n# C\n", "A b", "# C\n"),
+    ("---\ntags: &a [x]\ntitle: 'It''s: *a'\n---\ntext", "It's: *a", "text"),
+    ("---\r\ntitle: >\r\n  two\r\n  lines\r\nx: 1\r\n---\r\ntext", "two lines", "text"),
+    ('+++\ntitle = "A"\n+++\ntext', "A", "text"),
+    ("---\ntitle: 2024\n---\ntext", "2024", "text"),
+    ("---\nlayout: page\n---\ntext", None, "text"),
+    ("---\ntitle: *a\n---\ntext", None, "text"),
+    ("---\ntitle: [a]\n---\ntext", None, "text"),
+    ("---\ntitle: " + "[" * 5000 + "\n---\ntext", None, "text"),
+    ("---\njust text\n---\nmore", None, None),
+    ("---\ntitle: never closed\n", None, None),
+    ("----\ntitle: a\n----\n", None, None),
+]
+
+
+@_each(("text", "title", "rest"), MATTER)
+def test_front_matter(text, title, rest):
+    found, start = front_matter(text)
+    assert (found, text[start:]) == (title, text if rest is None else rest)
+
+
+GUIDE = """---
+title: Guide
+---
+What it is.
+
+## Installing
+
+```sh
+# no heading
+pip install
+```
+
+### Linux
+
+apt
+
+## Using
+
+## Linux
+
+again
+"""
+
+
+def test_sections_are_records(tmp_path, reader):
+    part = ":mod:`x` part\n-------------\n\n"
+    docs = {
+        "guide.md": GUIDE,
+        "b.rst": f"Top\n===\n\nintro\n\n{part}body\n\n{part}more\n",
+        "sub/plain_name.txt": "no headings\n",
+        "none.md": "# Only\n\n## Headings\n",
+    }
+    for name, text in docs.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    source = dp.TextFileSource(tmp_path, pattern=["*.md", "*.rst", "*.txt"], by_heading=True)
+    opened = source.open(reader)
+    rows = [row for batch in opened.batches for row in batch.to_pylist()]
+    found = {row["key"]: [text for _, text in texts(row)] for row in rows if not row["skip"]}
+    code = "```sh\n# no heading\npip install\n```"
+    assert found == {
+        "b.rst#Top": ["Top", "intro"],
+        "b.rst#Top > x part": ["Top > x part", "body"],
+        "b.rst#Top > x part#2": ["Top > x part", "more"],
+        "guide.md#Guide": ["Guide", "What it is."],
+        "guide.md#Guide > Installing": ["Guide > Installing", code],
+        "guide.md#Guide > Installing > Linux": ["Guide > Installing > Linux", "apt"],
+        "guide.md#Guide > Linux": ["Guide > Linux", "again"],
+        "sub/plain_name.txt#plain name": ["plain name", "no headings"],
+    }
+    assert all(row["group_key"] == row["key"].partition("#")[0] for row in rows)
+    assert [row["skip"] for row in rows if row["skip"]] == ["headings without text"]
+    (note,) = opened.notes()
+    assert "('Title > Section') of 8 sections in 4 files" in note
+    assert "3 headings without text of their own" in note
+
+
+def test_a_split_keeps_the_sections_of_a_file_together(tmp_path):
+    for i in range(20):
+        parts = "".join(f"## Part {j}\n\ntext {i} {j}\n\n" for j in range(4))
+        (tmp_path / f"{i}.md").write_text(f"# Title {i}\n\n{parts}")
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        report = corpus.ingest(dp.TextFileSource(tmp_path, pattern="*.md", by_heading=True))
+        assert report.added == 80
+        corpus.split(train=0.5, validation=0.25, test=0.25)
+        query = (
+            "SELECT group_key, count(DISTINCT split) AS splits, count(*) AS records "
+            "FROM records JOIN splits USING (record_key) GROUP BY ALL"
+        )
+        groups = corpus.sql(query).to_pylist()
+    assert {(row["splits"], row["records"]) for row in groups} == {(1, 4)}
+    assert len(groups) == 20
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +328,14 @@ def test_anchors_are_headings_or_names(folder, reader):
         ("anchor", "Anchor of e"),
         ("anchor", "Anchor of b"),
     ]
-    assert texts(rows[0])[1] == ("context", "# Anchor of a\n\ntext of a")  # the whole
+    assert texts(rows[0])[1] == ("context", "text of a")  # no word match solves it
     assert [row["file"] for row in rows] == [str(folder / row["key"]) for row in rows]
     first, others = opened.notes()
-    assert first == "anchor: the first heading of 3 files, the name of 1; context: their text"
+    assert first == "anchor: heading of 3 files, file name of 1; context: their text without it"
     assert "1 without suffix (LICENSE)" in others
     assert "1 .png (image.png)" in others
     named = read(dp.TextFileSource(folder, pattern="*.md", titles="name"), reader)
-    assert texts(named[0])[0] == ("anchor", "a")
+    assert texts(named[0]) == [("anchor", "a"), ("context", "# Anchor of a\n\ntext of a")]
 
 
 @_each("place", ["a.md", "sub/b.rst", "c_d.txt", "e.txt.gz", "LICENSE", "sub/*.rst"])
@@ -209,9 +413,8 @@ def test_files_that_are_no_text_are_set_aside(folder):
         assert corpus.sources()["defaults"].to_pylist() == ["documents"]
         corpus.split(train=1, validation=0, test=0)
         sampler = corpus.sampler("triplets", batch_size=2)
-        assert {name for batch in [sampler.batch_at(0)] for name in batch["recipe"]} <= {
-            "anchor_context",
-            "anchor_anchor",
+        assert {name for batch in [sampler.batch_at(0)] for name in batch["recipe"]} == {
+            "anchor_context"
         }
 
 

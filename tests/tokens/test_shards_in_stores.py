@@ -231,6 +231,17 @@ def test_what_is_wrong_in_a_store_is_found(proxy: Proxy, made: Path, tmp_path: P
     assert cli("verify", OUT).exit_code == 1
     with pytest.raises(dp.DamagedFileError, match="is not as the manifest says"):
         dp.TokenShards(OUT, cache=tmp_path / "here")
+    client().delete_object(Bucket=BUCKET, Key="some/shards/train/other.parquet")
+    proxy.seen.clear()
+    again = sharded(made)
+    assert (again.made, again.damaged) == (1, 1)
+    assert not proxy.asked("GET", ".parquet")  # their ETags tell
+    assert of_store() == of_folder(made / "shards")
+    assert dp.verify(OUT).ok
+    assert sharded(made).made == 0
+    client().delete_object(Bucket=BUCKET, Key="some/shards/export_state.json")
+    assert sharded(made).made == 0
+    assert dp.verify(OUT).ok
 
 
 def test_another_run_and_other_objects_are_refused(

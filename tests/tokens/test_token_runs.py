@@ -275,11 +275,15 @@ def test_what_does_not_fit_is_refused_by_name(
     run = shards.sampler(**COMMON, pack=True, state=path)
     next(run)
     run.save()
+    (note,) = shards.sampler(**COMMON, pack=True, state=path).notes[:1]
+    again = f"call duckplets.resume('{shards.path}', state='{path}')"
+    assert "'default' was saved at step 1; this run begins at step 0" in note
+    assert note.endswith(again)
     wrong = shards.sampler(**{**COMMON, "seq_length": 25}, pack=True, state=path)
     with pytest.raises(dp.StateMismatchError, match="seq_length \\(saved: 24, now: 25\\)"):
         wrong.save()
-    with pytest.raises(dp.StateMismatchError, match="from position 0"):
-        shards.resume(state=path, mixture={"alpha": 9})
+    with pytest.raises(dp.StateMismatchError, match="from step 0"):
+        shards.resume(state=path, mixture=dp.Mixture({"alpha": 9}, omitted=1))
     later = dp.Mixture(MIXTURE.weights, phases=[*MIXTURE.phases, dp.Phase(30, {"alpha": 4})])
     assert shards.resume(state=path, mixture=later).changed_from == 30 * 8
     with pytest.raises(dp.SamplerError, match="seq_lenght"):
@@ -302,7 +306,10 @@ WRONG: list[tuple[Plain, type[Exception], str]] = [
     ({"world_size": 2, "rank": 2}, dp.SamplerError, "rank=2"),
     ({"remainder": "all"}, dp.SamplerError, "remainder"),
     (
-        {"by_bucket": True, "mixture": dp.Mixture({}, anneal=dp.Anneal(0, {"alpha": 1}, 9))},
+        {
+            "by_bucket": True,
+            "mixture": dp.Mixture({}, anneal=dp.Anneal(0, {"alpha": 1}, 9), omitted=1),
+        },
         dp.MixtureError,
         "end_step",
     ),

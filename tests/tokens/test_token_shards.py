@@ -580,6 +580,95 @@ def test_verify_knows_the_manifest_of_another_run(copied: Path, corpus_file: Pat
         dp.verify(corpus_file.parent)
 
 
+HIDDEN = [".net", "..0", ".", "..", "a."]
+
+
+def test_sources_may_begin_with_a_dot(tokenizer: Path, tmp_path: Path) -> None:
+    rows = [{"t": f"text {n} " * (n % 20 + 1)} for n in range(60)]
+    with dp.Corpus(tmp_path / "dots.duckdb") as corpus:
+        for name in HIDDEN:
+            corpus.ingest(dp.MemorySource(rows, text="t"), name=name, on_conflict="skip")
+        corpus.split(train=1, validation=0, test=0)
+        out = tmp_path / "out"
+        corpus.shard(out, tokenizer=tokenizer, **SMALL)
+    assert dp.verify(out).ok
+    manifest = Manifest.read(out)
+    assert {shard.source for shard in manifest.shards} == set(HIDDEN)
+    lost = next(shard for shard in manifest.shards if shard.source == ".net")
+    extra = (out / lost.path).with_name("shard_b0_s99.parquet")
+    (out / lost.path).rename(extra)
+    assert dp.verify(out).problems == [
+        (lost.path, "missing"),
+        (extra.relative_to(out).as_posix(), "unlisted"),
+    ]
+
+
+# ---- what verify finds, shard mends
+
+
+def _cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+DAMAGES: dict[str, Any] = {
+    "a byte": lambda out, shard: _flip(out / shard.path),
+    "size": lambda out, shard: _cut_short(out / shard.path),
+    "nothing left": lambda out, shard: (out / shard.path).write_bytes(b""),
+    "summary": lambda out, shard: _flip(out / shard.tsv.path),
+    "no summary": lambda out, shard: (out / shard.tsv.path).unlink(),
+    "no shard": lambda out, shard: (out / shard.path).unlink(),
+    "tokenizer": lambda out, shard: _flip(out / "tokenizer.json"),
+    "no tokenizer": lambda out, shard: (out / "tokenizer.json").unlink(),
+    "mixtures": lambda out, shard: _flip(out / "mixtures.json"),
+    "manifest": lambda out, shard: _cut_short(out / "manifest.json"),
+    "no manifest": lambda out, shard: (out / "manifest.json").unlink(),
+    "state": lambda out, shard: _cut_short(out / "export_state.json"),
+    "no state": lambda out, shard: (out / "export_state.json").unlink(),
+}
+ANEW = {
+    "a byte": (1, 1), "size": (1, 1), "nothing left": (1, 1), "summary": (1, 1),
+    "no summary": (1, 1), "no shard": (1, 0),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small(corpus_file: Path, tokenizer: Path) -> Path:
+    out = corpus_file.parent / "small"
+    shards(out, sources=["odd_.._names", "python"])
+    return out
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_the_same_command_mends_what_verify_calls_wrong(
+    small: Path, corpus_file: Path, tmp_path: Path, what: str
+) -> None:
+    out = Path(shutil.copytree(small, tmp_path / "out"))
+    how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
+    DAMAGES[what](out, Manifest.read(out).shards[-1])
+    try:
+        assert not dp.verify(out).ok
+    except (dp.DamagedFileError, dp.ShardError):
+        assert "manifest" in what
+    report = shards(out, **how)
+    assert (report.made, report.damaged) == ANEW.get(what, (0, 0))
+    assert dp.verify(out).ok
+    assert digests(out) == digests(small)
+    assert shards(out, **how).made == 0
+
+
+def test_both_notes_of_an_export_damaged_need_overwrite(
+    small: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(small, tmp_path / "out"))
+    how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
+    _cut_short(out / "manifest.json")
+    _cut_short(out / "export_state.json")
+    with pytest.raises(dp.DamagedFileError, match="overwrite=True"):
+        shards(out, **how)
+    shards(out, **how, overwrite=True)
+    assert digests(out) == digests(small)
+
+
 # ---- mixtures
 
 
@@ -631,6 +720,12 @@ def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> Non
     _flip(out / Manifest.read(out).shards[0].path)
     found = cli("verify", out)
     assert (found.exit_code, "damaged" in found.stderr) == (1, True)
+    assert f"duckplets shard CORPUS {out}" in found.stderr
+    with pytest.raises(dp.DamagedFileError, match="duckplets shard CORPUS"):
+        dp.TokenShards(out).sampler(seq_length=8)
+    assert "1 of them again: damaged" in ok("shard", corpus_file, out, *small)
+    assert "as written" in ok("verify", out)
+    assert "(0 written in" in ok("shard", corpus_file, out, *small)
 
 
 def test_other_readers_open_the_shards(folder: Path, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from duckplets.sources.expressions import FILLED, as_text, call, filled_in, stat
 _REJECTED = {
     "said": "rejected_said",
     "turns": "rejected_turns",
+    "reply_place": "rejected_reply_place",
+    "asked_place": "rejected_asked_place",
     "prompt": "rejected_prompt",
     "reply": "rejected",
     "messages": "rejected_messages",
@@ -64,13 +66,16 @@ class Given:
         return exp.Literal.string(_PLAIN.get(shape, "OTHER"))
 
 
-def conversion(converter: Converter, given: Sequence[Given], *, faulty: bool) -> exp.Select:
+def conversion(
+    converter: Converter, given: Sequence[Given], *, faulty: bool, each: bool = False
+) -> exp.Select:
     """Return the SELECT from ``input`` to its columns, what was made of them, and ``problem``.
 
     Args:
         converter: Which.
         given: Where each of its fields is.
         faulty: Whether the input has ``reason`` and ``detail`` of what went wrong before.
+        each: Whether every reply of a conversation makes a row, with its ``turn_number``.
     """
     fields = _fields(converter, given, faulty)
     select = filled_in(statement(converter.statement), "fields", fields)
@@ -79,6 +84,10 @@ def conversion(converter: Converter, given: Sequence[Given], *, faulty: bool) ->
     sides = [{}, _REJECTED] if converter.rejected else [{}]
     for names in sides:
         select = filled_in(_renamed(statement("sources/converters/turns"), names), "told", select)
+    place = "each_reply" if each else "last_reply"
+    for names in sides:
+        step = _renamed(statement(f"sources/converters/{place}"), names)
+        select = filled_in(step, "heard_turns", select)
     for names in sides:
         step = _renamed(statement("sources/converters/conversation"), names)
         select = filled_in(step, "spoken", select)
@@ -87,7 +96,7 @@ def conversion(converter: Converter, given: Sequence[Given], *, faulty: bool) ->
     return select
 
 
-def parameters(converter: Converter) -> dict[str, Any]:
+def parameters(converter: Converter, *, each: bool = False) -> dict[str, Any]:
     """Return the values of the parameters of a converter's statement."""
     if converter.ready:
         return {"filled": FILLED}
@@ -101,6 +110,7 @@ def parameters(converter: Converter) -> dict[str, Any]:
         "blocks": converter.blocks,
         "field": converter.main,
         "filled": FILLED,
+        "each": each,
     }
 
 

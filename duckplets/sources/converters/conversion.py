@@ -58,10 +58,11 @@ class Conversion:
         kept = _DOCUMENT if "document" in table.column_names else columns
         whole = kept if self._mapping.handling() == "quarantine" else ()
         given = self._given(table.schema, columns)
+        each = self._mapping.turns == "each"
         statement = converted_statement(
-            self._mapping.parts(), cells, self._converter.name, given, whole
+            self._mapping.parts(), cells, self._converter.name, given, whole, each=each
         )
-        return ask(statement, table, parameters(self._converter))
+        return ask(statement, table, parameters(self._converter, each=each))
 
     def _given(self, schema: pa.Schema, columns: _Columns) -> tuple[Given, ...]:
         names = [name for name, _, _ in columns]
@@ -114,7 +115,13 @@ def documents_of(ask: Ask, mapping: Mapped, table: pa.Table) -> list[str | None]
 
 @lru_cache(maxsize=64)
 def converted_statement(
-    parts: Parts, cells: Cells, name: str, given: tuple[Given, ...], whole: _Columns
+    parts: Parts,
+    cells: Cells,
+    name: str,
+    given: tuple[Given, ...],
+    whole: _Columns,
+    *,
+    each: bool = False,
 ) -> str:
     """Return the SELECT from ``input`` to rows with ``complaint``, of a converter by its name.
 
@@ -124,20 +131,20 @@ def converted_statement(
         name: Of the converter.
         given: Where its fields are.
         whole: The columns of rows that are kept if they cannot be converted; none to keep none.
+        each: Whether every reply of a conversation makes a row.
     """
     converter = converter_of(name)
     texts = ["prompt", "prompt_heading", "reply", "reply_heading", "messages", "identity"]
     if converter.rejected:
         texts += ["rejected", "rejected_messages", "rejected_identity"]
-    texts.append("problem")
+    texts += ["turn_number", "conversation", "problem"] if each else ["problem"]
     columns = (*texts, *(column for _, column, _ in whole))
-    select = conversion(converter, given, faulty=converter.function is not None)
+    select = conversion(converter, given, faulty=converter.function is not None, each=each)
     extra = _extra(converter, whole)
     reason = call("concat", exp.Literal.string(f"{name}: "), exp.column("reason", "problem"))
     lack = exp.case().when(_is_wrong(), reason)
-    return composed(
-        parts, cells, Made(select, columns, _sections(converter), lack, _identity(converter), extra)
-    )
+    made = Made(select, columns, _sections(converter), lack, _identity(converter), extra, each=each)
+    return composed(parts, cells, made)
 
 
 def _sections(converter: Converter) -> exp.Expr:

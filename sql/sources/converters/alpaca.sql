@@ -21,12 +21,12 @@ SELECT
         CASE
             WHEN "system" <> ''
             THEN concat(
-                '{"role":"system","content":[{"type":"text","value":', to_json("system"),
+                '{"role":"system","content":[{"type":"text","text":', to_json("system"),
                 '}],"loss_weight":0.0},'
             )
         END,
-        '{"role":"user","content":[{"type":"text","value":', to_json(prompt),
-        '}],"loss_weight":0.0},{"role":"assistant","content":[{"type":"text","value":',
+        '{"role":"user","content":[{"type":"text","text":', to_json(prompt),
+        '}],"loss_weight":0.0},{"role":"assistant","content":[{"type":"text","text":',
         to_json("output"), '}],"loss_weight":1.0}]'
     ) AS messages,
     CASE WHEN "system" <> '' THEN concat('alpaca ', sha256("system")) ELSE 'alpaca' END AS "identity",

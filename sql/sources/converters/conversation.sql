@@ -1,48 +1,46 @@
--- Prompt, reply and messages of turns. The reply is the assistant's last turn; the prompt all that
--- users, assistants and tools said before it, apart by blank lines. The identity is an MD5, which
--- takes half the time of a SHA-256: it is hashed once more with the rest, to 64 bits.
+-- Prompt, reply and messages of turns. The prompt is all that users, assistants and tools said before
+-- the reply, from `asked_place` on, apart by blank lines; where that is not the first turn, or $each,
+-- what users said. The messages end with the reply where there is one for each, and only it counts in
+-- the loss. The identity is an MD5, which takes half the time of a SHA-256: it is hashed once more
+-- with the rest, to 64 bits.
 -- `spoken` is put in its place by duckplets/sources/converters/compose.py; for the rejected side of a pair
 -- the columns turns, prompt, reply, messages and identity and the parameter field stand for others.
--- Parameters: $field (of the conversation), $filled (what a text that is not blank matches).
+-- Parameters: $field (of the conversation), $filled (what a text that is not blank matches), $each
+-- (whether there is a row for each reply).
 -- Rows: in the order of the input.
-WITH placed AS (
+WITH split AS (
     SELECT
         *,
-        len(turns) + 1
-        - nullif(list_position(list_reverse([t.role FOR t IN turns]), 'assistant'), 0) AS last_place
-    FROM spoken
-),
-split AS (
-    SELECT
-        * EXCLUDE (last_place),
-        last_place,
         array_to_string(
             [
                 s FOR s IN [
-                    array_to_string(t.texts, chr(10)) FOR t IN turns[1:last_place - 1]
-                    IF t.role <> 'system'
+                    array_to_string(t.texts, chr(10)) FOR t IN list_slice(turns, asked_place, reply_place - 1)
+                    IF CASE WHEN $each THEN t.role = 'user' ELSE t.role <> 'system' END
                 ]
                 IF regexp_matches(s, $filled)
             ],
             chr(10) || chr(10)
         ) AS prompt,
-        CAST(
-            to_json(
-                [
-                    {
-                        'role': t.role,
-                        'content': [{'type': 'text', 'value': v} FOR v IN t.texts],
-                        'loss_weight': t.weight
-                    }
-                    FOR t IN turns
-                ]
-            ) AS VARCHAR
-        ) AS written
-    FROM placed
+        '['
+        || array_to_string(
+            [
+                concat(
+                    '{"role":"', t.role, '","content":',
+                    to_json([{'type': 'text', 'text': v} FOR v IN t.texts]), ',',
+                    CASE WHEN t.more <> '' THEN t.more || ',' END, '"loss_weight":',
+                    to_json(CASE WHEN $each AND i < reply_place THEN 0.0::DOUBLE ELSE t.weight END),
+                    '}'
+                )
+                FOR t, i IN CASE WHEN $each THEN list_slice(turns, 1, reply_place) ELSE turns END
+            ],
+            ','
+        )
+        || ']' AS written
+    FROM spoken
 )
 SELECT
-    * EXCLUDE (turns, last_place, written, problem),
-    array_to_string(turns[last_place].texts, chr(10)) AS reply,
+    * EXCLUDE (turns, reply_place, asked_place, written, problem),
+    array_to_string(turns[reply_place].texts, chr(10)) AS reply,
     written AS messages,
     concat('messages ', md5(written)) AS "identity",
     coalesce(
@@ -53,10 +51,10 @@ SELECT
                 'reason': concat($field, ' is empty'),
                 'detail': concat('field ''', $field, ''': the conversation is empty')
             }
-            WHEN turns IS NOT NULL AND last_place IS NULL
+            WHEN turns IS NOT NULL AND reply_place IS NULL
             THEN {
-                'reason': concat($field, ' has no turn of the assistant'),
-                'detail': concat('field ''', $field, ''': no turn of the assistant')
+                'reason': concat($field, ' has no turn of the assistant with text'),
+                'detail': concat('field ''', $field, ''': no turn of the assistant with text')
             }
             WHEN prompt = ''
             THEN {

@@ -9,11 +9,25 @@ SELECT
             'place': i,
             'tag': CAST(e."role" AS VARCHAR),
             'content': CAST(e.content AS VARCHAR),
+            'more': CASE
+                WHEN coalesce(e.tool_calls, e.function_call, e.tool_call_id, e."name") IS NOT NULL
+                THEN CAST(
+                    to_json(
+                        {
+                            'tool_calls': e.tool_calls,
+                            'function_call': e.function_call,
+                            'tool_call_id': e.tool_call_id,
+                            'name': e."name"
+                        }
+                    ) AS VARCHAR
+                )
+            END,
             'weight': CAST(e.loss_weight AS VARCHAR)
         }
         FOR e, i IN from_json(
             coalesce("chosen_messages", "messages"),
-            '[{"role":"JSON","content":"JSON","loss_weight":"JSON"}]'
+            '[{"role":"JSON","content":"JSON","tool_calls":"JSON","function_call":"JSON",
+            "tool_call_id":"JSON","name":"JSON","loss_weight":"JSON"}]'
         )
     ] AS said,
     [
@@ -22,10 +36,24 @@ SELECT
             'place': i,
             'tag': CAST(e."role" AS VARCHAR),
             'content': CAST(e.content AS VARCHAR),
+            'more': CASE
+                WHEN coalesce(e.tool_calls, e.function_call, e.tool_call_id, e."name") IS NOT NULL
+                THEN CAST(
+                    to_json(
+                        {
+                            'tool_calls': e.tool_calls,
+                            'function_call': e.function_call,
+                            'tool_call_id': e.tool_call_id,
+                            'name': e."name"
+                        }
+                    ) AS VARCHAR
+                )
+            END,
             'weight': CAST(e.loss_weight AS VARCHAR)
         }
         FOR e, i IN from_json(
-            "rejected_messages", '[{"role":"JSON","content":"JSON","loss_weight":"JSON"}]'
+            "rejected_messages", '[{"role":"JSON","content":"JSON","tool_calls":"JSON","function_call":"JSON",
+            "tool_call_id":"JSON","name":"JSON","loss_weight":"JSON"}]'
         )
     ] AS rejected_said,
     CASE

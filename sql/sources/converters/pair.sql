@@ -17,19 +17,22 @@ WITH asked AS (
             THEN concat("instruction", "input")
             ELSE "question"
         END AS asked,
-        from_json("prompt_list", '[{"role":"JSON","content":"JSON","loss_weight":"JSON","weight":"JSON"}]') AS asked_list,
+        from_json("prompt_list", '[{"role":"JSON","content":"JSON","tool_calls":"JSON","function_call":"JSON",
+            "tool_call_id":"JSON","name":"JSON","loss_weight":"JSON","weight":"JSON"}]') AS asked_list,
         from_json(
             coalesce(
                 "chosen_list", CAST(to_json([{'role': 'assistant', 'content': "chosen"}]) AS VARCHAR)
             ),
-            '[{"role":"JSON","content":"JSON","loss_weight":"JSON","weight":"JSON"}]'
+            '[{"role":"JSON","content":"JSON","tool_calls":"JSON","function_call":"JSON",
+            "tool_call_id":"JSON","name":"JSON","loss_weight":"JSON","weight":"JSON"}]'
         ) AS "chosen",
         from_json(
             coalesce(
                 "rejected_list",
                 CAST(to_json([{'role': 'assistant', 'content': "rejected"}]) AS VARCHAR)
             ),
-            '[{"role":"JSON","content":"JSON","loss_weight":"JSON","weight":"JSON"}]'
+            '[{"role":"JSON","content":"JSON","tool_calls":"JSON","function_call":"JSON",
+            "tool_call_id":"JSON","name":"JSON","loss_weight":"JSON","weight":"JSON"}]'
         ) AS "rejected"
     FROM fields
 ),
@@ -43,6 +46,7 @@ opened AS (
                     'place': 1,
                     'tag': '"system"',
                     'content': s,
+                    'more': CAST(NULL AS VARCHAR),
                     'weight': CAST(NULL AS VARCHAR)
                 }
                 FOR s IN [CAST(to_json("system") AS VARCHAR)] IF s IS NOT NULL
@@ -55,6 +59,19 @@ opened AS (
                         'place': i,
                         'tag': CAST(e."role" AS VARCHAR),
                         'content': CAST(e.content AS VARCHAR),
+                        'more': CASE
+                WHEN coalesce(e.tool_calls, e.function_call, e.tool_call_id, e."name") IS NOT NULL
+                THEN CAST(
+                    to_json(
+                        {
+                            'tool_calls': e.tool_calls,
+                            'function_call': e.function_call,
+                            'tool_call_id': e.tool_call_id,
+                            'name': e."name"
+                        }
+                    ) AS VARCHAR
+                )
+            END,
                         'weight': coalesce(
                             nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
                         )
@@ -68,6 +85,7 @@ opened AS (
                         'place': 1,
                         'tag': '"user"',
                         'content': CAST(to_json(asked) AS VARCHAR),
+                        'more': CAST(NULL AS VARCHAR),
                         'weight': CAST(NULL AS VARCHAR)
                     }
                 ]
@@ -94,6 +112,19 @@ SELECT
                 'place': i,
                 'tag': CAST(e."role" AS VARCHAR),
                 'content': CAST(e.content AS VARCHAR),
+                'more': CASE
+                WHEN coalesce(e.tool_calls, e.function_call, e.tool_call_id, e."name") IS NOT NULL
+                THEN CAST(
+                    to_json(
+                        {
+                            'tool_calls': e.tool_calls,
+                            'function_call': e.function_call,
+                            'tool_call_id': e.tool_call_id,
+                            'name': e."name"
+                        }
+                    ) AS VARCHAR
+                )
+            END,
                 'weight': coalesce(
                     nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
                 )
@@ -114,6 +145,19 @@ SELECT
                 'place': i,
                 'tag': CAST(e."role" AS VARCHAR),
                 'content': CAST(e.content AS VARCHAR),
+                'more': CASE
+                WHEN coalesce(e.tool_calls, e.function_call, e.tool_call_id, e."name") IS NOT NULL
+                THEN CAST(
+                    to_json(
+                        {
+                            'tool_calls': e.tool_calls,
+                            'function_call': e.function_call,
+                            'tool_call_id': e.tool_call_id,
+                            'name': e."name"
+                        }
+                    ) AS VARCHAR
+                )
+            END,
                 'weight': coalesce(
                     nullif(CAST(e.loss_weight AS VARCHAR), 'null'), CAST(e.weight AS VARCHAR)
                 )

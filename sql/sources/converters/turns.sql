@@ -1,4 +1,5 @@
--- Turns of what is said: roles for tags, texts, weights; and the first fault among them.
+-- Turns of what is said: roles for tags, texts, weights, what tools are called; and the first fault
+-- among them. A turn that calls tools may have no text.
 -- `told` is put in its place by duckplets/sources/converters/compose.py; for the rejected side of a pair
 -- the columns said and turns stand for others.
 -- Parameters: $tags, $known (the same in words), $roles (of each tag), $tag_key, $value_key (the keys of a turn), $blocks
@@ -14,6 +15,15 @@ WITH heard AS (
                 'tag': s.tag,
                 'role': list_extract($roles, list_position($tags, s.tag)),
                 'content': s.content,
+                'calls': CASE
+                    WHEN list_extract($roles, list_position($tags, s.tag)) = 'assistant'
+                    THEN coalesce(
+                        nullif(nullif(CAST(s.more -> '$.tool_calls' AS VARCHAR), 'null'), '[]'),
+                        '[{"type":"function","function":'
+                        || nullif(CAST(s.more -> '$.function_call' AS VARCHAR), 'null') || '}]'
+                    )
+                END,
+                'more': s.more,
                 'raw': CASE
                     WHEN starts_with(s.content, '"') THEN [s.content]
                     WHEN starts_with(s.content, '[') AND $blocks
@@ -43,10 +53,39 @@ read AS (
                 'tag': h.tag,
                 'role': h.role,
                 'content': h.content,
-                'is_text': len([r FOR r IN h.raw IF starts_with(r, '"')]) = len(h.raw),
-                'texts': [
-                    json_extract_string(r, '$') FOR r IN h.raw IF starts_with(r, '"')
-                ],
+                'is_text': coalesce(
+                    len([r FOR r IN h.raw IF starts_with(r, '"')]) = len(h.raw),
+                    h.calls IS NOT NULL AND h.content IS NULL
+                ),
+                'texts': coalesce(
+                    [json_extract_string(r, '$') FOR r IN h.raw IF starts_with(r, '"')], []
+                ),
+                'calls': h.calls,
+                'called': CASE
+                    WHEN h.calls IS NOT NULL
+                    THEN json_type(h.calls) = 'ARRAY'
+                        AND len(
+                            [
+                                c FOR c IN from_json(
+                                    h.calls, '[{"function":{"name":"JSON"}}]'
+                                )
+                                IF starts_with(CAST(c."function"."name" AS VARCHAR), '"') IS NOT TRUE
+                            ]
+                        ) = 0
+                END,
+                'more': concat_ws(
+                    ',',
+                    '"tool_calls":' || h.calls,
+                    CASE
+                        WHEN h.role = 'tool'
+                        THEN '"tool_call_id":'
+                            || nullif(CAST(h.more -> '$.tool_call_id' AS VARCHAR), 'null')
+                    END,
+                    CASE
+                        WHEN h.role = 'tool'
+                        THEN '"name":' || nullif(CAST(h.more -> '$.name' AS VARCHAR), 'null')
+                    END
+                ),
                 'weight': CASE
                     WHEN h.weight IS NULL THEN CAST(h.role = 'assistant' AS DOUBLE)
                     WHEN regexp_full_match(h.weight, '[0-9].*') THEN TRY_CAST(h.weight AS DOUBLE)
@@ -74,10 +113,17 @@ judged AS (
                         '''', $tag_key, ''' is ', left(t.tag, 60), '; known are: ', $known
                     )
                 }
-                WHEN t.content IS NULL
+                WHEN t.called IS FALSE
+                THEN {
+                    'reason': 'has a turn whose ''tool_calls'' are no list of functions with names',
+                    'detail': concat(
+                        '''tool_calls'' is no list of {"function": {"name": …}}: ', left(t.calls, 60)
+                    )
+                }
+                WHEN t.content IS NULL AND t.calls IS NULL
                 THEN {
                     'reason': concat('has a turn without ''', $value_key, ''''),
-                    'detail': concat('no ''', $value_key, '''')
+                    'detail': concat('no ''', $value_key, ''', and no tool is called')
                 }
                 WHEN t.is_text IS NOT TRUE
                 THEN {
@@ -87,6 +133,7 @@ judged AS (
                     )
                 }
                 WHEN t.role IN ('assistant', 'user')
+                    AND t.calls IS NULL
                     AND NOT regexp_matches(array_to_string(t.texts, ''), $filled)
                 THEN {
                     'reason': concat('has an empty turn of the ', t.role),
@@ -111,7 +158,7 @@ found AS (
 SELECT
     * EXCLUDE (read, faults, fault_place, problem),
     [
-        {'role': t.role, 'texts': t.texts, 'weight': t.weight}
+        {'role': t.role, 'texts': t.texts, 'more': t.more, 'weight': t.weight}
         FOR t IN read
         IF t.role <> 'system' OR array_to_string(t.texts, '') <> ''
     ] AS turns,

@@ -53,8 +53,24 @@ CASES_OF: list[tuple[str, dict[str, Any]]] = [
     ("odd", {"recipes": [PLAIN, DATED], "batch_size": 12}),
     ("odd", {"recipes": [PLAIN, DATED], "batch_size": 9, "negatives": 3, "swap": False}),
     ("odd", {"recipes": [PLAIN], "batch_size": 10, "negatives": 2, "kind": "pairs"}),
-    ("odd", {"recipes": [PLAIN], "batch_size": 16, "epochs": 2, "mixture": {"odd1": 2.5}}),
-    ("guarded", {"recipes": [MINED], "batch_size": 6, "negatives": 2, "mixture": {"s1": 0}}),
+    (
+        "odd",
+        {
+            "recipes": [PLAIN],
+            "batch_size": 16,
+            "epochs": 2,
+            "mixture": dp.Mixture({"odd1": 2.5}, omitted=1),
+        },
+    ),
+    (
+        "guarded",
+        {
+            "recipes": [MINED],
+            "batch_size": 6,
+            "negatives": 2,
+            "mixture": {"s0": 1},
+        },
+    ),
 ]
 
 
@@ -168,7 +184,11 @@ def test_what_one_negative_leaves_another_takes(tmp_path: Path) -> None:
 def test_marks_and_counts_are_those_of_what_is_served(corpora: dict[str, dp.Corpus]) -> None:
     columns = ["anchor", "positive", "negative", "negative_by", "negative_rank"]
     sampler = corpora["guarded"].sampler(
-        recipes=[MINED], mixture={"s1": 0}, batch_size=8, columns=columns, no_duplicates="negatives"
+        recipes=[MINED],
+        mixture={"s0": 1},
+        batch_size=8,
+        columns=columns,
+        no_duplicates="negatives",
     )
     said = Counter(row["negative_by"] for _ in range(9) for row in next(sampler).to_pylist())
     assert said["bm25"]

@@ -1,9 +1,11 @@
-"""No text twice in a batch, checked on plans made up by hand."""
+"""Blocks in which no batch has a text twice, arranged of plans made up by hand."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckplets.base.arrays import Integers
-from duckplets.errors import RecipeError
 from duckplets.order.permute import below, hashed, key, mix
-from duckplets.sampling.distinct import BLOCK_BATCHES, rearranged
+from duckplets.sampling.no_duplicates import BLOCK_BATCHES, arranged
 from duckplets.sampling.planned import Plan
+from duckplets.sampling.redrawn import Drawn
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -36,6 +38,7 @@ def plan_of(texts: Integers, start: int = 0) -> Plan:
         [row * slots + slot for slot in range(slots)],
         [mix(texts[:, slot].astype(np.uint64)) for slot in range(slots)],
         row % 2 == 0,
+        labels=np.ones(samples, dtype=np.int64) if slots > 1 else None,  # so nothing is drawn again
     )
 
 
@@ -61,16 +64,44 @@ def has_repeats(plan: Plan, size: int) -> bool:
     )
 
 
-def check(plan: Plan, size: int) -> Plan:
-    """Rearrange, and check everything that is promised of every rearrangement."""
-    found = rearranged(plan, size)
+def arrange(plan: Plan, size: int) -> Plan:
+    """Arrange a block; where it has too few texts, there are others that nobody has."""
+    slots = len(plan.chunks)
+
+    def drawn(plan: Plan) -> Drawn:
+        row = np.arange(len(plan))
+        return Drawn(plan, row, row * 0, [], len(plan))
+
+    def others(start: int, count: int) -> Drawn:
+        return drawn(plan_of(10**6 + start + np.arange(count * slots).reshape(count, slots)))
+
+    def further() -> Iterator[Drawn]:
+        for tier in range(3):
+            yield others(1000 * tier, 2)
+
+    return arranged(drawn(plan), size, further, lambda count: others(10**5, count))
+
+
+def check(plan: Plan, size: int, *, displaced: int | None = 0) -> Plan:
+    """Arrange a block, and check everything that is promised of every arrangement.
+
+    So many samples give their places; None for any number.
+    """
+    found, again = arrange(plan, size), arrange(plan, size)
+    assert found.displaced is not None
     assert not has_repeats(found, size)
-    order = found.chunks[0] // len(plan.chunks)
-    assert sorted(order.tolist()) == list(range(len(plan)))
-    again = rearranged(plan, size)
     assert found.positions.tolist() == again.positions.tolist() == plan.positions.tolist()
-    for column, expected, twice in zip(columns(found), columns(plan), columns(again), strict=True):
-        assert column.tolist() == expected[order].tolist() == twice.tolist()
+    for column, twice in zip(columns(found), columns(again), strict=True):
+        assert column.tolist() == twice.tolist()
+    gave = found.displaced >= 0
+    assert displaced in (None, gave.sum())
+    order = found.chunks[0] // len(plan.chunks)
+    own = np.unique(order[~gave])
+    assert len(own) == len(plan) - gave.sum()  # each at one place, but those that were displaced
+    missing = np.setdiff1d(np.arange(len(plan)), own)
+    assert sorted(found.displaced[gave]) == sorted(plan.streams[missing])
+    for column, expected in zip(columns(found), columns(plan), strict=True):
+        assert column[~gave].tolist() == expected[order[~gave]].tolist()
     return found
 
 
@@ -90,26 +121,25 @@ def moved(plan: Plan, found: Plan, size: int) -> int:
 @pytest.mark.parametrize("size", [1, 2, 7, 32, 64, 100])
 def test_a_block_without_repeats_stays_as_it_is(size: int) -> None:
     plan = plan_of(np.arange(64 * 3).reshape(64, 3), start=640)
-    assert rearranged(plan, size) is plan
+    assert columns(check(plan, size))[1].tolist() == columns(plan)[1].tolist()
 
 
 def test_a_text_may_come_in_every_batch_once() -> None:
     texts = np.arange(40).reshape(40, 1) + 1
     texts[::10] = 0
     plan = plan_of(texts)
-    assert rearranged(plan, 10) is plan
+    assert moved(plan, check(plan, 10), 10) == 0
 
 
 def test_the_slots_of_one_sample_may_share_a_text() -> None:
     texts = np.repeat(np.arange(30)[:, None], 2, axis=1)  # SimCSE: the same text twice
     plan = plan_of(texts)
-    assert rearranged(plan, 10) is plan
-    with pytest.raises(RecipeError):
-        rearranged(plan_of(np.repeat(texts, 4, axis=0)), 60)
+    assert moved(plan, check(plan, 10), 10) == 0
+    check(plan_of(np.repeat(texts, 4, axis=0)), 12)
 
 
 def test_an_empty_block() -> None:
-    assert len(rearranged(plan_of(np.zeros((0, 3), dtype=np.int64)), 8)) == 0
+    assert len(arrange(plan_of(np.zeros((0, 3), dtype=np.int64)), 8)) == 0
 
 
 # ---- something to do
@@ -143,7 +173,7 @@ def test_labels_go_with_their_samples() -> None:
     texts = np.arange(40).reshape(20, 2)
     texts[3] = texts[2]
     labels = np.arange(20) % 3
-    plan = replace(plan_of(texts), labels=labels)
+    plan = replace(plan_of(texts), labels=labels, given=labels >= 0)
     found = check(plan, 5)
     assert found.labels is not None
     assert found.labels.tolist() == labels[found.chunks[0] // 2].tolist()
@@ -171,11 +201,12 @@ def test_a_repeat_in_the_short_last_batch() -> None:
     check(plan_of(texts), 5)
 
 
-def test_one_batch_alone_can_not_be_mended() -> None:
+def test_one_batch_alone_takes_what_comes_after_it() -> None:
     texts = np.arange(8).reshape(8, 1)
     texts[7] = texts[0]
-    with pytest.raises(RecipeError, match="no_duplicates"):
-        rearranged(plan_of(texts), 8)
+    found = check(plan_of(texts), 8, displaced=1)
+    assert found.displaced is not None
+    assert found.displaced.tolist() == [-1] * 7 + [1]
 
 
 # ---- much to do
@@ -215,38 +246,29 @@ def test_a_text_of_every_batch_is_spread_over_all_of_them() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("slots", "vocabulary"), [(1, 16), (1, 20), (1, 40), (3, 64), (3, 96), (3, 200)]
-)
-def test_what_was_mixed_from_a_solution_is_solved(slots: int, vocabulary: int) -> None:
-    """Up to the case that every batch has to hold every text, or with triplets 3 of 4."""
-    for trial in range(5):
-        name = key("mixed", slots, vocabulary, trial)
-        order = np.argsort(hashed(name, np.arange(64 * vocabulary).reshape(64, vocabulary)))
-        texts = order[:, : 16 * slots].reshape(64 * 16, slots)
-        mixed = np.argsort(hashed(name + 1, np.arange(64 * 16)))
-        check(plan_of(texts[mixed]), 16)
-
-
-@pytest.mark.parametrize("times", [65, 100, 64 * 16])
-def test_a_text_in_more_samples_than_there_are_batches_is_refused(times: int) -> None:
+@pytest.mark.parametrize("times", [65, 100, 500, 64 * 15 + 1])
+def test_a_text_in_more_samples_than_there_are_batches_gives_places(times: int) -> None:
+    """To samples of other texts, each of which comes twice before one comes a third time."""
     texts = np.arange(64 * 16).reshape(-1, 1)
-    texts[:times] = -1 % 2**63
-    with pytest.raises(RecipeError) as refusal:
-        rearranged(plan_of(texts), 16)
-    assert f"one text comes {times} times in a block of 64 batches" in str(refusal.value)
-    assert "batch_size" in str(refusal.value)
+    texts[np.argsort(hashed(key("gives", times), texts[:, 0]))[:times]] = -1 % 2**63
+    found = check(plan_of(texts), 16, displaced=times - 64)
+    times_of = Counter(found.hashes[0].tolist())
+    assert times_of.pop(int(mix(np.array([-1 % 2**63], dtype=np.uint64))[0])) == 64
+    often = math.ceil((64 * 16 - 64) / len(times_of))
+    assert max(times_of.values()) in (often, often + 1)
 
 
-def test_a_block_of_too_many_batches_is_a_mistake() -> None:
-    plan = plan_of(np.arange(65 * 4).reshape(-1, 1))
-    with pytest.raises(ValueError, match="at most 64 batches of 4, not 260 samples"):
-        rearranged(plan, 4)
+def test_the_next_sample_that_fits_takes_a_place() -> None:
+    texts = np.arange(12).reshape(12, 1)
+    texts[[0, 2, 5, 6, 9]] = 100  # twice in the second batch; in the last it is missing
+    texts[1] = 100
+    found = check(plan_of(texts), 4, displaced=3)
+    assert found.chunks[0].tolist() == [0, 4, 7, 3, 4, 5, 8, 7, 8, 9, 10, 11]
 
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
-def test_any_block_is_mended_or_refused(data: st.DataObject) -> None:
+def test_any_block_is_mended(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 8), label="size")
     samples = data.draw(st.integers(1, 48), label="samples")
     slots = data.draw(st.integers(1, 4), label="slots")
@@ -254,10 +276,7 @@ def test_any_block_is_mended_or_refused(data: st.DataObject) -> None:
     rows = st.lists(st.integers(0, vocabulary), min_size=slots, max_size=slots)
     texts = data.draw(st.lists(rows, min_size=samples, max_size=samples), label="texts")
     plan = plan_of(np.array(texts, dtype=np.int64))
-    try:
-        check(plan, size)
-    except RecipeError:
-        assert has_repeats(plan, size)
+    check(plan, size, displaced=None)
 
 
 @pytest.mark.parametrize("size", [4, 32, 256])
@@ -273,7 +292,7 @@ def test_every_other_sample_moves_where_all_anchors_come_twice_in_a_row(size: in
 @pytest.mark.parametrize("size", [32, 256])
 @pytest.mark.parametrize("common", [1, 5, 20])
 @pytest.mark.parametrize("last", [0, 7])
-def test_texts_that_have_to_be_in_every_batch_are_dealt_to_all(
+def test_texts_that_have_to_be_in_every_batch_are_dealt_to_nearly_all(
     size: int, common: int, last: int
 ) -> None:
     samples = BLOCK_BATCHES * size - (size - last if last else 0)
@@ -281,7 +300,9 @@ def test_texts_that_have_to_be_in_every_batch_are_dealt_to_all(
     for text in range(min(common, last or common)):
         at = np.argsort(hashed(key("everywhere", size, text), np.arange(samples)))[:BLOCK_BATCHES]
         texts[at, text % 3] = text
-    check(plan_of(texts), size)
+    found = check(plan_of(texts), size, displaced=None)
+    assert found.displaced is not None
+    assert (found.displaced >= 0).sum() <= 0.01 * common * BLOCK_BATCHES
 
 
 @pytest.mark.parametrize("vocabulary", [600, 1000, 3000])
@@ -336,41 +357,17 @@ def small_block(draw: random.Random) -> tuple[list[list[int]], int]:
 
 
 @pytest.mark.parametrize("seed", range(often(10, less=1)))
-def test_what_can_be_arranged_is_arranged(seed: int) -> None:
+def test_hardly_a_place_is_given_where_all_could_be_arranged(seed: int) -> None:
     draw = random.Random(seed)
-    arranged = refused = 0
+    arranged = gave = samples = 0
     for _ in range(150):
         texts, size = small_block(draw)
         plan = plan_of(np.array(texts))
+        found = check(plan, size, displaced=None)
         if can_be_arranged(texts, size):
+            assert found.displaced is not None
             arranged += has_repeats(plan, size)
-            check(plan, size)
-        else:
-            refused += 1
-            with pytest.raises(RecipeError, match="no_duplicates=True cannot be kept"):
-                rearranged(plan, size)
+            gave += int((found.displaced >= 0).sum())
+            samples += len(plan)
     assert arranged > 50
-    assert refused > 15
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12], [12, 13, 14], [11, 15, 16], [17, 10, 18]],
-        [[12, 13, 9], [3, 0, 4], [8, 6, 5], [14, 7, 10], [8, 1, 12], [9, 5, 11], [13, 2, 6]],
-    ],
-)
-def test_a_search_that_goes_round_and_round_begins_anew(texts: list[list[int]]) -> None:
-    """One batch of five and one of two, where single samples make room in turn forever."""
-    assert can_be_arranged(texts, 5)
-    check(plan_of(np.array(texts)), 5)
-
-
-def test_a_block_without_an_arrangement_is_refused_with_its_numbers() -> None:
-    """Four samples of three texts, each two of them sharing one, need four batches."""
-    texts = np.array([[0, 1, 2], [0, 3, 4], [1, 3, 5], [2, 4, 5], [6, 7, 8], [9, 10, 11]])
-    assert not can_be_arranged(texts.tolist(), 2)
-    with pytest.raises(RecipeError) as refusal:
-        rearranged(plan_of(texts), 2)
-    assert "the 6 samples of a block to its 3 batches of 2" in str(refusal.value)
-    assert "(one of them 2 times)" in str(refusal.value)
+    assert gave < 0.1 * samples

@@ -1,0 +1,78 @@
+"""Log the stages of long work: that one begins, and what it has done in how many seconds."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from os import PathLike
+from typing import ParamSpec, TypeVar
+
+from duckplets.base.shown import shown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_KEYS = ("mining", "version")  # integers that count nothing
+
+log = logging.getLogger("duckplets")
+
+
+def stage(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Log the begin of a verb, and its end with the counts of what it returns and the seconds.
+
+    Args:
+        name: What it does, to its first argument if that is a corpus or a path.
+    """
+
+    def marked(verb: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(verb)
+        def logged(*arguments: P.args, **named: P.kwargs) -> R:
+            first = getattr(arguments[0], "path", arguments[0]) if arguments else None
+            of = [shown(first)] if isinstance(first, str | PathLike) else []
+            what, begun = " ".join([name, *of]), time.monotonic()
+
+            def say(how: str) -> None:
+                log.info("%s: %s", what, how, stacklevel=3)  # where the verb was called
+
+            say("begins")
+            try:
+                found = verb(*arguments, **named)
+            except BaseException as error:
+                say(f"ended by {type(error).__name__} after {time.monotonic() - begun:.3f} s")
+                raise
+            told = ", ".join(f"{key} {count:,}".strip() for key, count in counts(found).items())
+            seconds = time.monotonic() - begun
+            say(f"done in {seconds:.3f} s{': ' * bool(told)}{told}")
+            return found
+
+        return logged
+
+    return marked
+
+
+def counts(found: object) -> dict[str, int]:
+    """Return the integers of a report by name, those of several reports added up.
+
+    What is an integer alone has no name.
+    """
+    total = Counter[str]()
+    if isinstance(found, int):
+        return {} if isinstance(found, bool) else {"": found}
+    if isinstance(found, list | tuple):
+        for each in found:
+            total.update(counts(each) if is_dataclass(each) else {})
+    elif isinstance(found, Mapping):
+        for key, value in found.items():
+            total.update({str(key): value} if isinstance(value, int) else counts(value))
+    elif is_dataclass(found):
+        for field in fields(found):
+            value = getattr(found, field.name)
+            if isinstance(value, int) and not isinstance(value, bool) and field.name not in _KEYS:
+                total[field.name] += value
+            elif isinstance(value, list | tuple):
+                total.update(counts(value))
+    return dict(total)

@@ -1,0 +1,188 @@
+"""From a path, as a user writes it, to the source that reads it: by suffix, or a format given.
+
+path ─there→ what it names ─format_of→ csv, jsonl, text, … ─source_at→ a source
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path, PurePath, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from duckplets import sources
+from duckplets.base.formats import ALIASES, DATA_SETS, FORMATS, HUB, HUB_MARK, STDIN, TEXT
+from duckplets.base.shown import shown
+from duckplets.base.stores import address_of
+from duckplets.errors import SourceError, nearest
+from duckplets.sources import paths
+from duckplets.sources.base import Mapped
+from duckplets.sources.user.custom import adapted
+
+if TYPE_CHECKING:
+    from duckplets.sources import Source
+
+_SUFFIXES = {f".{form}": ALIASES.get(form, form) for form in FORMATS[:-1]} | {".tab": "tsv"}
+_TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex")
+_KINDS = {
+    "csv": "CsvSource",
+    "tsv": "CsvSource",
+    "json": "JsonSource",
+    "jsonl": "JsonSource",
+    "parquet": "ParquetSource",
+    "arrow": "ArrowSource",
+    TEXT: "TextFileSource",
+}
+_MAPPED = [part.name for part in fields(Mapped)]
+_OF = {  # what an argument is for that only some sources take
+    "delimiter": "CSV files",
+    "quote": "CSV files",
+    "encoding": "files of text",
+    "pattern": "folders of text",
+    "by_heading": "files of text",
+    **dict.fromkeys(_MAPPED, "files with columns"),
+}
+_ANCHORS = (
+    " (of text its title, its first heading or the name of the file is the anchor, and the rest "
+    "the context)"
+)
+
+
+def given_source(source: Any, arguments: dict[str, Any]) -> Source:
+    """Return what ``ingest`` is given as a source: a path by its format, a user's object wrapped.
+
+    Args:
+        source: As for ``Corpus.ingest``.
+        arguments: Of the source of a path.
+
+    Raises:
+        SourceError: It is no source; or arguments stand beside one that has its own.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return source_of(source, **arguments)
+    if arguments:
+        kind = type(source).__name__
+        raise SourceError(
+            f"{next(iter(arguments))}= is for a path: a {kind} is told how to read when it is made"
+        )
+    made: Source = adapted(source)
+    return made
+
+
+def source_of(
+    given: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    **arguments: Any,
+) -> Source:
+    """Return the source that reads a file, a folder, a glob, an object or an ``hf://`` line.
+
+    Args:
+        given: The path, or ``-`` for JSON lines on standard input.
+        format: One of ``FORMATS``, where the suffix does not tell it.
+        arguments: Of the source.
+
+    Raises:
+        SourceError: It does not exist, or is of no known format; an argument is wrong.
+    """
+    path = os.fspath(given)
+    if not isinstance(path, str) or not path:
+        raise SourceError(f"{given!r} is not a path")
+    if PurePath(path).suffix.lower() in DATA_SETS and format is None:
+        raise SourceError(
+            f"{path} describes data sets: call corpus.ingest_data_sets({path!r}), or say format="
+        )
+    return source_at(path, format_of(path, format), arguments)
+
+
+def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> Source:
+    """Return the source of a path, or of several that make one.
+
+    Args:
+        place: The path or paths.
+        form: From ``format_of``.
+        arguments: Of the source.
+
+    Raises:
+        SourceError: It does not take one of them, or one is wrong.
+    """
+    first = place if isinstance(place, str) else place[0]
+    if form == HUB:
+        from duckplets.sources.hub import HubSource
+
+        _check(first, form, arguments, _MAPPED)
+        return HubSource(first, **arguments)
+    kind = getattr(sources, _KINDS[form])
+    _check(first, form, arguments, [part.name for part in fields(kind) if part.kw_only])
+    if form == "tsv":
+        arguments = {"delimiter": "\t", **arguments}
+    source: Source = kind(place, **arguments)
+    return source
+
+
+def _check(first: str, form: str, arguments: dict[str, Any], known: Sequence[str]) -> None:
+    for name, value in arguments.items():
+        if name in known:
+            continue
+        if name not in _OF:
+            there = nearest(name, known) or f"; it takes {', '.join(sorted(known))}"
+            raise SourceError(f"{shown(first)} is {form}, whose source takes no {name}={there}")
+        said = f"{name}={value}" if value is None else f"{name}="
+        more = _ANCHORS if form == TEXT and name in _MAPPED else ""
+        raise SourceError(f"{shown(first)} is {form}: {said} is for {_OF[name]}{more}")
+
+
+def format_of(given: str, wanted: str | None = None) -> str:
+    """Return the format of a path, after a look at what is there.
+
+    Raises:
+        SourceError: Nothing is there, it is of no known format, or not of the one that is wanted.
+    """
+    if wanted is not None and wanted not in FORMATS:
+        raise SourceError(
+            f"format={wanted!r}{nearest(str(wanted), FORMATS)}: give one of {', '.join(FORMATS)}"
+        )
+    if given.startswith(HUB_MARK):
+        if wanted is not None:
+            raise SourceError(f"format={wanted!r}: what {given.split()[0]} holds is seen there")
+        return HUB
+    if given == STDIN:
+        if ALIASES.get(wanted or "", wanted) not in (None, "jsonl"):
+            raise SourceError(f"format={wanted!r}: stdin is read as JSON lines; leave it out")
+        return "jsonl"
+    files = _there(given)
+    if wanted is not None:
+        return ALIASES.get(wanted, wanted)
+    formats = {_of_suffix(file) for file in files}
+    if len(formats) > 1:
+        raise SourceError(f"{given} matches files of several formats: {', '.join(sorted(formats))}")
+    return formats.pop()
+
+
+def _there(given: str) -> Sequence[PurePath]:
+    """Return the files, the folder or the objects that a path names."""
+    if "://" in given and address_of(given, SourceError):
+        return [PurePosixPath(str(file)) for file in paths.files(given)]
+    path = Path(given).expanduser()
+    if path.exists():
+        return [path]
+    if not glob.has_magic(given):
+        raise SourceError(f"{given} does not exist")
+    found = [Path(name) for name in glob.glob(str(path), recursive=True)]
+    if files := [file for file in found if not file.is_dir()]:
+        return files
+    raise SourceError(f"{given} matches no file")
+
+
+def _of_suffix(path: PurePath) -> str:
+    suffix = paths.inner_suffix(path)
+    if (isinstance(path, Path) and path.is_dir()) or suffix in _TEXT_SUFFIXES:
+        return TEXT
+    if suffix not in _SUFFIXES:
+        raise SourceError(
+            f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; say "
+            f"format= ({', '.join(FORMATS)})"
+        )
+    return _SUFFIXES[suffix]

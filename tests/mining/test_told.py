@@ -1,0 +1,228 @@
+"""What is mined where nobody names a recipe, and what mining says of what it found."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import error, lines, ok
+from prebuilt import prebuilt
+
+import duckplets as dp
+from duckplets.errors import RecipeError
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
+VERBS = ["open", "close", "paint", "mend", "sell"]
+NOUNS = ["door", "window", "car", "house", "book", "pen"]
+
+
+@prebuilt
+def chores(path: Path) -> dp.Corpus:
+    """Questions whose answers share words with each other; a third with none of the question."""
+    corpus = dp.Corpus(path)
+    rows = []
+    for i, (verb, noun) in enumerate((v, n) for v in VERBS for n in NOUNS):
+        answer = f"you {verb} the {noun} by hand" if i % 3 else f"ask number {i}"
+        rows.append({"id": str(i), "q": f"how to {verb} a {noun}", "a": answer})
+    source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+    corpus.ingest(source, name="chores", progress=False)
+    rows = [{"t": f"a {verb} of {noun}"} for verb in VERBS for noun in NOUNS]
+    corpus.ingest(dp.MemorySource(rows, text="t"), name="plain", progress=False)
+    corpus.split(0.8, 0.2, 0, seed=1)
+    return corpus
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Any:
+    with chores(tmp_path / "c.duckdb") as corpus:
+        yield corpus
+
+
+def made(report: dp.MiningReport) -> set[tuple[str, str, str]]:
+    return {(pair.recipe, pair.source, pair.split) for pair in report.pairs}
+
+
+# -- what is mined ---------------------------------------------------------------------------------
+
+
+def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> None:
+    whole = made(corpus.mine(top_k=4, progress=False))
+    assert whole == {
+        (recipe, source, split)
+        for recipe, source in (("anchor_context", "chores"), ("simcse", "plain"))
+        for split in ("train", "validation")  # no record is in test
+    }
+    sampler = corpus.sampler(batch_size=64, columns=["source", "negative_by"])
+    found = next(sampler).to_pylist()
+    assert {row["source"] for row in found if row["negative_by"] == "bm25"} == {"chores", "plain"}
+    assert sampler.notes == []
+    assert made(corpus.mine(progress=False)) == set(), "it is there and current"
+    more = made(corpus.mine(preset="crate", progress=False))
+    assert more == {("anchor_anchor", "chores", "train"), ("anchor_anchor", "chores", "validation")}
+    drawn = corpus.sampler(preset="crate").forecast().table
+    assert set(drawn["negatives"].to_pylist()) == {"mined"}
+
+
+def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus: dp.Corpus) -> None:
+    roles = (ANCHOR, CONTEXT, CONTEXT)
+    for recipe in (
+        dp.TripletRecipe("open", *roles),
+        dp.TripletRecipe("asks", *roles, by=dp.bm25(top_k=3)),
+        dp.TripletRecipe("chance", *roles, by="random"),
+        dp.TripletRecipe("own", ANCHOR, CONTEXT, dp.role("rejected"), strategy="same_record"),
+        dp.TripletRecipe("wide", *roles, negatives_from="split"),
+        dp.TripletRecipe("never", *roles, weight=0),
+    ):
+        corpus.add_recipe(recipe)
+    report = corpus.mine(source="chores", split="train", progress=False)
+    assert made(report) == {("open", "chores", "train"), ("asks", "chores", "train")}
+    (note,) = corpus.mine("chance", source="chores", split="train", progress=False).notes[:1]
+    assert "no sampler will use these; leave its by out, or make it 'bm25'" in note
+    with pytest.raises(RecipeError, match="'same_record' takes the anchor's own"):
+        corpus.mine("own", progress=False)
+    for name in ("open", "asks"):
+        corpus.remove_recipe(name)
+    (note,) = corpus.mine(progress=False).notes
+    assert "nothing was mined" in note
+    assert "chance (by='random')" in note
+
+
+def test_what_was_added_counts_and_the_newest_wins(corpus: dp.Corpus) -> None:
+    rows = [
+        {"anchor_id": f"chores/{i}", "negative_id": f"chores/{(i + 7) % 30}", "score": 0.5}
+        for i in range(30)
+    ]
+    columns = ["anchor_record_id", "negative_record_id", "negative_by"]
+    how: dict[str, Any] = {"mixture": {"plain": 0, "chores": 1}, "batch_size": 64}
+    corpus.mine(top_k=2, split="train", progress=False)
+    corpus.add_negatives(rows, name="anchor_context", split="train", progress=False)
+    found = next(corpus.sampler(columns=columns, **how)).to_pylist()
+    given = [row for row in found if row["negative_by"] == "given"]
+    assert given
+    for row in given:
+        anchor, negative = (int(row[name].split("/")[1]) for name in columns[:2])
+        assert negative == (anchor + 7) % 30
+    assert corpus.mine(progress=False, split="train").pairs == (), "it is not mined over"
+    corpus.mine("anchor_context", top_k=2, split="train", progress=False)
+    ways = set(next(corpus.sampler(columns=columns, **how))["negative_by"])
+    assert ways <= {"bm25", "bm25_fallback"}
+
+
+# -- in a row, in any order ------------------------------------------------------------------------
+
+
+def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path: Path) -> None:
+    path, out = tmp_path / "c.duckdb", tmp_path / "x.parquet"
+    chores(path).close()
+    export = ("export", path, out, "--format", "sentence-transformers")
+    told = error(*export)
+    (command,) = re.findall(r"run: duckplets (mine \S+)\.", told)
+    assert lines(ok("sample", path, "--batch-size", 4))
+    shown = ok(*command.split())
+    assert "anchor_context" in shown
+    assert "simcse" in shown
+    ok(*export)
+    found = lines(ok("sample", path, "--batch-size", 64, "--columns", "negative_by"))
+    assert {row["negative_by"] for row in found} <= {"bm25", "bm25_fallback"}
+    with dp.Corpus(path, read_only=True) as corpus:
+        report = corpus.export_negatives(
+            out, format="sentence-transformers", overwrite=True, progress=False
+        )
+        assert report.recipe in ("anchor_context", "simcse")
+        assert {report.recipe, *report.others} == {"anchor_context", "simcse"}
+
+
+def test_plain_pairs_need_no_mining(corpus: dp.Corpus, tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    how: dict[str, Any] = {"negatives": 0, "progress": False, "overwrite": True}
+    for shape in (None, "triplet", "n-tuple"):
+        out = tmp_path / "pairs.parquet"
+        report = corpus.export_negatives(out, format="sentence-transformers", shape=shape, **how)
+        table = pq.read_table(out)
+        assert table.column_names == ["anchor", "positive"]
+        assert (report.recipe, report.sources) == ("anchor_context", ["chores"])
+        assert table.num_rows == report.rows == report.anchors == 20
+        assert report.negatives == 0
+    labelled = tmp_path / "labelled.jsonl"
+    corpus.export_negatives(labelled, format="sentence-transformers", shape="labeled-pair", **how)
+    assert {row["label"] for row in lines(labelled.read_text(encoding="utf-8"))} == {1}
+    flag = tmp_path / "flag.jsonl"
+    corpus.export_negatives(flag, format="flagembedding", **how)
+    assert {tuple(row["neg"]) for row in lines(flag.read_text(encoding="utf-8"))} == {()}
+    for wrong in ({"scores": True}, {"when_short": "drop"}, {"allow_stale": True}):
+        with pytest.raises(dp.SamplerError, match=f"{next(iter(wrong))}.*plain pairs"):
+            corpus.export_negatives(flag, format="flagembedding", **how, **wrong)
+    corpus.close()
+    pairs = tmp_path / "shell.jsonl"
+    ok(
+        "export", tmp_path / "c.duckdb", pairs, "--negatives", "0",
+        "--format", "sentence-transformers",
+    )  # fmt: skip
+    assert set(lines(pairs.read_text(encoding="utf-8"))[0]) == {"anchor", "positive"}
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus: dp.Corpus) -> None:
+    where: dict[str, Any] = {"source": "chores", "split": "train", "progress": False}
+    plain = corpus.mine("anchor_context", **where)
+    assert not any("margin" in note for note in plain.notes)
+    for margin, value in (("relative_margin", 0.95), ("absolute_margin", 3.0)):
+        settings: dict[str, Any] = {margin: value}
+        report = corpus.mine("anchor_context", **where, **settings)
+        cut, none = report.counts[margin], report.outcomes["none"]
+        assert report.legal == plain.counts["kept"]
+        cuts, unranked, short = report.notes
+        assert (
+            f"{margin}={value:g} cut {cut:,} of {report.legal:,} candidates, and left {none:,} of "
+            f"{report.anchors} anchors without a negative"
+        ) in cuts
+        assert (
+            f"(candidates ran out; {margin} cut {cut:,}); when_short='random' fills the rest"
+            in short
+        )
+        assert report.unranked == report.pairs[0].unranked > 0
+        assert f"the positive of {report.unranked} of {report.anchors} anchors" in unranked
+        assert "a margin means nothing there" in unranked
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"top_k": 99}, True),
+        ({"top_k": 99, "range_max": 3}, True),
+        ({"top_k": 99, "when_short": "random"}, False),
+        ({"top_k": 99, "when_short": "keep"}, False),
+        ({"top_k": 1}, False),
+    ],
+)
+def test_anchors_left_short_are_counted_with_the_way_out(
+    corpus: dp.Corpus, settings: dict[str, Any], said: bool
+) -> None:
+    report = corpus.mine(source="chores", split="train", **settings, progress=False)
+    told = (
+        f"recipe 'anchor_context': {report.short} of {report.anchors} anchors got fewer than "
+        f"{dp.bm25(**settings).wanted} negatives (candidates ran out); when_short='random' fills "
+        f"the rest",
+    )
+    assert report.notes == (told if said else ())
+
+
+def test_arguments_are_written_out() -> None:
+    settings = inspect.signature(dp.bm25).parameters
+    assert {"top_k", "range_max", "relative_margin", "when_short"} <= settings.keys()
+    assert settings["top_k"].default == 32
+    for verb in (dp.Corpus.mine, dp.Corpus.add_negatives):
+        asked = inspect.signature(verb).parameters
+        assert not any(p.kind is p.VAR_KEYWORD for p in asked.values())
+        assert {"top_k", "range_max", "when_short"} <= asked.keys()
+    assert settings.keys() <= inspect.signature(dp.Corpus.mine).parameters.keys()
+    assert dp.bm25() == dp.Bm25()
+    for verb in (dp.bm25, dp.Corpus.mine):
+        assert all(name in str(inspect.getdoc(verb)) for name in ("top_k",))

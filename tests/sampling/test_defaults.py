@@ -1,0 +1,257 @@
+"""What is drawn where nobody says more: the pairs as they were given, or the way of a preset.
+
+``preset="crate"`` is held to the documents of the triplets crate under that one word: its recipes
+and their shares, its swapping, its shares of sources, what an omitted source weighs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import cli, error, lines, ok, usage
+from prebuilt import prebuilt, toy_corpus
+
+import duckplets as dp
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+ROLES = {"anchor_context": 0.75, "anchor_anchor": 0.25}
+DATED = {
+    "anchor_context_other_date": 0.30,
+    "anchor_anchor_other_date": 0.10,
+    "anchor_context": 0.35,
+    "anchor_anchor": 0.25,
+}
+READY = {"ready_negative": 0.75, "anchor_context": 0.25}
+CRATE = {"faq": ROLES, "manual": ROLES, "notes": DATED, "plain": {"simcse": 1.0}, "ready": READY}
+PLAIN = {
+    "faq": {"anchor_context": 1.0},
+    "manual": {"anchor_context": 1.0},
+    "notes": {"anchor_context_other_date": 0.30 / 0.65, "anchor_context": 0.35 / 0.65},
+    "plain": {"simcse": 1.0},
+    "ready": READY,
+}
+
+
+@prebuilt
+def library(path: Path) -> dp.Corpus:
+    """Sources of every kind that has defaults of its own, of very different sizes."""
+    corpus = dp.Corpus(path)
+    for name, count in (("faq", 40), ("manual", 8)):
+        rows = [{"q": f"{name} question {i}", "a": f"{name} answer {i}"} for i in range(count)]
+        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name=name, progress=False)
+    folder = path.parent / f"{path.stem} notes"
+    for i in range(20):
+        file = folder / f"2024-0{1 + i % 5}-01" / f"note {i}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"text of note {i}")
+    corpus.ingest(dp.TextFileSource(folder, date=True), name="notes", progress=False)
+    rows = [{"t": f"text {i}"} for i in range(12)]
+    corpus.ingest(dp.MemorySource(rows, text="t"), name="plain", progress=False)
+    rows = [{"q": f"ask {i}", "a": f"say {i}", "n": f"wrong {i}"} for i in range(12)]
+    ready = dp.MemorySource(rows, anchor="q", positive="a", negative="n")
+    corpus.ingest(ready, name="ready", progress=False)
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("defaults") / "c.duckdb"
+    library(path).close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(path: Path) -> Iterator[dp.Corpus]:
+    with dp.Corpus(path, read_only=True) as corpus:
+        yield corpus
+
+
+def rows_of(corpus: dp.Corpus, count: int, **how: Any) -> list[dict[str, Any]]:
+    columns = ["source", "recipe", "swapped", "anchor", "positive", "negative"]
+    with corpus.sampler(**{"batch_size": 50, "columns": columns, "prefetch": 0} | how) as sampler:
+        return [row for step in range(count // 50) for row in sampler.batch_at(step).to_pylist()]
+
+
+def shares(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Of each source the shares of its recipes."""
+    of_source = Counter(row["source"] for row in rows)
+    found: dict[str, dict[str, float]] = {source: {} for source in sorted(of_source)}
+    for (source, recipe), count in Counter((r["source"], r["recipe"]) for r in rows).items():
+        found[source][recipe] = count / of_source[source]
+    return found
+
+
+def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) -> bool:
+    return one.keys() == other.keys() and all(
+        shares.keys() == other[source].keys()
+        and all(abs(share - other[source][name]) < 0.02 for name, share in shares.items())
+        for source, shares in one.items()
+    )
+
+
+# -- by default ------------------------------------------------------------------------------------
+
+
+def test_by_default_pairs_are_served_as_they_were_given(corpus: dp.Corpus) -> None:
+    found = rows_of(corpus, 2500)
+    assert close(shares(found), PLAIN)
+    assert not any(row["swapped"] for row in found)
+    faq = [row for row in found if row["source"] == "faq"]
+    assert all("question" in r["anchor"] and "answer" in r["positive"] for r in faq)
+    assert all("answer" in row["negative"] for row in faq), "no question is a negative"
+    with corpus.sampler() as sampler:
+        assert "swap off" in sampler.describe()
+        assert "swap off" in str(sampler.forecast())
+        assert set(sampler.forecast().table["swap"].to_pylist()) == {False}
+
+
+def test_swap_is_had_by_asking(corpus: dp.Corpus) -> None:
+    swapped = [row["swapped"] for row in rows_of(corpus, 2000, swap=True)]
+    assert 0.45 < sum(swapped) / 2000 < 0.55
+    assert rows_of(corpus, 100, swap=None) == rows_of(corpus, 100, swap=False)
+
+
+# -- the triplets crate ----------------------------------------------------------------------------
+
+
+def test_the_preset_is_the_crates_way(corpus: dp.Corpus) -> None:
+    found = rows_of(corpus, 5000, preset="crate")
+    assert close(shares(found), CRATE)
+    of_source = Counter(row["source"] for row in found)
+    assert all(abs(count - 1000) <= 3 for count in of_source.values()), "whatever their sizes"
+    assert 0.47 < sum(row["swapped"] for row in found) / 5000 < 0.53
+    asked = [r for r in found if r["source"] == "faq" and r["recipe"] == "anchor_anchor"]
+    assert all("question" in row["negative"] for row in asked)
+    with corpus.sampler(preset="crate") as sampler:
+        assert "swap on" in sampler.describe()
+        assert "swap on" in str(sampler.forecast())
+        drawn = sampler.forecast().table
+        assert set(drawn["recipe"].to_pylist()) == {name for of in CRATE.values() for name in of}
+
+
+def test_an_omitted_source_weighs_1_with_the_preset(corpus: dp.Corpus) -> None:
+    weights = {"faq": 0.9, "manual": 0.1}
+    found = Counter(r["source"] for r in rows_of(corpus, 4000, preset="crate", mixture=weights))
+    expected = {"faq": 900, "manual": 100, "notes": 1000, "plain": 1000, "ready": 1000}
+    assert all(abs(found[name] - count) <= 4 for name, count in expected.items())
+
+
+def test_what_is_given_wins_over_the_preset(corpus: dp.Corpus) -> None:
+    plain = rows_of(corpus, 500, preset="crate", swap=False)
+    swapped = rows_of(corpus, 500, preset="crate")
+    assert not any(row["swapped"] for row in plain)
+    assert [row["negative"] for row in plain] == [row["negative"] for row in swapped]
+    one = rows_of(corpus, 500, preset="crate", recipes=["anchor_context"], empty="skip")
+    assert {row["recipe"] for row in one} == {"anchor_context"}
+    only = dp.Mixture({"faq": 3, "manual": 1}, omitted=0)
+    found = Counter(r["source"] for r in rows_of(corpus, 400, preset="crate", mixture=only))
+    assert found == {"faq": 300, "manual": 100}
+
+
+def test_the_preset_is_what_can_be_written_out(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 40, sources=["faq", "manual"]) as corpus:
+        roles = (dp.role("anchor"), dp.role("context"))
+        recipes = [
+            dp.TripletRecipe("anchor_context", *roles, dp.role("context"), weight=0.75),
+            dp.TripletRecipe("anchor_anchor", *roles, dp.role("anchor"), weight=0.25),
+        ]
+        mixture = {"faq": 1, "manual": 1}
+        found = rows_of(corpus, 1000, mixture=mixture, recipes=recipes, swap=True)
+        assert Counter(row["recipe"] for row in found) == {r.name: 1000 * r.weight for r in recipes}
+        assert rows_of(corpus, 1000, preset="crate") == found
+        names = [recipe.name for recipe in recipes]
+        assert rows_of(corpus, 1000, preset="crate", recipes=names) == found
+
+
+def test_a_saved_run_keeps_its_preset(path: Path, tmp_path: Path) -> None:
+    state = tmp_path / "s.duckdb"
+    with dp.Corpus(path, read_only=True) as corpus:
+        sampler = corpus.sampler(preset="crate", batch_size=10, state=state)
+        for _ in range(3):
+            next(sampler)
+        sampler.save()
+        expected = [next(sampler).to_pylist() for _ in range(5)]
+    with dp.resume(path, state=state) as resumed:
+        assert resumed.settings.preset == "crate"
+        assert resumed.settings.swap
+        assert [next(resumed).to_pylist() for _ in range(5)] == expected
+    with dp.resume(path, state=state, swap=None, recipes=None) as resumed:
+        assert next(resumed).to_pylist() == expected[0]
+    with pytest.raises(dp.StateMismatchError, match="swap"):
+        dp.resume(path, state=state, swap=False)
+    with pytest.raises(dp.SamplerError, match="resume: no argument 'preset'"):
+        dp.resume(path, state=state, preset="crate")
+
+
+def test_a_source_that_joins_comes_by_the_runs_preset(tmp_path: Path) -> None:
+    with library(tmp_path / "c.duckdb") as corpus:
+        mixture = dp.Mixture({"faq": 1}, omitted=1)
+        sampler = corpus.sampler(preset="crate", mixture=mixture, batch_size=8)
+        next(sampler)
+        sampler.save()
+        rows = [{"q": f"new question {i}", "a": f"new answer {i}"} for i in range(9)]
+        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="new", progress=False)
+        with corpus.resume(version="newest") as joined:
+            drawn = {(row["source"], row["recipe"]) for row in joined.forecast().table.to_pylist()}
+        assert {recipe for source, recipe in drawn if source == "new"} == ROLES.keys()
+
+
+@pytest.mark.parametrize("preset", ["crat", "", 3, True])
+def test_an_unknown_preset_is_refused_everywhere(corpus: dp.Corpus, preset: Any) -> None:
+    for call in (
+        lambda: corpus.sampler(preset=preset),
+        lambda: corpus.brought_recipes(preset),
+        lambda: corpus.recipe_sql("anchor_context", preset=preset),
+        lambda: corpus.export_negatives("x.jsonl", format="flagembedding", preset=preset),
+    ):
+        with pytest.raises(dp.RecipeError, match=r"preset=.*give 'crate', or leave it out"):
+            call()
+
+
+def test_every_command_takes_the_preset(path: Path, tmp_path: Path) -> None:
+    listed = ok("recipe", "list", path, "--preset", "crate")
+    assert "anchor_anchor" in listed
+    assert "when named" not in listed
+    assert "drawn when named, or by --preset crate" in ok("recipe", "list", path)
+    for command in ("forecast", "plan", "sample"):
+        how = (path, "--preset", "crate", "--batch-size", 50)
+        told = cli(command, *how, *(("--steps", 4) if command != "forecast" else ()))
+        assert "swap on" in told.stderr + told.stdout
+        assert "anchor_anchor_other_date" in told.stderr + told.stdout
+    found = lines(ok("sample", path, "--preset", "crate", "--no-swap", "--columns", "swapped"))
+    assert {row["swapped"] for row in found} == {False}
+    found = lines(ok("sample", path, "--swap", "--columns", "swapped"))
+    assert {row["swapped"] for row in found} == {False, True}
+    assert "WITH" in ok("sql", path, "anchor_anchor", "--preset", "crate")
+    assert "weight = 0.25" in ok("recipe", "show", path, "anchor_anchor", "--preset", "crate")
+    assert "crat" in usage("sample", path, "--preset", "crat")
+    assert "--preset is about a new run" in usage("sample", path, "--resume", "--preset", "crate")
+    assert "duckplets mine" in error(
+        "export", path, tmp_path / "x.jsonl", "--format", "flagembedding", "--preset", "crate"
+    )
+
+
+# -- known by name ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["anchor_anchor", "anchor_anchor_other_date"])
+def test_what_only_the_preset_draws_is_known_by_name(
+    path: Path, corpus: dp.Corpus, name: str
+) -> None:
+    source = "faq" if name == "anchor_anchor" else "notes"
+    how: dict[str, Any] = {"recipes": [name], "mixture": dp.Mixture({source: 1}, omitted=0)}
+    assert {row["recipe"] for row in rows_of(corpus, 50, **how)} == {name}
+    assert corpus.pool(name, source=source).num_rows
+    assert corpus.recipe_sql(name, source)[0]
+    assert f'name = "{name}"' in ok("recipe", "show", path, name)
+    assert "WITH" in ok("sql", path, name, "--source", source)
+    weights = ",".join(f"{n}={int(n == source)}" for n in CRATE)
+    asked = (path, "--recipes", name, "--mixture", weights)
+    assert name in ok("forecast", *asked)
+    assert lines(ok("sample", *asked, "--batch-size", 4))[0]["recipe"] == name

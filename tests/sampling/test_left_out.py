@@ -1,0 +1,174 @@
+"""Sources and recipes without an anchor: left out with a note, or refused where they were named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import cli, error, lines, ok
+from prebuilt import prebuilt
+
+import duckplets as dp
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
+GRADES = "1,200 pairs have grades; give the least grade that counts as positive"
+
+
+@prebuilt
+def graded(path: Path) -> dp.Corpus:
+    """Two sources of pairs, one of grades, one of a single record."""
+    corpus = dp.Corpus(path)
+    for name in ("docs", "faq"):
+        rows = [{"q": f"{name} asks {i}", "a": f"{name} says {i}"} for i in range(20)]
+        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name=name, progress=False)
+    rows = [{"q": f"one {i}", "a": f"other {i}", "score": i / 1200} for i in range(1200)]
+    source = dp.MemorySource(rows, anchor="q", positive="a", label="score")
+    corpus.ingest(source, name="pairs", progress=False)
+    source = dp.MemorySource([{"q": "alone", "a": "single"}], anchor="q", positive="a")
+    corpus.ingest(source, name="single", progress=False)
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    graded(tmp_path / "c.duckdb").close()
+    return tmp_path / "c.duckdb"
+
+
+@pytest.fixture
+def corpus(path: Path) -> Any:
+    with dp.Corpus(path) as corpus:
+        yield corpus
+
+
+def sources_of(sampler: dp.Sampler) -> set[str]:
+    return set(sampler.forecast().table["source"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"preset": "crate"},
+        {"recipes": ["anchor_context"]},
+        {"recipes": [dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT)]},
+    ],
+    ids=str,
+)
+def test_what_nobody_named_is_left_out_with_a_note(corpus: dp.Corpus, how: dict[str, Any]) -> None:
+    sampler = corpus.sampler(**how)
+    (note,) = (n for n in sampler.notes if "left out" in n)
+    assert f"in source 'pairs', split 'train': {GRADES}" in note
+    assert "in source 'single', split 'train': 1 no negative" in note
+    assert sources_of(sampler) == {"docs", "faq"}
+    sampler.save()
+    expected = next(sampler).to_pylist()
+    with corpus.resume() as resumed:
+        assert next(resumed).to_pylist() == expected
+        assert not any("left out" in note for note in resumed.notes)
+        with pytest.raises(dp.EmptyPoolError, match="'pairs'"):
+            resumed.set_weights({"pairs": 1})
+
+
+def test_a_recipe_limited_to_a_source_leaves_the_others_out(corpus: dp.Corpus) -> None:
+    limited = dp.TripletRecipe("one", ANCHOR, CONTEXT, CONTEXT, sources=("faq",))
+    sampler = corpus.sampler(recipes=[limited])
+    assert sources_of(sampler) == {"faq"}
+    (note,) = (n for n in sampler.notes if "left out" in n)
+    assert "source 'docs' has no recipe to draw by" in note
+
+
+LATER = dp.Mixture({"docs": 1}, omitted=0, phases=[dp.Phase(9, {"pairs": 1})])
+LIMITED = dp.TripletRecipe("one", ANCHOR, CONTEXT, CONTEXT, sources=("docs", "pairs"))
+NOWHERE = dp.TripletRecipe("no", dp.role("anchor", "label > 7"), CONTEXT, CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"mixture": {"docs": 0.7, "pairs": 0.3}}, f"'anchor_context' .*'pairs'.*{GRADES}"),
+        ({"mixture": LATER}, GRADES),
+        ({"mixture": {"docs": 1, "single": 1}}, "'single', split 'train': 1 no negative"),
+        ({"recipes": [LIMITED]}, f"recipe 'one' finds no anchor in source 'pairs'.*{GRADES}"),
+        ({"recipes": ["anchor_context", NOWHERE]}, "recipe 'no' finds no anchor in source 'docs'"),
+        ({"empty": "error"}, f"{GRADES}.*1 no negative"),
+    ],
+)
+def test_what_was_named_is_an_error_at_once(
+    corpus: dp.Corpus, how: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(dp.EmptyPoolError, match=message):
+        corpus.sampler(**how)
+    if "empty" not in how:
+        sampler = corpus.sampler(**how, empty="skip")
+        assert sources_of(sampler) <= {"docs", "faq"}
+
+
+def test_what_weighs_nothing_is_not_looked_at(corpus: dp.Corpus) -> None:
+    weights = {"docs": 0.7, "faq": 0.3, "pairs": 0, "single": 0}
+    sampler = corpus.sampler(mixture=weights, batch_size=10)
+    assert not any("left out" in note for note in sampler.notes)
+    assert sorted(next(sampler)["source"]) == ["docs"] * 7 + ["faq"] * 3
+    corpus.sampler(mixture=weights, empty="error")
+    two = corpus.sampler(mixture=dp.Mixture({"docs": 0.7, "faq": 0.3}, omitted=0), batch_size=10)
+    assert sorted(next(two)["source"]) == ["docs"] * 7 + ["faq"] * 3
+
+
+def test_a_run_without_any_is_an_error(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource([{"q": "alone", "a": "single"}], anchor="q", positive="a")
+        corpus.ingest(source, name="s", progress=False)
+        corpus.split(1, 0, 0)
+        for empty in (None, "skip", "error"):
+            with pytest.raises(dp.EmptyPoolError, match="1 no negative"):
+                corpus.sampler(empty=empty)
+
+
+def test_the_way_that_is_said_for_the_shell_works(path: Path, tmp_path: Path) -> None:
+    told = error("sample", path, "--mixture", "pairs=1,docs=0,faq=0,single=0")
+    assert GRADES in told
+    assert f"duckplets recipe show {path} anchor_context > graded.toml" in told
+    assert 'where = "label >= 0.5"' in told
+    file = tmp_path / "graded.toml"
+    shown = ok("recipe", "show", path, "anchor_context")
+    positive = 'positive = { role = "context" }'
+    assert positive in shown
+    edited = positive.replace(" }", ', where = "label >= 0.5" }')
+    file.write_text(shown.replace(positive, edited), encoding="utf-8")
+    mixture = ("--mixture", "pairs=1,docs=0,faq=0,single=0")
+    found = lines(ok("sample", path, *mixture, "--recipes", file, "--batch-size", 64))
+    assert len(found) == 64
+    assert all(int(row["positive"].split()[1]) >= 600 for row in found)
+
+
+def test_the_commands_say_what_they_leave_out(path: Path) -> None:
+    for command in ("sample", "forecast"):
+        told = cli(command, path)
+        assert told.exit_code == 0
+        assert GRADES in told.stderr
+    assert "1,200 grade without a condition" in ok("status", path)
+
+
+def test_capacity_counts_no_triplets_of_grades(corpus: dp.Corpus) -> None:
+    counted = {row["source"]: row for row in corpus.capacity().to_pylist()}
+    assert counted["faq"]["triplets"] == 20 * 19
+    pairs = counted["pairs"]
+    assert (pairs["triplets"], pairs["effective_triplets"], pairs["pairs"]) == (0, 0, 1200)
+    good = dp.TripletRecipe("good", ANCHOR, dp.role("context", "label >= 0.5"), CONTEXT)
+    corpus.add_recipe(good)
+    counted = {row["source"]: row for row in corpus.capacity().to_pylist()}
+    assert counted["pairs"]["triplets"] == 1200 * 1199
+
+
+def test_mining_leaves_it_out_as_well(corpus: dp.Corpus) -> None:
+    report = corpus.mine(top_k=2, progress=False)
+    mined = {(pair.source, pair.split) for pair in report.pairs}
+    assert mined == {("docs", "train"), ("faq", "train")}
+    first, second, *_ = report.notes
+    assert f"finds no anchor in source 'pairs', split 'train': {GRADES}" in first
+    assert second.endswith("finds no anchor in source 'single', split 'train': 1 no negative")
+    assert corpus.sql("SELECT DISTINCT split FROM minings")["split"].to_pylist() == ["train"]

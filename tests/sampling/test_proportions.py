@@ -1,0 +1,381 @@
+"""What is drawn of each source where no mixture names any: as much as it has, or all alike."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import cli, lines, usage
+from effort import often
+from hypothesis import given
+from hypothesis import strategies as st
+from prebuilt import prebuilt
+from token_shards import lengths_of, numbered, write_shards
+
+import duckplets as dp
+from duckplets.order.schedule import Schedule
+from duckplets.testing import assert_resumes_everywhere
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
+
+
+def recipe(name: str, weight: float = 1.0, **more: Any) -> dp.TripletRecipe:
+    return dp.TripletRecipe(name, ANCHOR, CONTEXT, CONTEXT, weight=weight, **more)
+
+
+@prebuilt
+def corpus_of(path: Path, sizes: Sequence[int]) -> dp.Corpus:
+    """Sources a, b, c, … of so many pairs of question and answer."""
+    corpus = dp.Corpus(path)
+    for name, size in zip("abcdefgh", sizes, strict=False):
+        rows = [
+            {"id": f"{i}", "q": f"{name} asks {i}", "a": f"{name} says {i}"} for i in range(size)
+        ]
+        corpus.ingest(dp.MemorySource(rows, id="id", anchor="q", positive="a"), name=name)
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+def opened(corpus: dp.Corpus, kind: str = "triplets", **how: Any) -> dp.Sampler:
+    plain = {"kind": kind, "batch_size": 4, "swap": False, "recipes": [recipe("r")]}
+    return corpus.sampler(**{**plain, **({"recipes": None} if kind == "texts" else {}), **how})
+
+
+def assert_passes(sampler: Any, epochs: int) -> None:
+    """In each nominal epoch every source got as many samples as it has, one stream each anchor."""
+    length, streams = sampler.epoch_length, Counter[str]()
+    anchors = Counter[str]()
+    for row in sampler.forecast().table.to_pylist():
+        streams[row["source"]] += 1
+        anchors[row["source"]] += row["anchors"]
+    a_draw = length // sum(anchors.values())  # samples that an anchor gives: of pairs several
+    columns = sampler.served(0, 1).column_names
+    who = next(n for n in ("anchor_record_id", "text_record_id", "record_ids") if n in columns)
+    for epoch in range(epochs):
+        rows = sampler.served(epoch * length, (epoch + 1) * length).to_pylist()
+        assert Counter(row["source"] for row in rows) == {n: a * a_draw for n, a in anchors.items()}
+        seen = Counter(
+            (row["source"], *unit(row, who)) for row in rows if streams[row["source"]] == 1
+        )
+        assert set(seen.values()) <= {a_draw}
+        assert len(seen) == sum(n for name, n in anchors.items() if streams[name] == 1)
+
+
+def unit(row: dict[str, Any], who: str) -> tuple[Any, ...]:
+    """What an anchor is: a record; of texts a chunk; of tokens a row."""
+    if who == "record_ids":
+        return (row["bucket"], row["row"])
+    return (row[who], row["text_section"]) if who == "text_record_id" else (row[who],)
+
+
+def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path: Path) -> None:
+    for seed in range(often(40, less=4)):
+        rng = random.Random(seed)
+        sizes = [rng.choice((3, 4, rng.randint(3, 30), rng.randint(3, 200))) for _ in range(4)]
+        recipes = [recipe("r")]
+        for name in rng.sample("abcd", rng.randint(0, 3)):
+            weights = (rng.choice((0.1, 1 / 3, 0.5, 1.0, 2.75)) for _ in range(2))
+            recipes += [recipe(f"{name}{i}", w, sources=(name,)) for i, w in enumerate(weights)]
+        with corpus_of(tmp_path / f"{seed}.duckdb", sizes) as corpus:
+            for kind, more in (("triplets", {}), ("pairs", {"negatives": 2}), ("texts", {})):
+                given = {"recipes": recipes} if kind != "texts" else {}
+                sampler = opened(corpus, kind, seed=seed, run=kind, **given, **more)
+                assert_passes(sampler, 3)
+                sampler.close()
+
+
+@given(
+    lengths=st.lists(st.integers(0, 10**9), min_size=1, max_size=40).filter(any),
+    temperature=st.just(1.0),
+    seed=st.integers(0, 99),
+)
+def test_counts_are_exact_at_the_end_of_every_epoch_whatever_the_sizes(
+    lengths: list[int], temperature: float, seed: int
+) -> None:
+    names = [f"s{i}" for i in range(len(lengths))]
+    mixture = dp.Mixture(temperature=temperature, lengths=dict(zip(names, lengths, strict=True)))
+    schedule = Schedule(mixture, names, seed=seed, batch=7)
+    for epoch in (1, 2, 1000):
+        counts = schedule.totals([epoch * sum(lengths)])[0]
+        assert counts == [epoch * lengths[names.index(name)] for name in schedule.sources]
+
+
+def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "m.duckdb") as corpus:
+        for name, size in (("few", 3), ("more", 11)):
+            rows = [{"instruction": f"{name} {i}", "output": f"{name} {i}!"} for i in range(size)]
+            corpus.ingest(dp.MemorySource(rows, converter="alpaca"), name=name)
+        corpus.split(1, 0, 0)
+        sampler = corpus.sampler("messages", batch_size=4, epochs=2)
+        ids = sampler.served(0, 28)["record_id"].to_pylist()
+        assert [Counter(ids[:14]), Counter(ids[14:])] == [Counter(set(ids))] * 2
+        assert len(set(ids)) == 14
+    texts = {name: numbered(lengths_of(n, n)) for name, n in (("few", 5), ("more", 23))}
+    shards = dp.TokenShards(write_shards(tmp_path / "shards", {"train": texts}))
+    for pack in (False, True):
+        sampler = shards.sampler(batch_size=3, seq_length=16, pack=pack, run=f"{pack}")
+        assert_passes(sampler, 3)
+        assert "shares in proportion to anchors" in sampler.describe()
+        sampler.save()
+        with shards.resume(f"{pack}") as resumed:
+            assert resumed.mixture == sampler.mixture
+    shards.close()
+
+
+def test_pairs_as_they_were_judged_are_passed_once(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "l.duckdb") as corpus:
+        for name, size in (("few", 3), ("more", 8), ("most", 14)):
+            rows = [{"q": f"{name} {i}", "a": f"{name} {i}!", "l": i % 2} for i in range(size)]
+            source = dp.MemorySource(rows, anchor="q", positive="a", label="l")
+            corpus.ingest(source, name=name)
+        corpus.split(1, 0, 0)
+        sampler = corpus.sampler("pairs", batch_size=4)
+        assert sampler.epoch_length == 25
+        for epoch in range(4):
+            served = sampler.served(25 * epoch, 25 * epoch + 25)
+            found = Counter(served["source"].to_pylist())
+            assert all(abs(found[n] - size) <= 1 for n, size in (("few", 3), ("most", 14)))
+        whole = Counter(sampler.served(0, 50)["anchor_record_id"].to_pylist())
+        assert set(whole.values()) == {2}
+
+
+# -- the words --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> dp.Corpus:
+    return corpus_of(tmp_path / "c.duckdb", (8, 24, 32))
+
+
+def shares(sampler: dp.Sampler, steps: int = 16) -> dict[str, int]:
+    return dict(Counter(sampler.served(0, steps * 4)["source"].to_pylist()))
+
+
+IN_PROPORTION, ALIKE = {"a": 8, "b": 24, "c": 32}, {"a": 21, "b": 21, "c": 22}
+
+
+@pytest.mark.parametrize(
+    ("mixture", "expected", "told"),
+    [
+        (None, IN_PROPORTION, "in proportion to anchors"),
+        ("proportional", IN_PROPORTION, "in proportion to anchors"),
+        (dp.Mixture(), IN_PROPORTION, "in proportion to anchors"),
+        ("equal", ALIKE, "equal"),
+        (dp.Mixture("equal"), ALIKE, "equal"),
+        ({"a": 1, "c": 3}, {"a": 16, "c": 48}, "as given"),
+        (dp.Mixture({"a": 2}, omitted=1), {"a": 32, "b": 16, "c": 16}, "as given"),
+        # 8, 24 and 32 to the half: 2.83, 4.90 and 5.66 of 13.38
+        (dp.Mixture("proportional", temperature=2), {"a": 14, "b": 23, "c": 27}, "(temperature 2)"),
+        # shares that sum to 1 stay beside what a phase gives: 1/8, 3/8 and 1/2
+        (
+            dp.Mixture("proportional", phases=[dp.Phase(0, {"a": 0.625})]),
+            {"a": 27, "b": 16, "c": 21},
+            "as given",
+        ),
+    ],
+)
+def test_what_a_mixture_means(
+    corpus: dp.Corpus, mixture: Any, expected: dict[str, int], told: str
+) -> None:
+    sampler = opened(corpus, mixture=mixture)
+    found = shares(sampler)
+    assert all(abs(found[name] - n) <= 1 for name, n in expected.items())
+    assert found.keys() == expected.keys()
+    if expected is IN_PROPORTION:
+        assert found == expected
+    assert told in sampler.describe().splitlines()[0]
+    sampler.close()
+
+
+@pytest.mark.parametrize("spelling", ["mapping", "file", "options"])
+def test_what_is_not_named_is_left_out_and_named_in_a_note(
+    corpus: dp.Corpus, spelling: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    note = "does not name 'b': nothing is drawn from there"
+    if spelling == "options":
+        corpus.close()
+        result = cli("sample", corpus.path, "--mixture", "a=1,c=1", "--steps", "8")
+        assert note in result.stderr
+        assert {row["source"] for row in lines(result.stdout)} == {"a", "c"}
+        return
+    mixture: Any = {"a": 1, "c": 1}
+    if spelling == "file":
+        mixture = tmp_path / "m.toml"
+        tables = "".join(f'[[data.datasets]]\nname = "{name}"\n' for name in "ac")
+        mixture.write_text(tables)
+    sampler = opened(corpus, mixture=mixture)
+    assert note in sampler.describe()
+    with caplog.at_level(logging.WARNING, "duckplets"):
+        next(sampler)
+    assert note in caplog.text
+    assert shares(sampler) == {"a": 32, "c": 32}
+    sampler.close()
+
+
+def test_a_source_of_weight_1_by_omitted_is_not_noted(corpus: dp.Corpus) -> None:
+    sampler = opened(corpus, mixture=dp.Mixture({"a": 2}, omitted=1))
+    assert "note:" not in sampler.describe()
+    sampler.close()
+
+
+def test_words_in_files_and_options(corpus: dp.Corpus, tmp_path: Path) -> None:
+    file = tmp_path / "m.toml"
+    for word, expected in (("equal", ALIKE), ("proportional", IN_PROPORTION)):
+        file.write_text(f'[data]\nmixture = "{word}"\n')
+        sampler = opened(corpus, mixture=file)
+        assert shares(sampler) == pytest.approx(expected, abs=1)
+        sampler.close()
+    for text, wrong in (
+        ('[data]\nmixture = "all"\n', "'proportional', 'equal'"),
+        ('[data]\nmixture = "equal"\n[[data.datasets]]\nname = "a"\n', "one of the two"),
+    ):
+        file.write_text(text)
+        with pytest.raises(dp.MixtureError, match=wrong):
+            opened(corpus, mixture=file)
+    with pytest.raises(dp.MixtureError, match=r"did you mean 'proportional'\?"):
+        opened(corpus, mixture="proportionally")
+    corpus.close()
+    for word, told in (("equal", "equal"), ("proportional", "in proportion to anchors")):
+        said = cli("sample", corpus.path, "--mixture", word, "--steps", "1").stderr
+        assert f"shares {told}" in said
+    assert "SOURCE=WEIGHT" in usage("sample", corpus.path, "--mixture", "equa")
+
+
+def test_a_saved_run_keeps_what_a_word_meant(corpus: dp.Corpus) -> None:
+    sampler = opened(corpus, mixture="proportional")
+    before = [next(sampler)["anchor"] for _ in range(3)]
+    sampler.save()
+    rest = [next(sampler)["anchor"] for _ in range(20)]
+    sampler.close()
+    rows = [{"q": f"more {i}", "a": f"more {i}!"} for i in range(90)]
+    corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="d")
+    for anew in ({}, {"mixture": "proportional"}):
+        resumed = corpus.resume(**anew)
+        assert [next(resumed)["anchor"] for _ in range(20)] == rest
+        assert [resumed.batch_at(i)["anchor"] for i in range(3)] == before
+        resumed.close()
+    with pytest.raises(dp.StateMismatchError) as wrong:
+        corpus.resume(mixture="equal")
+    assert (
+        "this mixture would change samples from step 0, but the run is at step 3; use set_weights "
+        "or a Phase from step 3" in str(wrong.value)
+    )
+    later = dp.Mixture("proportional", phases=[dp.Phase(3, {"a": 0})])
+    resumed = corpus.resume(mixture=later)
+    assert {name for _ in range(9) for name in next(resumed)["source"]} == {"b", "c"}
+    resumed.close()
+
+
+def test_a_run_in_proportion_resumes_everywhere(corpus: dp.Corpus) -> None:
+    assert_resumes_everywhere(opened(corpus, steps=6))
+
+
+def test_shares_are_those_of_the_version_that_joins(corpus: dp.Corpus) -> None:
+    sampler = opened(corpus, run="r")
+    for _ in range(4):
+        next(sampler)
+    sampler.save()
+    sampler.close()
+    rows = [{"q": f"more {i}", "a": f"more {i}!"} for i in range(64)]
+    corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="d")
+    resumed = corpus.resume("r", version="newest", recipes=[recipe("r")])
+    assert resumed.mixture.weights == {"a": 0.0625, "b": 0.1875, "c": 0.25, "d": 0.5}
+    # as much as an epoch of the newest version beyond the join
+    assert sum(resumed.forecast().table["samples"].to_pylist()) == 4 * 4 + 128
+    later = resumed.served(16, 16 + 128)
+    assert Counter(later["source"].to_pylist()) == {"a": 8, "b": 24, "c": 32, "d": 64}
+    taken = [next(resumed)["anchor"] for _ in range(4)]
+    resumed.save()
+    resumed.close()
+    again = corpus.resume("r")
+    assert [again.batch_at(step)["anchor"] for step in range(4, 8)] == taken
+    assert again.served(16, 16 + 128) == later
+    again.close()
+
+
+# -- what is in force -------------------------------------------------------------------------
+
+
+def test_mixture_is_what_is_in_force(corpus: dp.Corpus) -> None:
+    mixture = dp.Mixture({"a": 1, "b": 3}, phases=[dp.Phase(2, {"a": 5}), dp.Phase(5, {"c": 4})])
+    sampler = opened(corpus, mixture=mixture, run="r")
+    assert sampler.mixture == mixture
+    next(sampler), next(sampler)
+    assert sampler.mixture.weights == {"a": 5, "b": 3, "c": 0}
+    assert sampler.set_weights({"b": 1}, temperature=2) == 2
+    assert sampler.mixture.weights == {"a": 1, "b": 1, "c": 0}
+    assert sampler.mixture.temperature == 2
+    next(sampler)
+    sampler.save()
+    served = sampler.served(0, 60)
+    sampler.close()
+    sampler = corpus.resume("r")
+    assert sampler.mixture.weights == {"a": 1, "b": 1, "c": 0}
+    assert sampler.served(0, 60) == served
+    sampler.move(5 * 4)
+    assert sampler.mixture.weights == {"a": 1, "b": 3, "c": 4}
+    assert sampler.mixture.temperature == 2  # to the end of the run
+    sampler.close()
+
+
+def test_an_anneal_on_its_way_is_in_force_with_its_shares(corpus: dp.Corpus) -> None:
+    mixture = dp.Mixture({"a": 1}, anneal=dp.Anneal(0, {"a": 0, "b": 1}, end_step=4))
+    sampler = opened(corpus, mixture=mixture)
+    sampler.move(2 * 4)
+    assert sampler.mixture.weights == pytest.approx({"a": 0.5, "b": 0.5, "c": 0})
+    sampler.close()
+
+
+def test_a_temperature_set_during_a_run_holds_from_there(corpus: dp.Corpus) -> None:
+    sampler = opened(corpus, mixture={"a": 1, "b": 16})
+    next(sampler)
+    assert sampler.set_weights({}, temperature=2) == 1
+    found = Counter(sampler.served(4, 4 + 400)["source"].to_pylist())
+    assert found == pytest.approx({"a": 80, "b": 320}, abs=1)  # 1 : 4
+    assert sampler.set_weights({"a": 16}) == 1  # the temperature stays
+    found = Counter(sampler.served(4, 4 + 400)["source"].to_pylist())
+    assert found == pytest.approx({"a": 200, "b": 200}, abs=1)
+    for wrong in (0, -1, float("nan"), "2"):
+        with pytest.raises(dp.MixtureError, match="temperature"):
+            sampler.set_weights({}, temperature=wrong)  # type: ignore[arg-type]
+    state = sampler.state_dict()
+    other = opened(corpus, mixture={"a": 1, "b": 16}, run="other")
+    other.load_state_dict(state)
+    assert other.served(0, 200) == sampler.served(0, 200)
+    other.close()
+    sampler.close()
+
+
+def test_the_title_of_a_forecast_says_batches_and_epochs(corpus: dp.Corpus) -> None:
+    sampler = opened(corpus, epochs=3)
+    forecast = sampler.forecast()
+    assert forecast.title == "192 triplets of train: 48 batches of 4, 3 epochs of 64"
+    assert forecast.warnings == []
+    assert "1 visit an epoch" in sampler.describe()
+    assert {row["visits"] for row in forecast.table.to_pylist()} == {3}
+    assert sampler.forecast(16).title == "64 triplets of train: 16 batches of 4, 1 epoch of 64"
+    sampler.close()
+    endless = opened(corpus)
+    assert endless.forecast(100).warnings == []  # all begin again, and evenly
+    assert endless.forecast(8).title.endswith("8 batches of 4, 0.5 epochs of 64")
+    endless.close()
+    uneven = opened(corpus, mixture="equal")
+    (told,) = uneven.forecast().warnings
+    assert "used up before step 16, and begun again: 'a'" in told
+    uneven.close()
+
+
+def test_declared_shares_are_exact() -> None:
+    mixture = dp.Mixture(lengths={"a": 1, "b": 2, "c": 0})
+    assert mixture.declared("abc") == {"a": Fraction(1, 3), "b": Fraction(2, 3), "c": 0}
+    alike = dp.Mixture("equal", lengths={"a": 1, "b": 2, "c": 0})
+    assert alike.declared("abc") == {"a": Fraction(1, 2), "b": Fraction(1, 2), "c": 0}
+    assert dp.Mixture.from_dict(mixture.to_dict()) == mixture

@@ -1,0 +1,392 @@
+"""Names that others wrote: whatever they are, nothing outside of the folder is read or made."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import odd_corpus
+from effort import often, some
+from hub_data import jsonl, point_to, read, rows
+from hub_server import Hub
+from object_server import Proxy, client
+from object_server import point_to as point_to_store
+from prebuilt import copied, empty_corpus
+from token_shards import lengths_of, numbered, write_shards
+
+import duckplets as dp
+from duckplets.base.names import inside, quoted
+from duckplets.serving import manifest as snapshots
+from duckplets.serving import snapshot
+from duckplets.sources.cache import ShardCache, suffix_of
+from duckplets.sources.hub import HubSource
+from duckplets.tokens.documents import fingerprint_of
+from duckplets.tokens.manifest import shard_id, shard_path
+
+UP = "../../../../outside"
+NAMES = [
+    *(
+        "..",
+        ".",
+        "",
+        "/",
+        "//",
+        "../x",
+        UP,
+        f"train/{UP}",
+        "a/../b",
+        "./train",
+        "train/",
+        "~",
+        "~/x",
+    ),
+    *("/etc", "/tmp/outside", "//host/share", "\\\\host\\share", "..\\..\\x", "C:", "C:\\x", "c:x"),
+    *("tr\0ain", "\0", "train\n", "train ", " train", "train.", "...", " ", "\t", "\x7f", "\u202e"),
+    *("%2e%2e", "%2e%2e%2fx", "..%2f..", "%00", "․․/x", "．．/x", "../x", "‥/x", "..\u200b"),
+    *("x" * 256, "é" * 200, "a/" * 3000, "../" * 40 + "tmp/outside", "file:///etc/passwd"),
+    *("con", "nul.parquet", "-rf", "$(touch x)", "`x`", "*", "?", "[a]", "{a,b}", "train/*"),
+]
+
+
+def odd_names(count: int, seed: int = 0) -> list[str]:
+    """Names, and others put together from pieces of these."""
+    draw = random.Random(seed)
+    pieces = ["..", ".", "/", "\\", "a", "train", "\0", " ", "%2e", "C:", "․", "~", "b0", "", "é"]
+    made = ("".join(draw.choices(pieces, k=draw.randint(1, 8))) for _ in range(count))
+    return [*NAMES, *made]
+
+
+_opened: list[str] | None = None  # paths, while somebody looks
+_EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.listdir")
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if _opened is not None and event in _EVENTS and not isinstance(arguments[0], int):
+        _opened.append(os.fsdecode(arguments[0]))
+
+
+sys.addaudithook(_note)
+
+
+@contextmanager
+def watched(around: Path, *allowed: Path) -> Iterator[None]:
+    """Check that nothing else below a folder is opened, made, changed or removed."""
+    global _opened
+
+    def is_allowed(path: Path) -> bool:
+        return any(path.is_relative_to(os.path.realpath(each)) for each in allowed)
+
+    def there() -> dict[Path, Any]:
+        found = (path for path in root.rglob("*") if not is_allowed(path) and path.is_file())
+        return {path: (path.lstat().st_mtime_ns, path.lstat().st_size) for path in found}
+
+    root = Path(os.path.realpath(around))
+    before, _opened = there(), []
+    try:
+        yield
+    finally:
+        opened, _opened = _opened, None
+    assert there() == before
+    for path in (Path(os.path.realpath(name)) for name in opened if "\0" not in name):
+        assert not path.is_relative_to(root) or is_allowed(path) or not path.is_file()
+
+
+# ---- the function
+
+
+@pytest.mark.parametrize("seed", range(often(20, less=2)))
+def test_a_name_is_below_its_folder_or_an_error(tmp_path: Path, seed: int) -> None:
+    folder = tmp_path / "in"
+    (folder / "real").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    (folder / "link").symlink_to(tmp_path / "out")
+    (folder / "loop").symlink_to(folder / "loop")
+    (folder / "own").symlink_to(folder / "real")
+    for name in odd_names(300, seed):
+        for full in (name, f"real/{name}", f"link/{name}", f"own/{name}", f"loop/{name}"):
+            try:
+                path = inside(folder, full, dp.ShardError)
+            except dp.ShardError:
+                continue
+            assert Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+            assert path != folder
+    for fine in ("real/a.parquet", "own/b", "new/c/d.tsv", "%2E%2E/x", "a b/ç", ".hidden"):
+        assert inside(folder, fine, dp.ShardError) == folder / fine
+    for wrong in ("link/x", "link", "real/../x", "/etc", "C:/x", "a\\b", "x" * 256, "real/x ", ""):
+        with pytest.raises(dp.ShardError, match=r"through a link|no name of a file"):
+            inside(folder, wrong, dp.ShardError)
+    (tmp_path / "all").symlink_to(folder)
+    assert inside(tmp_path / "all", "real/x", dp.ShardError)
+
+
+def test_folders_of_any_texts_differ_and_are_not_hidden() -> None:
+    texts = [*odd_names(3000), ".net", "..0", "a.", "x" * 199, "x" * 200, "\ud800"]
+    names = {text: quoted(text) for text in texts}
+    assert len(set(names.values())) == len(names)
+    for name in names.values():
+        assert name == name.strip(". ")
+        assert len(name) <= 200
+        assert inside(Path("/tmp"), name, dp.ShardError)
+    assert names[".net"] == "%2Enet"
+    assert quoted("a.b-c") == "a.b-c"
+
+
+# ---- token shards, here and in a store
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    texts = {"toy": numbered(lengths_of(8, 0))}
+    return write_shards(tmp_path_factory.mktemp("names") / "good", {"train": texts})
+
+
+def renamed(told: dict[str, Any], field: str, name: str) -> None:
+    """Put a name into a manifest, and make all that follows from it follow."""
+    shard = told["shards"][0]
+    if field == "split":  # with all that a check against the split itself finds right
+        for each in told["shards"]:
+            place = name, each["source"], each["bucket"], each["index"]
+            each |= {"split": name, "shard_id": shard_id(*place), "path": shard_path(*place)}
+            each["tsv"]["path"] = each["path"].removesuffix(".parquet") + ".tsv"
+        told["splits"] = [name]
+    elif field == "source":
+        shard["source"] = name
+        shard["path"] = f"train/{name}/b{shard['bucket']}/shard_b{shard['bucket']}_s0.parquet"
+        shard["shard_id"] = f"train/{name}/b{shard['bucket']}/s0"
+        shard["tsv"]["path"] = shard["path"].removesuffix(".parquet") + ".tsv"
+    elif field == "tsv":
+        shard["tsv"]["path"] = name
+    elif field == "tokenizer":
+        told["tokenizer"]["path"] = name
+    else:
+        shard[field] = name
+
+
+FIELDS = ("split", "source", "path", "tsv", "shard_id", "tokenizer")
+
+
+def hostile(folder: Path, field: str, name: str) -> dict[str, Any]:
+    told = json.loads((folder / "manifest.json").read_text())
+    renamed(told, field, name)
+    told.pop("digest")
+    told["digest"] = fingerprint_of(told)
+    return told
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_manifest_leads_nowhere_else(shards: Path, tmp_path: Path, field: str) -> None:
+    folder = tmp_path / "a" / "b" / "c" / "d" / "evil"
+    shutil.copytree(shards, folder)
+    one = next(shards.rglob("*.parquet"))
+    for outside in (tmp_path, folder.parent, folder.parent.parent):  # where such a name would lead
+        shutil.copytree(shards / "train", outside / "outside", dirs_exist_ok=True)
+        shutil.copy(one, outside / "outside.parquet")
+    for name in some(odd_names(40), less=40):
+        if field == "source" and quoted(name) == name:  # which is a name as good as any
+            continue
+        told = hostile(shards, field, name)
+        (folder / "manifest.json").write_text(json.dumps(told))
+        with watched(tmp_path, folder):
+            with pytest.raises(dp.DamagedFileError):
+                dp.TokenShards(folder, cache=False)
+            with pytest.raises(dp.DamagedFileError):
+                dp.verify(folder)
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "split"])
+def test_links_in_a_folder_of_shards_lead_nowhere_else(
+    shards: Path, tmp_path: Path, what: str
+) -> None:
+    folder, outside = tmp_path / "evil", tmp_path / "outside"
+    shutil.copytree(shards, folder)
+    file = next(folder.rglob("*.parquet"))
+    link = {"file": file, "folder": file.parent, "split": folder / "train"}[what]
+    link.rename(outside)
+    link.symlink_to(outside)
+    with watched(tmp_path, folder):
+        with pytest.raises(dp.DamagedFileError, match=r"leads out of .* through a link"):
+            dp.TokenShards(folder).sampler(seq_length=8)
+        assert not dp.verify(folder).ok
+    (tmp_path / "link").symlink_to(folder)  # of the folder as a whole it is one's own business
+    shutil.rmtree(folder)
+    shutil.copytree(shards, folder)
+    dp.TokenShards(tmp_path / "link").sampler(seq_length=8).close()
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_nothing_of_a_store_is_written_outside_of_the_cache(
+    shards: Path,
+    object_store: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    field: str,
+) -> None:
+    pytest.importorskip("boto3")
+    point_to_store(monkeypatch, object_store.behind, tmp_path)
+    monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "hub"))
+    client().create_bucket(Bucket="evil")
+    cache = tmp_path / "a" / "b" / "cache"
+    cache.mkdir(parents=True)
+    for name in some(NAMES, less=5):
+        told = hostile(shards, field, name)
+        put(shards, told)
+        with watched(tmp_path, cache), pytest.raises(dp.DamagedFileError):
+            dp.TokenShards("s3://evil/x", cache=cache)
+        assert not list(cache.rglob("*.parquet"))
+
+
+def put(shards: Path, told: dict[str, Any]) -> None:
+    """Put a folder into a store, under the paths that its manifest gives it."""
+    good = json.loads((shards / "manifest.json").read_text())
+    for each, before in zip(told["shards"], good["shards"], strict=True):
+        if 0 < len(each["path"]) < 200 and "\0" not in each["path"]:
+            body = (shards / before["path"]).read_bytes()
+            client().put_object(Bucket="evil", Key=f"x/{each['path']}", Body=body)
+    for name, body in (
+        ("manifest.json", json.dumps(told).encode()),
+        ("tokenizer.json", (shards / "tokenizer.json").read_bytes()),
+    ):
+        client().put_object(Bucket="evil", Key=f"x/{name}", Body=body)
+
+
+@pytest.mark.parametrize("address", ["s3://evil/..", "s3://evil/.", "s3://evil/x/" + "n" * 300])
+def test_an_address_of_any_name_has_its_mirror_in_the_cache(
+    shards: Path,
+    object_store: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    address: str,
+) -> None:
+    pytest.importorskip("boto3")
+    point_to_store(monkeypatch, object_store.behind, tmp_path)
+    client().create_bucket(Bucket="evil")
+    for file in (path for path in shards.rglob("*") if path.is_file()):
+        key = f"{address.removeprefix('s3://evil/')}/{file.relative_to(shards).as_posix()}"
+        client().put_object(Bucket="evil", Key=key, Body=file.read_bytes())
+    cache = tmp_path / "cache"
+    with watched(tmp_path, cache), dp.TokenShards(address, cache=cache) as opened:
+        assert opened.path.parent.parent == cache
+    shutil.rmtree(opened.path / "train")
+    (tmp_path / "outside").mkdir()
+    (opened.path / "train").symlink_to(tmp_path / "outside")
+    with (
+        watched(tmp_path, cache),
+        pytest.raises(dp.ShardError, match=r"leads out of .* through a link"),
+    ):
+        dp.TokenShards(address, cache=cache)
+    (tmp_path / "file").touch()
+    with pytest.raises(dp.ShardError, match="cannot be brought there"):
+        dp.TokenShards(address, cache=tmp_path / "file")
+
+
+# ---- what an export notes of itself
+
+
+def test_the_notes_of_an_export_lead_nowhere_else(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource([{"t": f"text {n}"} for n in range(9)], text="t"), name="toy")
+        corpus.split(1, 0, 0)
+        dp.train_tokenizer(corpus, tmp_path / "tokenizer", vocab_size=300)
+        out = tmp_path / "x" / "out"
+        out.parent.mkdir()
+        how: dict[str, Any] = {"tokenizer": tmp_path / "tokenizer"}
+        corpus.shard(out, **how)
+        good = json.loads((out / "export_state.json").read_text())
+        (out / "manifest.json").unlink()
+        for name in some([n for n in NAMES if n], less=12):
+            told = json.loads(json.dumps(good))
+            told["completed_shards"][0]["path"] = name
+            told.pop("digest")
+            told["digest"] = fingerprint_of(told)
+            (out / "export_state.json").write_text(json.dumps(told))
+            with (
+                watched(tmp_path, out, tmp_path / "c.duckdb", tmp_path / "tokenizer"),
+                pytest.raises(dp.DamagedFileError),
+            ):
+                corpus.shard(out, **how)
+        (out / "export_state.json").write_text(json.dumps(good))
+        (tmp_path / "outside").mkdir()
+        shutil.rmtree(out / "train")
+        (out / "train").symlink_to(tmp_path / "outside")
+        with (
+            watched(tmp_path, out, tmp_path / "c.duckdb", tmp_path / "tokenizer"),
+            pytest.raises(dp.ShardError, match=r"leads out of .* through a link"),
+        ):
+            corpus.shard(out, **how)
+
+
+# ---- snapshots
+
+
+def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
+    path = tmp_path / "x" / "c.duckdb"
+    path.parent.mkdir()
+    copied(path, odd_corpus, 30, 1, sources=1)
+    folder = snapshot.folder_of(path)
+    with dp.Corpus(path, read_only=True) as corpus:
+        corpus.prepare()
+        good = json.loads((folder / "manifest.json").read_text())
+        texts = good["segments"][0]["texts"]["name"]
+        for outside in (tmp_path / "outside", tmp_path / "x" / texts):
+            shutil.copy(folder / texts, outside)
+        places: list[Callable[[Any], Any]] = [
+            lambda told: told["segments"][0]["texts"],
+            lambda told: told["bundles"][0]["index"],
+        ]
+        for name in some([*odd_names(20), f"../{texts}", f"{texts}/../{texts}"], less=25):
+            for place in places:
+                told = json.loads(json.dumps(good))
+                place(told)["name"] = name
+                told.pop("digest")
+                told["digest"] = snapshots._digest(told)
+                (folder / "manifest.json").write_text(json.dumps(told))
+                with watched(tmp_path, path.parent):
+                    with pytest.raises(dp.DamagedFileError):
+                        snapshot.opened(corpus._database, corpus.version)
+                    with pytest.raises(dp.DamagedFileError):
+                        list(snapshot.verify(folder))
+        (folder / "manifest.json").write_text(json.dumps(good))
+        (folder / texts).unlink()
+        (folder / texts).symlink_to(tmp_path / "outside")
+        with watched(tmp_path, path.parent):
+            with pytest.raises(dp.DamagedFileError, match="through a link"):
+                snapshot.opened(corpus._database, corpus.version)
+            assert "through a link" in "".join(snapshot.verify(folder))
+
+
+# ---- hubs and object stores: what lies there becomes no path here
+
+
+ENDS = (".jsonl", ".jsonl.gz", ".x\\..\\y", ".t:x", f".{'x' * 300}", ". ", ".\n", ".*", ".a\0")
+
+
+def test_what_is_brought_has_a_name_of_ours_here(tmp_path: Path) -> None:
+    cache = ShardCache(tmp_path / "a" / "cache", 10**9)
+    with watched(tmp_path, cache.folder):
+        for name in (f"{each}{end}" for each in NAMES for end in some(ENDS, less=3)):
+            path = f"data/{name}"
+            held = cache.hold(path, suffix_of(path), 1, lambda part: part.write_text("x") and None)
+            held.close()
+            assert re.fullmatch(r"[0-9a-f]{40}(\.[a-z0-9]{1,10}){0,2}", held.path.name)
+    assert suffix_of("data/a.JSONL.gz") == ".jsonl.gz"
+    assert suffix_of("data/v1.2/a") == ""
+
+
+def test_files_of_a_hub_lead_nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cache = tmp_path / "a" / "cache"
+    names = ["../../x", "/etc/x", "data/..", "a\\..\\b", "C:/x", "%2e%2e/x", "train "]
+    with Hub(page=500) as hub:
+        point_to(hub, monkeypatch, cache)
+        hub.add("org/evil", {f"{name}.jsonl": jsonl(rows(3, 1)) for name in names})
+        with watched(tmp_path, cache), suppress(dp.SourceError):
+            read(HubSource("hf://org/evil anchor=question positive=answer"))
