@@ -312,7 +312,8 @@ class Database:
                     session.connection.register(name, feed)
             feed.show(table)
         try:
-            yield
+            with session.scanning(tables.values()):
+                yield
         finally:
             for name in tables.keys() & session.feeds.keys():
                 session.feeds[name].show(None)

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from duckplets.base.dropped import Held, settle
 from duckplets.base.shown import shown
 from duckplets.db import files, placed, torn
 from duckplets.db.files import FileId, file_id
-from duckplets.db.foreign import first_line
+from duckplets.db.foreign import first_line, translated
 from duckplets.db.queries import query
 from duckplets.errors import (
     CorpusLockedError,
@@ -55,7 +55,7 @@ class Session:
     """
 
     __slots__ = (
-        *("__weakref__", "_folder", "_is_attached"),
+        *("__weakref__", "_folder", "_hashed", "_is_attached"),
         *("connection", "feeds", "file", "read_only"),
     )
 
@@ -75,6 +75,7 @@ class Session:
         if folder is not None:
             placed.use_folder(connection, folder)
         self._is_attached, self._folder = is_attached, folder
+        self._hashed = 0
         self.connection = connection
         self.feeds: dict[str, Any] = {}
         self.file = file
@@ -91,6 +92,28 @@ class Session:
             is_attached=self._is_attached,
             folder=self._folder,
         )
+
+    @contextmanager
+    def scanning(self, tables: Iterable[pa.Table]) -> Iterator[None]:
+        """Let no join hand Arrow tables of hashes a list of those it wants, while they are scanned.
+
+        DuckDB 1.5 makes such lists of 50 values and less, and PyArrow takes no 2^63 in them. They
+        are left on elsewhere: few keys of a stored table are found four times as fast by them.
+        """
+        if not any(pa.types.is_uint64(field.type) for table in tables for field in table.schema):
+            yield
+            return
+        if self._hashed == 0:
+            with translated():
+                self.connection.execute(query("db/sessions/no_lists"))
+        self._hashed += 1
+        try:
+            yield
+        finally:
+            self._hashed -= 1
+            if self._hashed == 0:
+                with suppress(duckdb.Error):  # a transaction has failed; joins are only slower
+                    self.connection.execute(query("db/sessions/lists"))
 
     def close(self) -> None:
         """Close the connection, also while another thread uses it: that ends in an error."""

@@ -19,3 +19,11 @@ SET enable_progress_bar = FALSE
 -- name: utc
 -- Dates and times do not depend on the machine.
 SET TimeZone = 'UTC'
+
+-- name: no_lists
+-- Joins hand scans bounds of what they want, and no list of it.
+SET dynamic_or_filter_threshold = 0
+
+-- name: lists
+-- Joins hand scans lists of what they want as well.
+RESET dynamic_or_filter_threshold

@@ -222,6 +222,25 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path)
         assert len(anchors) > 50
 
 
+@pytest.mark.parametrize("records", some(range(2, 61), less=6))
+def test_few_texts_are_left_out_as_many_are(tmp_path: Path, records: int) -> None:
+    """Joins of few texts hand lists of hashes to Arrow, which takes none of 2^63 or more."""
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        rows = [{"q": f"question {i}", "a": f"answer {i}"} for i in range(records)]
+        source = dp.MemorySource(rows, anchor="q", positive="a")
+        corpus.ingest(source, name="s", progress=False)
+        corpus.split(1, 0, 0)
+        texts = sorted(set(texts_of(corpus).values()))
+        store = VectorStore(corpus.path)
+        of = store.begin("default", DIMENSION, "float32", {})
+        store.append(of, np.array([hashed(t) for t in texts], np.uint64), vectors(texts))
+        columns = ["anchor", "anchor_vector"]
+        with corpus.sampler(columns=columns, vectors="drop", epochs=1, batch_size=4) as sampler:
+            assert sampler.notes == []
+            anchors = {text for batch in sampler for text in batch["anchor"]}
+        assert len(anchors) >= records
+
+
 def test_a_column_says_which_vectors(tmp_path: Path) -> None:
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(dp.VectorError, match="no vectors are named"):
