@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from commands import cli, lines, usage
 from effort import often
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prebuilt import prebuilt
 from token_shards import lengths_of, numbered, write_shards
@@ -24,6 +24,7 @@ from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
+SLOW, SEEDS = HealthCheck.too_slow, st.integers(0, 99)
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 
 
@@ -92,16 +93,13 @@ def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path: Path)
                 sampler.close()
 
 
-@given(
-    lengths=st.lists(st.integers(0, 10**9), min_size=1, max_size=40).filter(any),
-    temperature=st.just(1.0),
-    seed=st.integers(0, 99),
-)
+@settings(deadline=None, max_examples=often(200, less=30), suppress_health_check=[SLOW])
+@given(lengths=st.lists(st.integers(0, 10**9), min_size=1, max_size=20).filter(any), seed=SEEDS)
 def test_counts_are_exact_at_the_end_of_every_epoch_whatever_the_sizes(
-    lengths: list[int], temperature: float, seed: int
+    lengths: list[int], seed: int
 ) -> None:
     names = [f"s{i}" for i in range(len(lengths))]
-    mixture = dp.Mixture(temperature=temperature, lengths=dict(zip(names, lengths, strict=True)))
+    mixture = dp.Mixture(lengths=dict(zip(names, lengths, strict=True)))
     schedule = Schedule(mixture, names, seed=seed, batch=7)
     for epoch in (1, 2, 1000):
         counts = schedule.totals([epoch * sum(lengths)])[0]
