@@ -166,7 +166,7 @@ def test_text_files_by_name() -> None:
 
 def test_sections_of_text_are_records() -> None:
     Path("docs").mkdir()
-    Path("docs/a.md").write_text("# Guide\n\nintro\n\n## `Use`\n\nhow\n")
+    Path("docs", "a.md").write_text("# Guide\n\nintro\n\n## `Use`\n\nhow\n")
     done = cli("ingest", "c.duckdb", "docs", "--pattern", "*.md", "--by-heading")
     assert "path of headings ('Title > Section') of 2 sections in 1 file" in done.stderr
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
