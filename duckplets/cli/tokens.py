@@ -46,6 +46,10 @@ def train(
         typer.Option(metavar="TOKEN", help="In place of <s> </s> <pad> <unk> <mask>; repeatable."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the tenth that is held out.")] = 42,
+    texts: Annotated[
+        bool,
+        typer.Option("--texts", help="Also write train.txt and val.txt, what is held out."),
+    ] = False,
     json: JSON = False,
 ) -> None:
     """Train a byte-level BPE tokenizer on the text of a split, never of the test split.
@@ -70,6 +74,7 @@ def train(
             min_frequency=min_frequency,
             special=special or SPECIAL,
             seed=seed,
+            texts=texts,
         )
     if json:
         output.print_document(asdict(report) | {"path": str(report.path)})

@@ -22,7 +22,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duckplets.base.arrays import Flags
-from duckplets.base.aside import aside_of, remove, sweep
+from duckplets.base.aside import aside_of, remove, sweep, written_aside
 from duckplets.base.checks import integer
 from duckplets.base.progress import bar
 from duckplets.base.stages import stage
@@ -45,6 +45,7 @@ __all__ = ["SPECIAL", "TokenizerReport", "train_tokenizer"]
 
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 _VOCAB, _MERGES = "tokenizer-vocab.json", "tokenizer-merges.txt"
+_TEXTS = {"train.txt": False, "val.txt": True}  # whether of the texts that are held out
 _HELD_OUT = 10  # one of so many texts
 _ALPHABET = 256
 _AHEAD = 4  # batches of about a megabyte
@@ -93,6 +94,7 @@ def train_tokenizer(
     min_frequency: int = 2,
     special: Sequence[str] = SPECIAL,
     seed: int = 42,
+    texts: bool = False,
     progress: Progress | bool | None = None,
 ) -> TokenizerReport:
     """Train a byte-level BPE tokenizer on the text of one split of a corpus.
@@ -113,6 +115,8 @@ def train_tokenizer(
         min_frequency: How often a pair has to occur to become a token.
         special: Special tokens, which have the first ids.
         seed: Of what is held out.
+        texts: Also write ``train.txt``, the texts that it is trained on, and ``val.txt``, those
+            held out: a text a line, but for code, whose lines stay. They take the room of all text.
         progress: Called with texts read; True for a bar, None for one on a terminal.
 
     Raises:
@@ -123,25 +127,29 @@ def train_tokenizer(
     if split == "test":
         raise ShardError("split='test': a tokenizer that knows the test split is no fair one")
     _need_tokenizers()
-    texts = Texts(corpus._database, [split], sources, code)
+    read = Texts(corpus._database, [split], sources, code)
     settings = {
         "split": split,
-        "sources": texts.sources,
-        "code": list(texts.code),
+        "sources": read.sources,
+        "code": list(read.code),
         "vocab_size": integer("vocab_size", vocab_size, _ALPHABET + len(special), 1 << 24),
         "min_frequency": integer("min_frequency", min_frequency, 1, 1 << 31),
         "special": _specials(special),
         "seed": integer("seed", seed, 0, (1 << 63) - 1),
     }
-    inputs = {"corpus": texts.origin(), "settings": settings, "libraries": libraries()}
+    inputs = {"corpus": read.origin(), "settings": settings, "libraries": libraries()}
     folder = Path(out)
     try:
         folder.mkdir(exist_ok=True, parents=True)
         known, why = _known(folder, inputs)
-        if known is not None:
-            return known
-        with bar(progress, sys.stderr, "texts") as advance:
-            return _train(texts, folder, inputs, why, advance)
+        if texts:
+            _need_own(folder)
+        if known is None:
+            with bar(progress, sys.stderr, "texts") as advance:
+                known = _train(read, folder, inputs, why, advance)
+        if texts:
+            _write_texts(folder, read, _held_out(settings, read))
+        return known
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise ShardError(f"out={str(out)!r}: cannot write there: {why}") from error
@@ -193,9 +201,9 @@ def _train(
     keys = texts.places.keys
     if not len(keys):
         raise ShardError(f"split={settings['split']!r} has no text to train on")
-    held_out = below(hashed(key(settings["seed"], "held out"), keys), _HELD_OUT) == 0
-    if held_out.all():
-        held_out[:] = False
+    held_out = _held_out(settings, texts)
+    for name in _noted_texts(folder):
+        remove(folder / name)  # of another training
     write_document(folder / STATE, KIND, {"stage": "training", "files": {}})
     tokenizer = _untrained()
     _learn(tokenizer, _trainer(settings), _read(texts, ~held_out, advance))
@@ -233,6 +241,46 @@ def _train(
     finally:
         remove(aside)
     return report
+
+
+def _held_out(settings: dict[str, Any], texts: Texts) -> Flags:
+    """Return which texts are held out; none where that would be all."""
+    keys = texts.places.keys
+    held_out = below(hashed(key(settings["seed"], "held out"), keys), _HELD_OUT) == 0
+    found: Flags = held_out & ~held_out.all()
+    return found
+
+
+def _noted_texts(folder: Path) -> dict[str, str]:
+    """Return the digests of the files of texts that were written to a folder."""
+    try:
+        return dict((made_by(folder) or {}).get("texts", {}))
+    except DamagedFileError:
+        return {}
+
+
+def _need_own(folder: Path) -> None:
+    """Refuse to replace files of texts that were not written here."""
+    noted = _noted_texts(folder)
+    foreign = [name for name in _TEXTS if name not in noted and (folder / name).exists()]
+    if foreign:
+        raise ShardError(f"{folder} has another {foreign[0]} in it; give another folder")
+
+
+def _write_texts(folder: Path, texts: Texts, held_out: Flags) -> None:
+    """Write the texts of training and those held out, unless they are there and whole."""
+    told = made_by(folder) or {}
+    noted = told.get("texts", {})
+    if all((folder / n).is_file() and digest_of(folder / n) == noted.get(n) for n in _TEXTS):
+        return
+    for name, is_held_out in _TEXTS.items():
+        with written_aside(folder / name) as file:
+            for some in _read(texts, held_out == is_held_out, None):
+                file.write("".join(f"{text}\n" for text in some).encode())
+    told["texts"] = {name: digest_of(folder / name) for name in _TEXTS}
+    for extra in ("format", "kind"):
+        told.pop(extra)
+    write_document(folder / STATE, KIND, told)
 
 
 def _untrained() -> Tokenizer:
