@@ -27,6 +27,9 @@ Markup = Literal["markdown", "rst"] | None
 DEEPEST = 6
 """Levels of headings; what is below stays in the text of the last."""
 
+MOST_PARSED = 2 << 20
+"""Characters of a text whose headings are looked for: of some a parser makes 500 times as much."""
+
 _SUFFIXES: dict[str, Markup] = {".md": "markdown", ".markdown": "markdown", ".rst": "rst"}
 _LINES = 200  # lines in which front matter and a first heading are looked for
 _START = _LINES * 400  # characters

@@ -29,7 +29,14 @@ from duckplets.sources.documents import (
 )
 from duckplets.sources.feed import piece, rows_of
 from duckplets.sources.files import Brought, Files, named
-from duckplets.sources.headings import Markup, front_matter, markup_of, opening, sections
+from duckplets.sources.headings import (
+    MOST_PARSED,
+    Markup,
+    front_matter,
+    markup_of,
+    opening,
+    sections,
+)
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.lines import line_pieces
 from duckplets.sources.mapping_checks import OnError, check_on_error, check_trust
@@ -148,7 +155,8 @@ class TextFileSource:
     the file, and then the context is the whole text."""
     by_heading: bool = field(default=False, kw_only=True)
     """Make a record of each section instead of each file. Headings are those of Markdown (.md) and
-    reStructuredText (.rst), six levels deep; in other text underlined lines and ``# Heading``."""
+    reStructuredText (.rst), six levels deep; in other text underlined lines and ``# Heading``. A
+    file of more than 2 million characters fails."""
     encoding: str | None = field(default=None, kw_only=True)
     """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
     on_error: OnError | None = field(default=None, kw_only=True)
@@ -284,6 +292,8 @@ class _Reading:
     ) -> Iterator[tuple[str, str | None, str, str | None]]:
         """Yield the title, text, key and fault of a file, or of its sections."""
         name = bare.stem.replace("_", " ")
+        if self._source.by_heading and len(body or "") > MOST_PARSED:
+            fault = "text too long for by_heading"
         if body is None or fault is not None:
             yield name, body, key, fault
             return

@@ -109,7 +109,8 @@ def texts_of(folder: Path, seed: int) -> Path:
         place = folder / draw.choice(["a", "b/c", "2024-03-04", "."])
         place.mkdir(parents=True, exist_ok=True)
         heading = draw.choice(["# A heading\n\n", ""])
-        (place / f"{row['id']}.md").write_text(heading + row["body"])
+        more = "\n\n## More\n\nof it" if heading else ""
+        (place / f"{row['id']}.md").write_text(heading + row["body"] + more)
     (folder / "broken.md").write_bytes(b"\xff\xfe\x00" * 400)
     (folder / "page.html").write_text("<p>one</p>")
     (folder / "other.bin").write_text("none")
@@ -151,6 +152,10 @@ CASES: dict[str, Case] = {
     "lines": (lambda at: dp.TextLinesSource(files_of(at, "txt", 8)), {**GATED, "size_mb": 0.01}),
     "texts": (
         lambda at: dp.TextFileSource(texts_of(at, 9), pattern=["*.md", "*.html"], date="path"),
+        {"on_error": "quarantine"},
+    ),
+    "sections": (
+        lambda at: dp.TextFileSource(texts_of(at, 15), pattern="*.md", by_heading=True),
         {"on_error": "quarantine"},
     ),
     "resumable": (lambda at: Resumable(dp.JsonSource(files_of(at, "jsonl", 10), text="body")), {}),

@@ -259,6 +259,14 @@ def test_sections_are_records(tmp_path, reader):
     assert "3 headings without text of their own" in note
 
 
+def test_a_text_that_is_too_long_for_its_headings_is_counted(tmp_path, reader):
+    (tmp_path / "a.md").write_text("# A\n\n" + "b\n" * (1 << 20))
+    (row,) = read(dp.TextFileSource(tmp_path / "a.md", by_heading=True), reader)
+    assert row["skip"] == "text too long for by_heading"
+    (row,) = read(dp.TextFileSource(tmp_path / "a.md"), reader)
+    assert row["skip"] is None
+
+
 def test_a_split_keeps_the_sections_of_a_file_together(tmp_path):
     for i in range(20):
         parts = "".join(f"## Part {j}\n\ntext {i} {j}\n\n" for j in range(4))
