@@ -142,10 +142,11 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
             rank: Which of ``world_size`` ranks this is, from 0.
             world_size: Number of ranks that share each global batch, in slices by rank.
             remainder: ``keep`` a last batch that is not full, ``drop`` it, or ``pad`` it with more.
-            no_duplicates: Let no text come twice in a batch of all ranks. Samples change places
-                within 64 batches for that, so leave about as many between two phases. With
-                ``negatives`` only these differ among themselves and from the batch's anchors and
-                positives: where they do not, they are drawn again, and anchors keep their order.
+            no_duplicates: Let no text come twice in a batch of all ranks. Negatives are drawn again
+                for that, and samples change places within blocks of 64 batches; one that fits in
+                none of them gives its position to another, which ``metrics()``, ``served`` and the
+                forecast count (``displaced``). ``negatives``: only negatives are drawn again, until
+                they differ from all texts of the batch, and anchors keep their order.
             negatives: Distinct negatives a triplet.
             by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
                 what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from duckplets.sampling.stream import Stream
 
 _REDRAWS = 24  # by hashes; half of what can be drawn taken leaves one in 2^24
-_SOME = 6  # of them where all that can be drawn is looked at after that
+_SOME = 2  # of them where all that can be drawn is looked at after that
 _REFUSED = 16  # samples of a stream that lack negatives, after which a batch takes none of it
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 

@@ -23,7 +23,7 @@ from duckplets.sampling.fetch import Fetcher
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 SIZE = 20_000
-NONE = Tally(*(np.zeros(0, np.int64) for _ in range(3)))
+NONE = Tally(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
 class Recorder:
