@@ -6,9 +6,10 @@ The decision that matters: no array per token. Where words begin, where characte
 is not white space are one bit a byte, with a running count per 64 (``Bits``); counting tokens,
 finding the n-th, and turning bytes into characters are then rank and select, asked only at the
 ends of texts and of windows. (The tokens of a file are arrays, and each window is encoded alone,
-where it has other tokens than in its text.) Texts adjoin in the buffer, so a text's first byte begins a word of
-its own whatever stands before it. Work goes by blocks of about a megabyte, whose passes stay in the
-cache: 1.8 GB/s for long ASCII texts on one core, against 0.9 for one text of 35 MB.
+where it has other tokens than in its text.) Texts adjoin in the buffer, so a text's first byte
+begins a word of its own whatever stands before it. Work goes by blocks of about a megabyte, whose
+passes stay in the cache: 1.8 GB/s for long ASCII texts on one core, against 0.9 for one text of
+35 MB.
 
 White space is a list of our own, equal to that of ``str.split`` and ``str.isspace`` (a test holds
 it), so that stored chunks do not follow the Unicode tables of the running Python.
