@@ -134,6 +134,10 @@ def given(
         Literal["null", "fail"] | None,
         typer.Option(help="A date that cannot be read leaves its record without, or fails; null."),
     ] = None,
+    null_values: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD,…", help="Words for no value, as in N/A,nan,NULL."),
+    ] = None,
     encoding: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of text, such as latin-1; UTF-8.")
     ] = None,
@@ -196,6 +200,7 @@ def given(
             "turns": turns if converter or turns != "last" else None,
             "date_format": date_format or None,
             "on_bad_date": on_bad_date,
+            "null_values": names(null_values),
         },
         trust=trust,
         delimiter=delimiter,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+import shlex
+from collections import Counter, defaultdict
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ _FEW = 20  # rows from which on it means something that texts are alike
 _SHORT = 1_000  # bytes
 _LABEL = 30  # characters of the longest label
 _LABELS = 10
+_NULLS = {"n/a", "#n/a", "na", "<na>", "nan", "null", "none", "nil"}  # as exports write no value
 _COLUMNS = ("row", "key", "date", "file", "line", "skip", "value", "sections")
 
 
@@ -70,8 +72,8 @@ def preview(
 ) -> Preview:
     """Return the first records that a source would become; nothing is stored.
 
-    Texts are judged by the first thousand rows: whether they look like JSON, are all the same, or
-    look like labels.
+    Texts are judged by the first thousand rows: whether they look like JSON, are all the same,
+    look like labels, or like words for no value (N/A, nan, NULL), which ``null_values=`` names.
 
     Args:
         source: As for ``Corpus.ingest``; an iterator of records is used up.
@@ -130,6 +132,7 @@ def _flags(rows: list[dict[str, Any]]) -> list[str]:
         for section in (row["sections"] or []) if row["skip"] is None else []:
             texts[f"{section['role']} ({shown(section['heading'], 40)})"].append(section["text"])
     found = [flag for name, those in texts.items() for flag in _of_texts(name, those)]
+    found += _of_nulls([text for those in texts.values() for text in those])
     if bad:
         found.append(f"{bad:,} of the first {counted(len(rows), 'row')} cannot become records")
     return found
@@ -151,6 +154,20 @@ def _of_texts(name: str, texts: list[str]) -> list[str]:
     elif len(texts) >= _FEW and all(_is_number(text) for text in texts):
         found.append(f"{name}: all {len(texts):,} texts are numbers, such as {_start(texts[0])}")
     return found
+
+
+def _of_nulls(texts: list[str]) -> list[str]:
+    """Say how many texts look like words for no value, and how to take them for that."""
+    short = Counter(text.strip() for text in texts if len(text) <= _LABEL)
+    words = {word: n for word, n in sorted(short.items()) if word.casefold() in _NULLS}
+    if not words:
+        return []
+    each = ", ".join(f"{word} ({n:,})" for word, n in words.items())
+    given = ", ".join(map(repr, words))
+    return [
+        f"{sum(words.values()):,} of {len(texts):,} texts look like no value: {each}; "
+        f"null_values=[{given}] (--null-values {shlex.quote(','.join(words))}) takes them for none"
+    ]
 
 
 def _is_number(text: str) -> bool:

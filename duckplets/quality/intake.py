@@ -37,7 +37,7 @@ from duckplets.quality.texts import hash_what_is_there, without_personal_data
 from duckplets.quality.verdicts import digested, redacting, texts_in, to_redact, verdicts
 from duckplets.sources import Source
 from duckplets.sources.rereading import digest_of
-from duckplets.sources.rows import DROPPED
+from duckplets.sources.rows import is_failure
 
 FILTERED = ("where", "not met")
 _COUNTS = ("read", "accepted", "filtered", "rejected", "unreadable")
@@ -267,9 +267,9 @@ class QualityGates:
     def _unreadable(self, batch: pa.RecordBatch, usable: Any, *columns: Any) -> None:
         outcome, gate, rule = columns
         skips = np.array(batch["skip"].to_pylist(), object)
-        dropped = ~usable & (skips == DROPPED)
         outcome[~usable], rule[~usable] = "unreadable", skips[~usable]
-        outcome[dropped], gate[dropped] = "filtered", "source"
+        unused = np.array([skip is not None and not is_failure(skip) for skip in skips], bool)
+        outcome[unused], gate[unused] = "filtered", "source"
 
     def _settle(
         self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, *columns: Any

@@ -15,7 +15,6 @@ from duckplets.ingest.gates import METRICS
 from duckplets.quality.metrics import measured
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import Redact, digests_of, joined
-from duckplets.sources.rows import NO_RECORD, is_failure
 
 _COLUMNS = ("date", "group_key", "taxonomy", "created_at", "updated_at")
 
@@ -189,9 +188,7 @@ def redacting(database: Database, quality: Quality) -> Redact:
 
 
 def _reason(outcome: str, gate: str | None, rule: str) -> str:
-    if outcome == "unreadable":
-        return rule if is_failure(rule) else f"{NO_RECORD}{rule}"
-    return rule if gate == "source" else f"{gate}: {rule}"
+    return rule if outcome == "unreadable" or gate == "source" else f"{gate}: {rule}"
 
 
 def breaks_privacy(rule: str | None) -> bool:

@@ -71,7 +71,7 @@ _CONTROLS = ("size", "size_mode", "weight", "seed")
 _MAPPING = (
     *("converter", "turns", "on_error", "anchor", "positive", "context", "text", "id", "date"),
     *("group", "taxonomy", "meta", "prefix", "trust", "negative", "sections", "text_of"),
-    *("created_at", "updated_at", "date_format", "on_bad_date", "label", "labels"),
+    *("created_at", "updated_at", "date_format", "on_bad_date", "null_values", "label", "labels"),
 )
 _OF_LINES = ("trust", "on_error")  # of text, whose lines have no columns
 _KEYS = (*_PLACES, *_READING, *_WRITTEN, *_CONTROLS, *JUDGED, *_MAPPING)
@@ -137,7 +137,7 @@ def load_data_sets(
     ``seed``, ``converter``, ``on_error``, and the columns ``anchor``, ``positive``, ``context``,
     ``text``, ``id``, ``date``, ``group``, ``taxonomy``, ``meta``, ``prefix``, ``trust``,
     ``negative``, ``sections``, ``text_of``, ``created_at``, ``updated_at``, ``date_format``,
-    ``on_bad_date``, ``label`` and ``labels``.
+    ``on_bad_date``, ``null_values``, ``label`` and ``labels``.
     ``quality`` (a preset, a TOML file, a table of settings, or false for no gates), ``domain``
     (``general``, ``medical`` or ``code``: the preset), ``where``, ``size_mb`` and ``limit`` are as
     for ``Corpus.ingest``; ``clean`` is as in ``DataSet``. Where neither a converter nor columns of

@@ -20,6 +20,7 @@ from duckplets.sources.mapping_checks import (
     check_on_error,
     check_trust,
     label_rules,
+    null_words,
 )
 
 Columns = str | Sequence[str] | None
@@ -84,6 +85,9 @@ class Mapped:
     on_bad_date: OnBadDate = "null"
     """What becomes of a row whose date cannot be read: a record without date, counted in the
     report, or (``"fail"``) a row that cannot be used."""
+    null_values: str | Sequence[str] = ()
+    """Words for no value, such as ``("N/A", "nan", "NULL")``: a cell of a column that the mapping
+    names, or a text of a list there, is null where it is such a word and spaces around it."""
     group: str | None = None
     """Column whose equal values keep rows in one split."""
     taxonomy: Columns = None
@@ -109,6 +113,7 @@ class Mapped:
     def __post_init__(self) -> None:
         check_on_error(self.on_error)
         check_dates(self.date_format, self.on_bad_date)
+        null_words(self.null_values)
         for part in (*ROLES, "taxonomy", "meta"):
             check_names(part, getattr(self, part))
         for part in ("sections", "id", "label", *_NAMED):
@@ -187,6 +192,7 @@ class Mapped:
         found |= {part: list(self.part(part)) for part in several if found[part] is not None}
         if self.turns == "last":
             del found["turns"]
+        found["null_values"] = list(null_words(self.null_values)) or None
         if self.labels is not None:
             found["labels"] = dict(self.label_rules())
         others = ("on_error", "on_bad_date", "trust")

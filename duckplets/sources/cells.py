@@ -15,7 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.sources.base import EARLIER, MARK, MARKED, ROLES
 from duckplets.sources.cell_texts import text_at
-from duckplets.sources.expressions import as_text, call, each, having, section
+from duckplets.sources.expressions import as_text, call, each, filled, having, section
 from duckplets.sources.field_paths import KIND
 
 # What a value under a text role is called that is none, by the shape of its column.
@@ -52,6 +52,7 @@ class Cells:
         text_of: As in the mapping, or ``EARLIER``.
         forms: Of dates that are texts, besides those of ISO.
         labels: What values of labels mean; see ``Mapped.label_rules``.
+        nulls: Words that stand for no value.
         optional: The places of contexts that a row may have none of.
     """
 
@@ -60,6 +61,7 @@ class Cells:
     text_of: str | None = None
     forms: tuple[str, ...] = ()
     labels: tuple[tuple[str, float], ...] = ()
+    nulls: tuple[str, ...] = ()
     optional: frozenset[int] = frozenset()
 
     def text(self, place: int) -> exp.Expr:
@@ -72,6 +74,13 @@ class Cells:
         if shape == "nested" or shape.endswith("[]"):
             return as_text(call("to_json", column))
         return as_text(column)
+
+    def is_there(self, text: exp.Expr) -> exp.Expr:
+        """Return whether a text says something: it is neither blank nor a word for no value."""
+        if not self.nulls:
+            return filled(text)
+        words = (exp.Literal.string(word) for word in self.nulls)
+        return exp.and_(filled(text), call("trim", text.copy()).isin(*words).not_())
 
     def items(self, place: int) -> exp.Expr:
         """Return the cell as a list of texts, whatever it holds, one where it is no list."""

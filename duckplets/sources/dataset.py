@@ -9,7 +9,7 @@ One that is shuffled as it streams has no place to go on from, and is ingested i
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
@@ -63,6 +63,7 @@ class DatasetSource:
         on_error: What becomes of a row that cannot be used; see ``Mapped``.
         date_format: How dates are written; see ``Mapped``.
         on_bad_date: What becomes of a row whose date cannot be read; see ``Mapped``.
+        null_values: Words for no value; see ``Mapped``.
 
     Raises:
         SourceError: It is no such data set, or an argument is wrong.
@@ -102,6 +103,7 @@ class DatasetSource:
         on_error: OnError | None = None,
         date_format: Columns = None,
         on_bad_date: OnBadDate = "null",
+        null_values: str | Sequence[str] = (),
     ) -> None:
         if not hasattr(dataset, "with_format") or not hasattr(dataset, "features"):
             splits = list(dataset) if hasattr(dataset, "keys") else []
@@ -133,6 +135,7 @@ class DatasetSource:
             on_error=on_error,
             date_format=date_format,
             on_bad_date=on_bad_date,
+            null_values=null_values,
         )
 
     @property

@@ -25,6 +25,7 @@ from duckplets.sources.base import Mapped
 from duckplets.sources.columns import check_sizes, faults_of, plain, weights
 from duckplets.sources.field_paths import KIND, NAME, Paths, is_optional
 from duckplets.sources.limits import Limits, limits_of, part_of
+from duckplets.sources.mapping_checks import null_words
 from duckplets.sources.origins import BROKEN, Judge, Origins, broken_value
 from duckplets.sources.rows import EXTRA_COLUMNS, LEFT_OUT, MAX_BYTES, MAX_ROWS, ROW_SCHEMA
 
@@ -113,7 +114,8 @@ def run(
         forms = _forms(mapping, table.schema)
         cells = cells_of(table.schema, len(names), mapping.text_of, forms)
         optional = _optional(mapping, table.schema)
-        cells = replace(cells, labels=mapping.label_rules(), optional=optional)
+        nulls = null_words(mapping.null_values)
+        cells = replace(cells, labels=mapping.label_rules(), nulls=nulls, optional=optional)
         table = judge.before(_with_dates(table, cells.shapes))
         if conversion is None:
             chunks = pa.Table.from_batches(table.to_batches(_CHUNK_ROWS), table.schema)

@@ -109,6 +109,24 @@ def check_dates(date_format: object, on_bad_date: object) -> None:
             )
 
 
+def null_words(null_values: object) -> tuple[str, ...]:
+    """Return the words that stand for no value, in order and without spaces around them.
+
+    Raises:
+        SourceError: They are neither a word nor several.
+    """
+    given = (null_values,) if isinstance(null_values, str) else null_values
+    if not isinstance(given, (list, tuple)):
+        raise SourceError(f"null_values={null_values!r}: give words, as in ('N/A', 'NULL')")
+    for word in given:
+        if not isinstance(word, str) or not word.strip() or "\0" in word:
+            raise SourceError(
+                f"null_values: {word!r} is no word; give some, as in ('N/A', 'NULL'); what is "
+                f"blank is no value anyway"
+            )
+    return tuple(sorted({word.strip(" ") for word in given}))
+
+
 def check_name(part: str, name: object) -> None:
     """Refuse what cannot name a column.
 

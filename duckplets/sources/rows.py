@@ -70,16 +70,13 @@ DROPPED = "dropped by the source"
 UNREADABLE = frozenset(
     {
         *("ragged row", "bad quoting", "invalid UTF-8", "unreadable date", "binary file"),
-        "unreadable label",
+        *("unreadable label", "no text"),
         *("invalid JSON", "not an object", "empty file", "unreadable file", "unreadable folder"),
     }
 )
 
 
-NO_RECORD = "unreadable: "
-"""What stands before the reason, where there are gates, for which a row was no record anyway."""
-
-_FAILURES = ("invalid ", "not text: ", "sections: ", NO_RECORD)
+_FAILURES = ("invalid ", "not text: ", "sections: ")
 
 
 def is_failure(reason: str) -> bool:

@@ -120,13 +120,13 @@ def _cells(layout: Layout, made: Made | None, carried: tuple[str, ...]) -> exp.S
     for place in range(len(layout.names)):
         name = f"t{place}"
         raw.append(exp.alias_(cells.text(place), name))
-        text = exp.case().when(filled(exp.column(name)), exp.column(name))
+        text = exp.case().when(cells.is_there(exp.column(name)), exp.column(name))
         whole.append(exp.alias_(text, name))
     judged = [i for i in layout.judged if layout.list_of(i) == f"s{i}"]
     lists = {f"l{i}": cells.items(i) for i in layout.lists}
     for name, items in (lists | {f"s{i}": cells.texts(i) for i in judged}).items():
         raw.append(exp.alias_(items, name))
-        present = each(exp.column("x"), exp.column(name), filled(exp.column("x")))
+        present = each(exp.column("x"), exp.column(name), cells.is_there(exp.column("x")))
         none = exp.cast(exp.Array(), "VARCHAR[]", dialect=DuckDB)
         whole.append(exp.alias_(call("coalesce", present, none), name))
     for place in judged:
@@ -148,14 +148,14 @@ def _mapped(layout: Layout, made: Made | None) -> exp.Select:
     columns = {
         "id": key,
         "sections": made.sections if made else _sections(layout),
-        "date_text": call("trim", date_of(parts["date"], layout.cells.shapes)),
+        "date_text": _moment(date_of(parts["date"], layout.cells.shapes)),
         "date_by_form": by_form(date_of(parts["date"], layout.cells.shapes), layout.cells.forms),
         "group_text": family,
         "taxonomy": call("list_concat", none, *(list_at(place) for place in parts["taxonomy"])),
         "meta": _own_meta() if GIVEN in parts else _meta(parts["meta"], layout.names),
         "trust_text": call("trim", first_of(parts["trust"])),
-        "created_text": call("trim", first_of(parts["created_at"])),
-        "updated_text": call("trim", first_of(parts["updated_at"])),
+        "created_text": _moment(first_of(parts["created_at"])),
+        "updated_text": _moment(first_of(parts["updated_at"])),
         "lack": _lack(layout, made),
         "label_text": first_of(parts["label"]),
         "label": label_of(first_of(parts["label"]), layout.cells.labels),
@@ -166,6 +166,11 @@ def _mapped(layout: Layout, made: Made | None) -> exp.Select:
         **(made.extra if made else {}),
     }
     return kept().select(*(exp.alias_(value, name) for name, value in columns.items()))
+
+
+def _moment(text: exp.Expr) -> exp.Expr:
+    """Return the text of a date or time; pandas writes NaT for none."""
+    return call("nullif", call("trim", text), exp.Literal.string("NaT"))
 
 
 def _told(layout: Layout, made: Made | None) -> exp.Expr:

@@ -336,9 +336,7 @@ def add_up(corpus: dp.Corpus, report: dp.IngestReport, name: str, ends: list[End
     )
     assert report.skipped == by["filtered"] + by["rejected"]
     reasons = Counter(
-        (f"unreadable: {rule}" if rule == "no text" else rule)
-        if outcome == "unreadable"
-        else f"{gate}: {rule}"
+        rule if outcome == "unreadable" or gate == "source" else f"{gate}: {rule}"
         for outcome, gate, rule in ends
         if outcome != "accepted"
     )

@@ -21,6 +21,7 @@ import duckplets as dp
 from duckplets.quality.settings import Quality
 from duckplets.sources import feed
 
+NO_GATES: dict[str, Any] = {"min_sentences": None, "lorem_ipsum": True, "curly_brackets": True}
 CARD = "the number 4111 1111 1111 1111 was on it"
 
 # Rows with how they end: text, more columns, outcome, reason.
@@ -52,6 +53,48 @@ PLANTED: list[tuple[str | None, dict[str, Any], str, str]] = [
 def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
     with empty_corpus(tmp_path / "c.duckdb") as opened:
         yield opened
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"anchor": "q", "positive": "a"},
+        {"anchor": "q", "context": "a"},
+        {"text": "a"},
+        {"text": "a", "null_values": ("N/A", "nan")},
+        {"anchor": "q", "positive": "a", "null_values": "N/A"},
+        {"anchor": "q", "positive": "a", "date": "d", "on_bad_date": "fail"},
+    ],
+)
+def test_rows_are_judged_and_counted_with_gates_as_without(
+    tmp_path: Path, mapping: dict[str, Any]
+) -> None:
+    values = [None, "", " \t", "N/A", "nan", "text"]
+    rows: list[Any] = [
+        {"id": f"{i}{j}", "q": q, "a": a, "d": "2024-01-01" if i else "some day"}
+        for i, q in enumerate(values)
+        for j, a in enumerate(values)
+    ]
+    rows += [{"id": None, "q": "q", "a": "a", "d": None}, {"id": "n", "q": 7, "a": 8, "d": None}]
+    path = tmp_path / "rows.jsonl"
+    written(path, rows)
+    source = dp.JsonSource(path, id="id", **mapping)
+    told = []
+    for quality in (None, Quality("c4", duplicates=False, **NO_GATES)):
+        with empty_corpus(tmp_path / f"{quality is None}.duckdb") as corpus:
+            report = corpus.ingest(source, name="s", quality=quality, progress=False)
+            told.append((report.added, report.skipped, report.failed, report.reasons))
+            if quality is not None:
+                ended = corpus.acquisitions().to_pylist()[0]
+                assert ended["unreadable"] == report.failed
+                assert ended["filtered"] == report.skipped
+    assert told[0] == told[1]
+    added, skipped, failed, reasons = told[0]
+    assert added + skipped + failed == len(rows)
+    texts = sum(reasons.get(reason, 0) for reason in ("no text", "not text: number"))
+    assert failed == texts + reasons.get("unreadable date", 0)
+    assert added
+    assert failed if "text" in mapping else skipped
 
 
 def test_every_planted_row_ends_where_it_should(corpus: dp.Corpus, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from duckplets.errors import SourceError, nearest, several
 
 LISTS = (
     *("anchor", "positive", "negative", "context", "text", "text_columns", "meta", "taxonomy"),
-    "date_format",
+    *("date_format", "null_values"),
 )
 KEYS = (
     *(*LISTS, "id", "date", "group", "trust", "source_id", "converter", "on_error"),

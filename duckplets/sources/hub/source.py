@@ -23,6 +23,7 @@ from duckplets.sources.hub.card import parse_card
 from duckplets.sources.hub.download import Hub, Sleep
 from duckplets.sources.hub.layout import choose
 from duckplets.sources.hub.reading import Reading, Start
+from duckplets.sources.mapping_checks import null_words
 from duckplets.sources.rows import Begun, Rows
 
 if TYPE_CHECKING:
@@ -76,11 +77,7 @@ class HubSource(Mapped):
         size_of(self.cache_limit)
 
     def __repr__(self) -> str:
-        options = [
-            f"{name}={value!r}"
-            for name, value in self._options().items()
-            if (name, value) != ("on_bad_date", "null")
-        ]
+        options = [f"{name}={value!r}" for name, value in self._options().items()]
         return f"HubSource({', '.join([repr(self.uri), *options])})"
 
     @property
@@ -97,7 +94,9 @@ class HubSource(Mapped):
         read = {part: list(names) for part, names in self.parts() if names}
         converted = {"converter": self.converter, "on_error": self.on_error or "raise"}
         text_of = {"text_of": "json"} if self.text_of == "json" else {}
-        return {"uri": self.uri, "mapping": read, **converted, **text_of}
+        words = list(null_words(self.null_values))
+        nulls = {"null_values": words} if words else {}
+        return {"uri": self.uri, "mapping": read, **converted, **text_of, **nulls}
 
     def open(self, reader: Database) -> Rows:
         """Look at what the repository holds, and return the rows from the first on.
@@ -134,11 +133,10 @@ class HubSource(Mapped):
 
     def _options(self) -> dict[str, Any]:
         """Return the values of the keys that a line may have, without those that were not given."""
-        names = ("source_id", "weight", *(part.name for part in fields(Mapped)))
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if given.get("on_bad_date") == "null":
-            del given["on_bad_date"]  # the line may say it
-        return given
+        usual: dict[str, Any] = {"source_id": None, "weight": None}
+        usual |= {part.name: part.default for part in fields(Mapped)}
+        given = {name: getattr(self, name) for name in usual}
+        return {name: value for name, value in given.items() if value != usual[name]}
 
 
 def read_hub_list(

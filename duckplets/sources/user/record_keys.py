@@ -97,6 +97,7 @@ class RecordKeys:
             on_error=mapping.on_error,
             on_bad_date=mapping.on_bad_date,
             date_format=mapping.date_format,
+            null_values=mapping.null_values,
         )
         self._mapping = own if self._are_own else mapping
         self._keys = Keys(reader, self._mapping, where)

@@ -1,0 +1,124 @@
+"""Words for no value are none in every kind of source; without any they are texts."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as parquet
+import pytest
+from commands import ok
+
+import duckplets as dp
+from duckplets.errors import SourceError
+from duckplets.ingest.preview import preview
+
+ROWS: list[dict[str, str | None]] = [
+    {"id": "1", "q": "one", "a": "first", "d": "2024-01-01", "m": "N/A"},
+    {"id": "2", "q": "two", "a": "N/A", "d": "NaT", "m": "v"},
+    {"id": "3", "q": "three", "a": " nan ", "d": "NULL", "m": "w"},
+    {"id": "4", "q": "NULL", "a": "fourth", "d": None, "m": "x"},
+    {"id": "nan", "q": "five", "a": "fifth", "d": None, "m": "y"},
+    {"id": "6", "q": "six", "a": "Null, nan", "d": "NULL", "m": "nan"},
+]
+MAPPING: dict[str, Any] = {"id": "id", "anchor": "q", "positive": "a", "date": "d", "meta": ["m"]}
+WORDS = ("N/A", "nan", "NULL")
+
+
+def written(folder: Path) -> dict[str, Any]:
+    """Return sources of the same rows, one of each kind, to be given a mapping."""
+    table = pa.Table.from_pylist(ROWS)
+    with (folder / "rows.csv").open("w", newline="") as file:
+        lines = csv.DictWriter(file, ROWS[0])
+        lines.writeheader()
+        lines.writerows(ROWS)
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    (folder / "rows.json").write_text(json.dumps(ROWS))
+    parquet.write_table(table, folder / "rows.parquet")
+    feather.write_feather(table, str(folder / "rows.feather"))
+    return {
+        "csv": lambda **m: dp.CsvSource(folder / "rows.csv", **m),
+        "jsonl": lambda **m: dp.JsonSource(folder / "rows.jsonl", **m),
+        "json": lambda **m: dp.JsonSource(folder / "rows.json", **m),
+        "parquet": lambda **m: dp.ParquetSource(folder / "rows.parquet", **m),
+        "arrow": lambda **m: dp.ArrowSource(folder / "rows.feather", **m),
+        "memory": lambda **m: dp.MemorySource(ROWS, **m),
+        "sql": lambda **m: dp.SqlSource(f"FROM '{folder}/rows.parquet'", **m),
+        "dataset": lambda **m: dp.DatasetSource(datasets.Dataset.from_list(ROWS), **m),
+    }
+
+
+def test_words_for_no_value_are_null_in_any_source(tmp_path: Path) -> None:
+    for kind, source in written(tmp_path).items():
+        rows = preview(source(**MAPPING, null_values=WORDS), 6).rows
+        skips = [row["skip"] for row in rows]
+        assert skips == [None, *["no positive"] * 2, "no anchor", "no id", None], kind
+        assert [row["key"] for row in rows[::5]] == ["1", "6"], kind
+        plain = preview(source(**MAPPING), 6).rows
+        # NaT is no date that could not be read; NULL is one, until it is said to be a word.
+        wrong = [row["value"] for row in plain if row["value"] is not None]
+        assert [row["skip"] for row in plain] == [None] * 6, kind
+        assert wrong == ["NULL", "NULL"], kind
+
+
+def test_metadata_and_lists_have_no_such_words(tmp_path: Path) -> None:
+    rows = [{**row, "l": ["x", "NULL", " "]} for row in ROWS[:1]]
+    mapping = {**MAPPING, "context": "l", "null_values": "NULL"}
+    sections = preview(dp.MemorySource(rows, **mapping)).rows[0]["sections"]
+    assert [section["text"] for section in sections] == ["one", "first", "x"]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(ROWS, **MAPPING, null_values=["N/A", "nan"])
+        corpus.ingest(source, name="s", progress=False)
+        found = corpus.sql("SELECT record_id, meta FROM records ORDER BY record_id").to_pylist()
+        assert [dict(row["meta"]) for row in found] == [{}, {"m": "x"}, {}]
+        with pytest.raises(SourceError, match="null_values"):  # another mapping
+            corpus.ingest(dp.MemorySource(ROWS, **MAPPING), name="s", progress=False)
+
+
+def test_lists_with_words_for_no_value_cannot_stay_in_place(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"q": ["a"], "l": [["b", "NULL"]]}), tmp_path / "l.parquet")
+    source = dp.ParquetSource(tmp_path / "l.parquet", anchor="q", positive="l", null_values="NULL")
+    refused = pytest.raises(SourceError, match="'l' has lists, and null_values= words")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus, refused:
+        corpus.ingest(source, in_place=True, progress=False)
+
+
+def test_the_preview_counts_such_words_and_says_the_option(tmp_path: Path) -> None:
+    source = written(tmp_path)["csv"]
+    (flag,) = preview(source(**MAPPING)).flags
+    assert flag == (
+        "3 of 12 texts look like no value: N/A (1), NULL (1), nan (1); null_values=['N/A', "
+        "'NULL', 'nan'] (--null-values N/A,NULL,nan) takes them for none"
+    )
+    flags = preview(source(**MAPPING, null_values=WORDS)).flags
+    assert flags == ["4 of the first 6 rows cannot become records"]
+
+
+def test_the_command_and_lines_of_lists_take_them(tmp_path: Path) -> None:
+    written(tmp_path)
+    told = ok(
+        *("ingest", tmp_path / "c.duckdb", tmp_path / "rows.csv", "--anchor", "q"),
+        *("--positive", "a", "--null-values", "N/A,nan", "--null-values", "NULL"),
+    )
+    assert "2 no positive, 1 no anchor" in told
+    line = dp.HubSource("hf://org/name/config/split anchor=q positive=a null_values=N/A,NULL")
+    assert line.null_values == ("N/A", "NULL")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, r"null_values=None: give words, as in \('N/A', 'NULL'\)"),
+        ({"N/A": 1}, "give words"),
+        ([1], "null_values: 1 is no word"),
+        (["a", " "], "null_values: ' ' is no word.*blank is no value anyway"),
+    ],
+)
+def test_what_is_no_word_is_refused(given: Any, told: str) -> None:
+    with pytest.raises(SourceError, match=told):
+        dp.MemorySource(ROWS, **MAPPING, null_values=given)
