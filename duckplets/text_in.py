@@ -134,7 +134,7 @@ class TextIn(Sifting):
         from duckplets.ingest import ingest
         from duckplets.sources.by_path import given_source
 
-        if isinstance(trust, str):
+        if isinstance(trust, str) and isinstance(source, str | PathLike):
             arguments, trust = {**arguments, "trust": trust}, None
         source = given_source(source, arguments)
         gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit, jsonl=jsonl)

@@ -106,7 +106,7 @@ def test_faults(folder, tmp_path, path, arguments, said):
     assert said in str(raised.value)
 
 
-@_each("arguments", [{"anchor": "q"}, {"trust": "t"}, {"format": "csv"}])
+@_each("arguments", [{"anchor": "q"}, {"format": "csv"}])
 def test_a_source_has_its_own_arguments(folder, tmp_path, arguments):
     with (
         empty_corpus(tmp_path / "c.duckdb") as corpus,
