@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.plain import Stored
 from duckplets.db.database import Database
-from duckplets.sampling.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from duckplets.sampling.fingerprint import Fingerprint
 
 Events = Mapping[int, Mapping[str, float]]
 
