@@ -18,7 +18,6 @@ from duckplets.db.database import Database
 from duckplets.engines import opened
 from duckplets.errors import DuckpletsError, EngineError, SourceError, several
 from duckplets.ingest import records, unfinished
-from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,6 +115,7 @@ class Sifting:
         from duckplets.ingest.beside import Beside, prepare_beside, store_beside
         from duckplets.quality.json_lines import JsonLines
         from duckplets.records.controls import keep_controls
+        from duckplets.text.prefix import prefix_of
 
         how = Beside(readers=readers, retries=retries, spool_mb=spool_mb)
         judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from duckplets.base.shown import Facts, shown
-from duckplets.db import placed
+from duckplets.db import files, placed
 from duckplets.db.database import Database
 from duckplets.ingest import records, splits, unfinished
 from duckplets.ingest.chunks import cleaned
@@ -24,8 +24,6 @@ from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.sampling import state
-from duckplets.serving.snapshot import overview
-from duckplets.vectors import upkeep as vectors
 
 Counts = dict[str | None, int]  # anchors by why they are left out; None for those that are drawn
 
@@ -68,12 +66,30 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
         "pools": _pools(database, kept, new) if can_count else [],
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
-        "snapshot": overview(database, records.current_version(database)),
-        "vectors": vectors.overview(Path(str(database.path))),
+        "snapshot": _snapshot(database),
+        "vectors": _vectors(Path(str(database.path))),
         "state": str(state_path),
         "runs": state.cursors(state_path),
     }
     return Status(found)
+
+
+def _snapshot(database: Database) -> dict[str, Any] | None:
+    """Tell of the snapshot, if there is one: what reads it takes a while to load."""
+    if not Path(str(database.path)).with_suffix(files.SNAPSHOT).exists():
+        return None
+    from duckplets.serving.snapshot import overview
+
+    return overview(database, records.current_version(database))
+
+
+def _vectors(path: Path) -> list[dict[str, Any]]:
+    """Tell of the sets of vectors, if there are any: what reads them takes a while to load."""
+    if not files.beside(path, files.VECTORS).exists():
+        return []
+    from duckplets.vectors.upkeep import overview
+
+    return overview(path)
 
 
 def in_a_line(database: Database) -> str:

@@ -19,12 +19,9 @@ from duckplets.db.database import Database
 from duckplets.engines import opened
 from duckplets.errors import DuckpletsError
 from duckplets.ingest import chunks, records, splits
-from duckplets.ingest import prefixes as prefix_store
-from duckplets.records import controls as index_controls
 from duckplets.sifting import Sifting
 from duckplets.status import in_a_line
 from duckplets.text.chunking import Chunking
-from duckplets.text.prefix import prefix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,6 +130,7 @@ class TextIn(Sifting):
         """
         from duckplets.ingest import ingest
         from duckplets.sources.by_path import given_source
+        from duckplets.text.prefix import prefix_of
 
         if isinstance(trust, str) and isinstance(source, str | PathLike):
             arguments, trust = {**arguments, "trust": trust}, None
@@ -244,13 +242,16 @@ class TextIn(Sifting):
         Raises:
             SourceError: There is no such source, or no record of it has such a column.
         """
+        from duckplets.ingest import prefixes
+        from duckplets.text.prefix import prefix_of
+
         wanted = prefix_of(prefix)
         source_id = records.source_id_of(self._database, source)
         with self._database.transaction():
             if wanted is not None:
-                prefix_store.check_columns(self._database, source_id, wanted)
+                prefixes.check_columns(self._database, source_id, wanted)
             version = records.current_version(self._database) + 1
-            prefix_store.set_source(self._database, source_id, version, wanted)
+            prefixes.set_source(self._database, source_id, version, wanted)
             records.commit_version(self._database, version, "prefix", source, {})
 
     @changes("ingest")
@@ -286,6 +287,7 @@ class TextIn(Sifting):
         Raises:
             SourceError: The file is wrong, and then nothing is read; or as for ``ingest``.
         """
+        from duckplets.records import controls
         from duckplets.records.data_sets import load_data_sets
         from duckplets.records.judged import check_cleaning
 
@@ -305,7 +307,7 @@ class TextIn(Sifting):
                 progress=progress,
                 **data_set.gates,
             )
-            index_controls.keep_controls(self._database, data_set.name, data_set.controls)
+            controls.keep_controls(self._database, data_set.name, data_set.controls)
         return reports
 
     @changes("set index controls in")
@@ -332,9 +334,11 @@ class TextIn(Sifting):
             SourceError: There is no such source.
             SamplerError: A value is wrong.
         """
+        from duckplets.records import controls
+
         source_id = records.source_id_of(self._database, source)
         with self._database.transaction():
-            index_controls.set_controls(self._database, source_id, size, size_mode, weight, seed)
+            controls.set_controls(self._database, source_id, size, size_mode, weight, seed)
 
     def data_index(self, split: str | None = None) -> DataIndex:
         """Return the index of all sources, each with its size and weight; ``read`` takes it.
@@ -342,7 +346,9 @@ class TextIn(Sifting):
         Args:
             split: Of the records of this split only.
         """
-        return index_controls.of_corpus(
+        from duckplets.records import controls
+
+        return controls.of_corpus(
             self._database, split=split, version=records.current_version(self._database)
         )
 

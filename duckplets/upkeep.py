@@ -19,9 +19,6 @@ from duckplets.ingest import splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.named_pools import NamedPools
 from duckplets.sampling import state as states_of
-from duckplets.serving import snapshot
-from duckplets.vectors import mapped_sets
-from duckplets.vectors.store import VectorStore
 
 if TYPE_CHECKING:
     from duckplets.compact import CompactReport
@@ -119,6 +116,10 @@ def _prepare(
     engine: Engine | None = None,
 ) -> PrepareReport:
     """Make or complete the snapshot of a corpus; see ``Corpus.prepare``."""
+    from duckplets.serving import snapshot
+    from duckplets.vectors import mapped_sets
+    from duckplets.vectors.store import VectorStore
+
     started = time.monotonic()
     folder = snapshot.folder_of(corpus.path)
     for path in states[1:]:

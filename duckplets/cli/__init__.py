@@ -120,31 +120,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )  # NumPy would start them, for nothing
             spare_pandas("duckplets", "pyarrow", "duckdb")
         called = [each for each in given if each != "--debug"]
-        run(_application(() if _COMPLETE in os.environ else called), given)
+        run(_application(None if _COMPLETE in os.environ else called), given)
     except KeyboardInterrupt:  # while modules are loaded; later each command says so itself
         if sys.stderr is not None:
             print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
 
 
-def _application(called: Sequence[str] = ()) -> typer.Typer:
+def _application(called: Sequence[str] | None = None) -> typer.Typer:
     """Return the application; of one that is called, only what the words of the call need.
 
-    Typer takes 3 ms for a command, beside what its module imports.
+    Typer takes 3 ms for a command with its options, beside what its module imports. A list of all
+    commands needs no options.
     """
-    from duckplets.cli.app import add, new_app, start
+    from duckplets.cli.app import add, list_only, new_app, start
 
-    first, second = [*called, "", ""][:2]
+    first, second = [*(called or ()), "", ""][:2]
     every = first not in _COMMANDS and first not in _GROUPS
+    is_list = called is not None and {*called}.isdisjoint({*_COMMANDS, *_GROUPS})
+    put = list_only if is_list else add
     made = new_app(_HELP, completion=True)
     made.callback()(start)
     for name, home in _called(_COMMANDS, first, every=every).items():
-        add(made, name, _command(f"{home}.{name.replace('-', '_')}"), long=name in _LONG)
+        put(made, name, _command(f"{home}.{name.replace('-', '_')}"), long=name in _LONG)
     for name, (description, verbs) in _called(_GROUPS, first, every=every).items():
         group = new_app(description)
         made.add_typer(group, name=name)
         for verb, where in _called(verbs, second, every=second not in verbs).items():
-            add(group, verb, _command(where), long=f"{name} {verb}" in _LONG)
+            put(group, verb, _command(where), long=f"{name} {verb}" in _LONG)
     return made
 
 

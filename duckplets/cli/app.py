@@ -103,6 +103,11 @@ def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool
     app.command(name, help=_help(command))(guarded)
 
 
+def list_only(app: typer.Typer, name: str, command: Callable[..., None], **_: bool) -> None:
+    """Register the name and the help of a command that is listed and not called."""
+    app.command(name, help=_help(command))(lambda: None)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"duckplets {__version__}")

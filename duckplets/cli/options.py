@@ -15,7 +15,6 @@ import typer
 
 from duckplets.cli import completion
 from duckplets.cli.app import as_written, in_options, say
-from duckplets.cli.inputs import names
 
 if TYPE_CHECKING:
     from duckplets.corpus import Corpus
@@ -287,7 +286,7 @@ def opening(
         resume=resume,
         tag=tag,
         state=state,
-        allow_drift=names(allow_drift) or (),
+        allow_drift=_names(allow_drift) or (),
         recipes=_recipes(recipes),
         mixture=_mixture(mixture, temperature),
         arguments={},
@@ -301,7 +300,7 @@ def opening(
         seed=seed,
         negatives=negatives,
         empty=empty,
-        by=None if by is None else _by(names(by) or []),
+        by=None if by is None else _by(_names(by) or []),
         no_duplicates=_apart(texts=no_duplicates, negatives=no_duplicate_negatives),
         structural_negatives=True if structural_negatives else None,
         swap=swap,
@@ -358,12 +357,18 @@ def command(*words: str | Path, **options: str | Path | None) -> str:
     return shlex.join(["duckplets", *map(str, words), *chain.from_iterable(given)])
 
 
+def _names(values: Sequence[str] | None) -> list[str] | None:
+    from duckplets.cli.inputs import names  # with all that finds sources
+
+    return names(values)
+
+
 def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
     """Return names as they are, and the recipes of files."""
     from duckplets.recipes.files import load_recipes
 
     found: list[Recipe | str] = []
-    for value in names(values) or []:
+    for value in _names(values) or []:
         is_file = value.lower().endswith((".toml", ".json"))
         with as_written():
             found += load_recipes(value) if is_file else [value]
@@ -375,7 +380,7 @@ def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture
     from duckplets.order.mixture import Mixture
     from duckplets.order.weights import as_word
 
-    parts = names(values) or []
+    parts = _names(values) or []
     if not any(part.lower().endswith(".toml") for part in parts):
         if not parts and temperature is not None:
             raise typer.BadParameter(

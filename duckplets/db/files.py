@@ -25,6 +25,8 @@ STATE = ".state.duckdb"
 """What the name of a corpus's state file ends with, in place of ``.duckdb``."""
 VECTORS = ".vectors.duckdb"
 """The same of its vector file."""
+SNAPSHOT = ".snapshot"
+"""The same of the folder of its snapshot."""
 
 _LONGEST_NAME = 220  # bytes; file systems take 255, and what lies beside a file adds up to 30
 _ADDRESS = re.compile(

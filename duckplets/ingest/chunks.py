@@ -18,14 +18,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckplets.base.plain import Stored
 from duckplets.base.shown import shown
 from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
 from duckplets.ingest import unfinished
-from duckplets.ingest.preprocess import clean
 from duckplets.text import chunkers
 from duckplets.text.chunkers import Chunker
 from duckplets.text.chunking import MOST, Chunking
@@ -231,7 +229,7 @@ class SectionWriter:
             record_keys: The records' keys, shape (records,).
             places: File and row of each record, where texts are left there.
         """
-        counts = pc.list_value_length(sections).to_numpy(zero_copy_only=False)
+        counts = sections.value_lengths().to_numpy(zero_copy_only=False)
         flat = sections.flatten()
         owners = np.repeat(record_keys, counts)
         firsts = np.repeat(np.cumsum(counts) - counts, counts)
@@ -263,10 +261,10 @@ def append_sections(database: Database, chunking: Chunking, rows: pa.Table, firs
     """
     originals = None
     if "original" in rows.column_names:
-        originals = rows.filter(pc.is_valid(rows["original"])).drop_columns("text")
+        originals = rows.filter(rows["original"].is_valid()).drop_columns("text")
         rows = rows.drop_columns("original")
         if rows["text"].null_count:
-            rows = rows.filter(pc.is_valid(rows["text"]))
+            rows = rows.filter(rows["text"].is_valid())
     tokens, chunks = _cut(rows, chunking, first_key, _label(database, rows))
     rows = rows.append_column("token_count", pa.array(tokens))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
@@ -318,6 +316,8 @@ def _kinds() -> pa.Array:
 
 def _store_anew(database: Database, chunking: Chunking) -> int:
     """Clean all sections as they came, and store them with their chunks; return their number."""
+    from duckplets.ingest.preprocess import clean
+
     keys = next_keys(database)
     done, first_key, last_record = 0, keys["chunk"], keys["record"] - 1
     reader = database.cursor()  # not of this transaction: it sees what was there before

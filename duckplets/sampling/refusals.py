@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from duckplets.base.shown import listed
 from duckplets.errors import StateMismatchError, nearest
-from duckplets.sampling.fingerprint import differing, refuse_mismatch
 
 if TYPE_CHECKING:
     from duckplets.sampling.saved import Run
@@ -30,6 +29,8 @@ def no_run(path: Path, run: str, names: Iterable[str]) -> StateMismatchError:
 
 def refuse_other(path: Path, known: Run, run: Run) -> None:
     """Refuse to save a run over another one of its name; names what differs."""
+    from duckplets.sampling.fingerprint import differing, refuse_mismatch
+
     try:
         told = differing(known.settings, run.settings)
         refuse_mismatch(known.fingerprint, run.fingerprint, told=told)

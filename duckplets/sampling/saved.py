@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from duckplets.base.plain import Stored
 from duckplets.db.database import Database
 from duckplets.order.changes import Event
-from duckplets.sampling.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from duckplets.sampling.fingerprint import Fingerprint
 
 Events = Mapping[int, Event]
 

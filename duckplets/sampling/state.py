@@ -27,11 +27,11 @@ from duckplets.errors import (
     MissingFileError,
     StateMismatchError,
 )
-from duckplets.sampling.fingerprint import Fingerprint
 from duckplets.sampling.refusals import no_run, refuse_beyond, refuse_farther, refuse_other
 from duckplets.sampling.saved import Cursor, Events, Run, counts_of, events_of, find_run
 
 if TYPE_CHECKING:
+    from duckplets.sampling.fingerprint import Fingerprint
     from duckplets.sampling.losses import Losses
 
 log = logging.getLogger("duckplets")

@@ -25,7 +25,7 @@ from duckplets.base.names import inside
 from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress, bar
 from duckplets.base.shown import shown
-from duckplets.db import placed
+from duckplets.db import files, placed
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, ReadOnlyError
 from duckplets.ingest import records
@@ -44,7 +44,7 @@ _LOCK, VECTORS = "lock", "vectors"
 
 def folder_of(path: Path) -> Path:
     """Return where the snapshot of a corpus lies."""
-    return path.with_suffix(".snapshot")
+    return path.with_suffix(files.SNAPSHOT)
 
 
 class Snapshot:

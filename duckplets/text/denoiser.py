@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
 from duckplets.errors import ChunkingError
@@ -136,6 +135,8 @@ def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
 def _cleaned(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
     data, bounds = bytes_of(texts)
     if (data == _RETURN).any():
+        import pyarrow.compute as pc
+
         for end in ("\r\n", "\r"):
             texts = pc.replace_substring(texts, end, "\n")
         data, bounds = bytes_of(texts)
