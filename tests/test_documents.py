@@ -116,7 +116,8 @@ def test_the_blocks_of_the_readme_run(
 ) -> None:
     folder = tmp_path / "checkout"
     folder.mkdir()
-    shutil.copytree(ROOT / "examples", folder / "examples")
+    for name in ("examples", "docs"):
+        shutil.copytree(ROOT / name, folder / name)
     monkeypatch.chdir(folder)
     point_to(hub, monkeypatch, tmp_path / "cache")
     found = []
