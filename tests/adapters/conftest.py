@@ -34,11 +34,11 @@ def corpus_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def alone(corpus_path: Path) -> list[dict[str, Any]]:
-    """The batches of two epochs, taken by one process; the last is short."""
+    """The batches of four epochs, taken by one process; the last is short."""
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         batches = [
             {**batch.to_pydict(), "step": batch.step}
-            for batch in corpus.sampler(batch_size=BATCH, seed=SEED, epochs=2)
+            for batch in corpus.sampler(batch_size=BATCH, seed=SEED, epochs=4)
         ]
     assert len(batches) % 2
     assert len(batches) % 3

@@ -21,7 +21,7 @@ COMMON = {"batch_size": 16, "seed": 7}
 
 
 def fresh(path: Path, **arguments: Any) -> SamplerDataset:
-    return SamplerDataset(path, **COMMON, **{"epochs": 2, **arguments})
+    return SamplerDataset(path, **COMMON, **{"epochs": 4, **arguments})
 
 
 # ---- by step
@@ -99,7 +99,7 @@ def test_workers_that_cannot_know_of_a_loaded_state_say_so(corpus_path: Path) ->
 
 def test_states_go_from_datasets_to_samplers_and_back(corpus_path: Path, alone: Batches) -> None:
     with dp.Corpus(corpus_path, read_only=True) as corpus:
-        sampler = corpus.sampler(**COMMON, epochs=2)
+        sampler = corpus.sampler(**COMMON, epochs=4)
         sampler.load_state_dict(fresh(corpus_path).state_dict(step=11))
         assert sampler.step == 11
         next(sampler)
@@ -125,7 +125,7 @@ def test_a_step_of_a_run_between_steps_is_the_one_it_took(corpus_path: Path) -> 
 
 def test_another_world_size_goes_on(corpus_path: Path, alone: Batches) -> None:
     two = [
-        SamplerDataset(corpus_path, batch_size=8, seed=7, epochs=2, rank=rank, world_size=2)
+        SamplerDataset(corpus_path, batch_size=8, seed=7, epochs=4, rank=rank, world_size=2)
         for rank in (0, 1)
     ]
     states = [dataset.state_dict(step=9) for dataset in two]
@@ -133,7 +133,7 @@ def test_another_world_size_goes_on(corpus_path: Path, alone: Batches) -> None:
     one = fresh(corpus_path)
     one.load_state_dict(states[0])
     assert anchors(loader(one, 2)) == anchors(alone[9:])
-    three = SamplerDataset(corpus_path, batch_size=8, seed=7, epochs=2, rank=0, world_size=3)
+    three = SamplerDataset(corpus_path, batch_size=8, seed=7, epochs=4, rank=0, world_size=3)
     three.load_state_dict(states[0])
     with pytest.raises(dp.StateMismatchError, match=r"batch_size \(saved: 16, now: 24\)"):
         next(iter(three))
@@ -156,7 +156,7 @@ def test_saved_runs_are_resumed_and_saved_again(
 ) -> None:
     state = tmp_path / "runs.duckdb"
     with dp.Corpus(corpus_path, read_only=True) as corpus:
-        sampler = corpus.sampler(**COMMON, epochs=2, run="mine", state=state)
+        sampler = corpus.sampler(**COMMON, epochs=4, run="mine", state=state)
         next(sampler)
         sampler.save()
     dataset = SamplerDataset.resume(corpus_path, "mine", state=state)

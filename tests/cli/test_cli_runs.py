@@ -63,7 +63,8 @@ def without_steps(rows: Sequence[dict[str, Any]], batch: int) -> list[dict[str, 
     """Return rows of ``plan`` or ``served`` without their steps, which have to be right."""
     for row in rows:
         assert row["step"] == row["position"] // batch
-    return [{name: row[name] for name in row if name != "step"} for row in rows]
+    more = ("step", "displaced")  # which samples have no column for
+    return [{name: row[name] for name in row if name not in more} for row in rows]
 
 
 def ids(command: str, *arguments: str | Path, batch: int) -> list[dict[str, Any]]:
