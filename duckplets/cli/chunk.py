@@ -23,36 +23,41 @@ if TYPE_CHECKING:
 def chunk(
     corpus: CORPUS,
     max_tokens: Annotated[
-        int | None, typer.Option(help="A longer section is cut into windows of so many; 1024.")
+        int | None,
+        typer.Option(help="A longer section is cut into windows of so many. [default: 1024]"),
     ] = None,
     overlap: Annotated[
         list[str] | None,
-        option("Tokens shared by neighbours; several make several sets; 64.", "TOKENS"),
+        option("Tokens shared by neighbours; several make several sets. [default: 64]", "TOKENS"),
     ] = None,
     summary_tokens: Annotated[
         int | None,
-        typer.Option(help="Length of a longer section's summary; 512 or half a window; 0: none."),
+        typer.Option(
+            help="Length of a longer section's summary; 0: none. [default: 512, or half a window]"
+        ),
     ] = None,
     chunker: Annotated[
-        str | None, option("sentences, markdown or code; windows for none.", "NAME")
+        str | None,
+        option("sentences, markdown or code; windows for none. [default: windows]", "NAME"),
     ] = None,
     summary_weight: Annotated[
-        float | None, typer.Option(help="Weight of a summary, from 0 to 1; 0.35.")
+        float | None, typer.Option(help="Weight of a summary, from 0 to 1. [default: 0.35]")
     ] = None,
     weight_floor: Annotated[
-        float | None, typer.Option(help="No chunk weighs less, from 0 to 1; 0.1.")
+        float | None, typer.Option(help="No chunk weighs less, from 0 to 1. [default: 0.1]")
     ] = None,
     position_weight: Annotated[
-        str | None, option("How later windows weigh less; window.", "window|start_ratio")
+        str | None, option("How later windows weigh less. [default: window]", "window|start_ratio")
     ] = None,
     tokenizer: Annotated[
-        str | None, option("A Hugging Face tokenizers file; else words count.", "FILE")
+        str | None, option("A Hugging Face tokenizers file. [default: words count]", "FILE")
     ] = None,
     denoise: Annotated[
         bool, typer.Option("--denoise", help="Clean texts of digits, tables, lines of no letter.")
     ] = False,
     max_digit_ratio: Annotated[
-        float | None, typer.Option(help="Of digits to letters and digits, in a clean line; 0.35.")
+        float | None,
+        typer.Option(help="Of digits to letters and digits, in a clean line. [default: 0.35]"),
     ] = None,
     keep_tables: Annotated[
         bool, typer.Option("--keep-tables", help="Leave Markdown tables as they are.")

@@ -31,7 +31,7 @@ def embed(
     name: Annotated[str, typer.Option(help="Name of the set.")] = "default",
     split: Annotated[
         Literal["train", "validation", "test"] | None,
-        typer.Option(help="Texts of this split only; by default all."),
+        typer.Option(help="Texts of this split only. [default: all]"),
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Texts of one call, at most.")] = 256,
     retries: Annotated[int, typer.Option(help="How often a call that fails is made again.")] = 2,
@@ -53,7 +53,7 @@ def embed(
         bool, typer.Option("--normalise", help="Divide every vector by its length.")
     ] = False,
     made_by: Annotated[
-        str | None, typer.Option(help="What the set is tied to; by default the function's name.")
+        str | None, typer.Option(help="What the set is tied to. [default: the function's name]")
     ] = None,
     json: JSON = False,
 ) -> None:

@@ -18,7 +18,7 @@ def forecast(
     steps: Annotated[
         int | None,
         typer.Option(
-            min=0, help="From step 0; by default to the end, or an epoch of the last phase."
+            min=0, help="From step 0. [default: to the end, or an epoch of the last phase]"
         ),
     ] = None,
     json: JSON = False,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SOURCE = Annotated[
     str | None,
-    typer.Option(help="Of this source only; by default of all.", autocompletion=completion.sources),
+    typer.Option(help="Of this source only. [default: of all]", autocompletion=completion.sources),
 ]
 SPLIT = Annotated[
     str | None,
@@ -50,7 +50,7 @@ def index(
         str | None,
         typer.Option(
             metavar="FILE|english|none",
-            help="Words to leave out from now on: one a line, or 571 English ones; none.",
+            help="Words to leave out from now on: one a line, or 571 English ones. [default: none]",
         ),
     ] = None,
     engine: ENGINE = None,
@@ -95,15 +95,15 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="bm25|NAME,…",
-            help="By bm25, by the vectors of that name, or by several, whose ranks are fused; "
-            "bm25.",
+            help="By bm25, by the vectors of that name, or by several, whose ranks are "
+            "fused. [default: bm25]",
         ),
     ] = None,
     encoder: Annotated[
         str | None,
         typer.Option(
             metavar="MODEL|module:function",
-            help="What makes a vector of the text; by default the model that made the set.",
+            help="What makes a vector of the text. [default: the model that made the set]",
         ),
     ] = None,
     json: JSON = False,
@@ -158,7 +158,7 @@ def mine(
     recipe: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Names of recipes; by default all that a sampler draws, if they can be mined.",
+            help="Names of recipes. [default: all that a sampler draws, if they can be mined]",
             autocompletion=completion.recipes,
         ),
     ] = None,
@@ -168,11 +168,15 @@ def mine(
     ] = None,
     split: Annotated[Split | None, typer.Option(help="For this split only.")] = None,
     preset: PRESET = None,
-    top_k: Annotated[int | None, typer.Option(help="Negatives kept for each anchor; 32.")] = None,
-    range_min: Annotated[
-        int | None, typer.Option(help="Pass over so many of the first; 0.")
+    top_k: Annotated[
+        int | None, typer.Option(help="Negatives kept for each anchor. [default: 32]")
     ] = None,
-    range_max: Annotated[int | None, typer.Option(help="Ranks that are looked at; all.")] = None,
+    range_min: Annotated[
+        int | None, typer.Option(help="Pass over so many of the first. [default: 0]")
+    ] = None,
+    range_max: Annotated[
+        int | None, typer.Option(help="Ranks that are looked at. [default: all]")
+    ] = None,
     min_score: Annotated[float | None, typer.Option(help="Drop what scores less.")] = None,
     max_score: Annotated[float | None, typer.Option(help="Drop what scores more.")] = None,
     absolute_margin: Annotated[
@@ -189,28 +193,30 @@ def mine(
         typer.Option(help="What --range-min passes over: survivors of the filters, or all ranks."),
     ] = None,
     query_tokens: Annotated[
-        int | None, typer.Option(help="Tokens of an anchor that are looked for; 64.")
+        int | None, typer.Option(help="Tokens of an anchor that are looked for. [default: 64]")
     ] = None,
     sampling: Annotated[
         Literal["rotate", "top", "random"] | None,
-        typer.Option(help="How samples draw from those kept; rotate."),
+        typer.Option(help="How samples draw from those kept. [default: rotate]"),
     ] = None,
     rotation: Annotated[
-        int | None, typer.Option(help="Samples draw from the first so many; from all.")
+        int | None, typer.Option(help="Samples draw from the first so many. [default: from all]")
     ] = None,
     when_short: Annotated[
         Literal["backfill", "random", "drop", "keep"] | None,
         typer.Option(
             help="What to do about anchors with too few: take from beyond --range-max (nothing "
-            "without it), fill up at random, drop or keep them; backfill."
+            "without it), fill up at random, drop or keep them. [default: backfill]"
         ),
     ] = None,
     scope: Annotated[
         Literal["pool", "shard"] | None,
-        typer.Option(help="Search the whole pool, or the anchor's own shard of it; pool."),
+        typer.Option(
+            help="Search the whole pool, or the anchor's own shard of it. [default: pool]"
+        ),
     ] = None,
     shard_documents: Annotated[
-        int | None, typer.Option(help="Documents of a shard; 65536.")
+        int | None, typer.Option(help="Documents of a shard. [default: 65536]")
     ] = None,
     engine: ENGINE = None,
     json: JSON = False,
@@ -250,19 +256,19 @@ def export(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Name of a recipe; by default the one with the most mined anchors.",
+            help="Name of a recipe. [default: the one with the most mined anchors]",
             autocompletion=completion.recipes,
         ),
     ] = None,
     source: Annotated[
         str | None,
         typer.Option(
-            help="From this source only; by default from all.", autocompletion=completion.sources
+            help="From this source only. [default: from all]", autocompletion=completion.sources
         ),
     ] = None,
     split: Annotated[
         Literal["train", "validation", "test"] | None,
-        typer.Option(help="By default train, of beir test."),
+        typer.Option(help="Of this split. [default: train, of beir test]"),
     ] = None,
     preset: PRESET = None,
     shape: Annotated[
@@ -270,14 +276,14 @@ def export(
         | None,
         typer.Option(
             help="Of sentence-transformers triplet, n-tuple, labeled-pair or labeled-list; of "
-            "tevatron documents or passages. By default the first."
+            "tevatron documents or passages. [default: the first]"
         ),
     ] = None,
     negatives: Annotated[
         int | None,
         typer.Option(
             help="Of an anchor at most; in an n-tuple exactly; 0 for plain pairs, which need no "
-            "mining. All."
+            "mining. [default: all]"
         ),
     ] = None,
     when_short: Annotated[
@@ -289,7 +295,9 @@ def export(
     ] = None,
     documents: Annotated[
         Literal["split", "all"] | None,
-        typer.Option(help="Of beir: documents of the split alone, or of all splits; split."),
+        typer.Option(
+            help="Of beir: documents of the split alone, or of all splits. [default: split]"
+        ),
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write scores as well.")] = False,
     overwrite: Annotated[
@@ -308,8 +316,7 @@ def export(
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
         duckplets export faq.duckdb pairs.parquet --format sentence-transformers --negatives 0
         duckplets export faq.duckdb train.jsonl --format flagembedding --scores
-        duckplets export faq.duckdb eight.jsonl --format flagembedding --negatives 8 \
-            --when-short random
+        duckplets export faq.duckdb 8.jsonl --format flagembedding --negatives 8 --when-short random
         duckplets export faq.duckdb evaluation --format beir --split test --documents all
     """
     from duckplets.corpus import Corpus

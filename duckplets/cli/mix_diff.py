@@ -39,11 +39,13 @@ def mix_diff(
     state: STATE = None,
     sources: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME,…", help="All sources; by default those of run or corpus."),
+        typer.Option(metavar="NAME,…", help="All sources. [default: those of run or corpus]"),
     ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help=f"Samples a step of all ranks; of a run its own, else {_BATCH}."),
+        typer.Option(
+            min=1, help=f"Samples a step of all ranks. [default: of a run its own, else {_BATCH}]"
+        ),
     ] = None,
     json: JSON = False,
 ) -> None:

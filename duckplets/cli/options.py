@@ -47,18 +47,21 @@ def option(text: str, metavar: str = "COLUMN") -> typer.models.OptionInfo:
 
 KIND = Annotated[
     Literal["triplets", "pairs", "texts", "messages"] | None,
-    typer.Option(help="By default triplets."),
+    typer.Option(help="What a sample is. [default: triplets]"),
 ]
 SPLIT = Annotated[
-    Literal["train", "validation", "test"] | None, typer.Option(help="By default train.")
+    Literal["train", "validation", "test"] | None,
+    typer.Option(help="Texts of this split. [default: train]"),
 ]
-BATCH_SIZE = Annotated[int | None, typer.Option(help="Samples a batch, of each rank; 128.")]
-EPOCHS = Annotated[int | None, typer.Option(min=0, help="Where the run ends; by default nowhere.")]
+BATCH_SIZE = Annotated[
+    int | None, typer.Option(help="Samples a batch, of each rank. [default: 128]")
+]
+EPOCHS = Annotated[int | None, typer.Option(min=0, help="Where the run ends. [default: nowhere]")]
 REMAINDER = Annotated[
     Literal["keep", "drop", "pad"] | None,
-    typer.Option(help="Serve a short last batch, leave it out, or fill it up; keep."),
+    typer.Option(help="Serve a short last batch, leave it out, or fill it up. [default: keep]"),
 ]
-SEED = Annotated[int | None, typer.Option(help="Another seed, another order; 42.")]
+SEED = Annotated[int | None, typer.Option(help="Another seed, another order. [default: 42]")]
 RECIPES = Annotated[
     list[str] | None,
     typer.Option(
@@ -78,14 +81,16 @@ MIXTURE = Annotated[
 ]
 TEMPERATURE = Annotated[
     float | None,
-    typer.Option(help="Of the weights of --mixture: more than 1 flattens, less sharpens; 1."),
+    typer.Option(
+        help="Of the weights of --mixture: more than 1 flattens, less sharpens. [default: 1]"
+    ),
 ]
-NEGATIVES = Annotated[int | None, typer.Option(help="Negatives a triplet; 1.")]
+NEGATIVES = Annotated[int | None, typer.Option(help="Negatives a triplet. [default: 1]")]
 EMPTY = Annotated[
     Literal["error", "skip"] | None,
     typer.Option(
-        help="Refuse recipes and sources that find no anchor, or leave them out; by default those "
-        "are refused that were named."
+        help="Refuse recipes and sources that find no anchor, or leave them out. [default: those "
+        "that were named are refused]"
     ),
 ]
 NO_DUPLICATES = Annotated[bool, typer.Option("--no-duplicates", help="No text twice in a batch.")]
@@ -100,8 +105,8 @@ BY = Annotated[
     list[str] | None,
     typer.Option(
         metavar="bm25|random|bm25=SHARE,random=SHARE",
-        help="Where negatives come from in recipes that leave it open; by default mined ones where "
-        "there are some, else random ones.",
+        help="Where negatives come from in recipes that leave it open. [default: mined where there "
+        "are some, else random]",
     ),
 ]
 STRUCTURAL_NEGATIVES = Annotated[
@@ -136,7 +141,9 @@ ALLOW_STALE = Annotated[
 NO_PREFIXES = Annotated[bool, typer.Option("--no-prefixes", help="Show no metadata before texts.")]
 WORLD_SIZE = Annotated[
     int | None,
-    typer.Option(min=1, help="Ranks that share every batch; 1. With --resume it is divided anew."),
+    typer.Option(
+        min=1, help="Ranks that share every batch. With --resume it is divided anew. [default: 1]"
+    ),
 ]
 
 # -- which run ------------------------------------------------------------------------------------
@@ -148,7 +155,7 @@ TAG = Annotated[
 ]
 STATE = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The state file; by default beside the corpus."),
+    typer.Option(metavar="FILE", help="The state file. [default: beside the corpus]"),
 ]
 VERSION = Annotated[
     str | None,
@@ -164,7 +171,7 @@ ALLOW_DRIFT = Annotated[
 ]
 OUT = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="FILE.jsonl or FILE.parquet; by default stdout."),
+    typer.Option(metavar="FILE", help="FILE.jsonl or FILE.parquet. [default: stdout]"),
 ]
 
 

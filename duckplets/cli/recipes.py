@@ -27,7 +27,7 @@ RECIPE = Annotated[
 SOURCE = Annotated[
     str | None,
     typer.Option(
-        help="Name of a source; by default the first the recipe suits.",
+        help="Name of a source. [default: the first the recipe suits]",
         autocompletion=completion.sources,
     ),
 ]

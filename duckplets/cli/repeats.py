@@ -23,7 +23,9 @@ def deduplicate(
     corpus: CORPUS,
     near: Annotated[
         float | None,
-        typer.Option(help="Least Jaccard similarity of two texts, above 0 and up to 1; 0.85."),
+        typer.Option(
+            help="Least Jaccard similarity of two texts, above 0 and up to 1. [default: 0.85]"
+        ),
     ] = None,
     equal: Annotated[bool, typer.Option("--equal", help="Equal texts only.")] = False,
     action: Annotated[

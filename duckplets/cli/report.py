@@ -16,13 +16,13 @@ from duckplets.cli.options import option
 def report(
     corpus: CORPUS,
     html: Annotated[
-        Path | None, option("The page; by default CORPUS with .html for .duckdb.", "FILE.html")
+        Path | None, option("The page. [default: CORPUS with .html for .duckdb]", "FILE.html")
     ] = None,
     run: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A saved run, as it stands; by default what a new one would draw.",
+            help="A saved run, as it stands. [default: what a new one would draw]",
             autocompletion=completion.runs,
         ),
     ] = None,

@@ -57,11 +57,11 @@ def given(
         typer.Option("--list", metavar="FILE", help="A file of hf:// lines, each a source."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the source; by default that of the file.")
+        str | None, typer.Option(help="Name of the source. [default: that of the file]")
     ] = None,
     format: Annotated[  # noqa: A002 - it is the option's name
         str | None,
-        typer.Option(metavar="FORMAT", help=f"{', '.join(FORMATS)}; by default of the suffix."),
+        typer.Option(metavar="FORMAT", help=f"{', '.join(FORMATS)}. [default: of the suffix]"),
     ] = None,
     anchor: Annotated[
         list[str] | None,
@@ -132,14 +132,16 @@ def given(
     ] = None,
     on_bad_date: Annotated[
         Literal["null", "fail"] | None,
-        typer.Option(help="A date that cannot be read leaves its record without, or fails; null."),
+        typer.Option(
+            help="A date that cannot be read leaves its record without, or fails. [default: null]"
+        ),
     ] = None,
     null_values: Annotated[
         list[str] | None,
         typer.Option(metavar="WORD,…", help="Words for no value, as in N/A,nan,NULL."),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of text, such as latin-1; UTF-8.")
+        str | None, typer.Option(metavar="NAME", help="Of text, such as latin-1. [default: UTF-8]")
     ] = None,
     prefix: Annotated[
         str | None,
@@ -155,7 +157,9 @@ def given(
     ] = False,
     pattern: Annotated[
         list[str] | None,
-        typer.Option(metavar="GLOB", help="Files of a folder that are read; *.txt. Repeat it."),
+        typer.Option(
+            metavar="GLOB", help="Files of a folder that are read. Repeat it. [default: *.txt]"
+        ),
     ] = None,
     by_heading: Annotated[
         bool,
@@ -166,13 +170,14 @@ def given(
         ),
     ] = False,
     max_row: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Of a row or line, as in 256MB; 128MB.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Of a row or line, as in 256MB. [default: 128MB]"),
     ] = None,
     max_field: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Of a value of a row; 64MB.")
+        str | None, typer.Option(metavar="SIZE", help="Of a value of a row. [default: 64MB]")
     ] = None,
     reader_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="What reading may take; 512MB.")
+        str | None, typer.Option(metavar="SIZE", help="What reading may take. [default: 512MB]")
     ] = None,
 ) -> Given:
     """Return what options say; its parameters are those of every command that reads sources."""

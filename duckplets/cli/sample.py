@@ -42,14 +42,16 @@ def sample(
     corpus: CORPUS,
     how: Opening,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Batches to write; 1, or with --epochs all.")
+        int | None, typer.Option(min=0, help="Batches to write. [default: 1, or with --epochs all]")
     ] = None,
     columns: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN,…", help="Columns of a sample.")
     ] = None,
     vectors: Annotated[
         Literal["error", "drop", "null"] | None,
-        typer.Option(help="With columns such as anchor_vector: texts that have none; error."),
+        typer.Option(
+            help="With columns such as anchor_vector: texts that have none. [default: error]"
+        ),
     ] = None,
     no_prefixes: NO_PREFIXES = False,
     rank: Annotated[
@@ -119,7 +121,7 @@ def plan(
     corpus: CORPUS,
     how: Opening,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Batches to plan; 1, or with --epochs all.")
+        int | None, typer.Option(min=0, help="Batches to plan. [default: 1, or with --epochs all]")
     ] = None,
     out: OUT = None,
 ) -> None:
@@ -148,7 +150,7 @@ def served(
     start: Annotated[int, typer.Option("--from", min=0, help="The first position.")] = 0,
     stop: Annotated[
         int | None,
-        typer.Option("--to", min=0, help="After the last; by default where the run stands."),
+        typer.Option("--to", min=0, help="After the last. [default: where the run stands]"),
     ] = None,
     run: RUN = "default",
     tag: TAG = None,

@@ -24,15 +24,17 @@ def show(
         str | None,
         typer.Argument(
             metavar="[SOURCE]",
-            help="Name of a source; by default all.",
+            help="Name of a source. [default: all]",
             autocompletion=completion.sources,
         ),
     ] = None,
     split: Annotated[
         Literal["train", "validation", "test"] | None,
-        typer.Option(help="Records of one split; by default all. Of samples by default train."),
+        typer.Option(help="Records of one split. [default: all; of samples train]"),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="Records, at most; 10.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Records, at most. [default: 10]")
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="Show so many samples, the first of a new run.")
     ] = None,

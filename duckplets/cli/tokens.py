@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 OUT = Annotated[Path, typer.Argument(metavar="OUT", help="A folder.")]
 PLACE = "A folder, or s3://bucket/prefix in an object store"
 SOURCES = Annotated[
-    list[str] | None, typer.Option("--source", metavar="NAME,…", help="By default all sources.")
+    list[str] | None,
+    typer.Option("--source", metavar="NAME,…", help="Names of sources. [default: all]"),
 ]
 CODE = Annotated[
     list[str] | None,
@@ -43,7 +44,7 @@ def train(
     ] = 2,
     special: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOKEN", help="In place of <s> </s> <pad> <unk> <mask>; repeatable."),
+        typer.Option(metavar="TOKEN", help="Repeat it. [default: <s> </s> <pad> <unk> <mask>]"),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the tenth that is held out.")] = 42,
     texts: Annotated[
@@ -106,7 +107,8 @@ def shard(
         ),
     ] = None,
     split: Annotated[
-        list[str] | None, typer.Option(metavar="NAME,…", help="By default train.")
+        list[str] | None,
+        typer.Option(metavar="NAME,…", help="Texts of this split. [default: train]"),
     ] = None,
     sources: SOURCES = None,
     code: CODE = None,

@@ -81,7 +81,7 @@ class _Watched:
     Args:
         corpus: The corpus file, or a folder of token shards.
         run: Name of the run.
-        state: The state file; by default beside the corpus.
+        state: The state file. [default: beside the corpus]
     """
 
     def __init__(self, corpus: Path, run: str, state: Path | None) -> None:

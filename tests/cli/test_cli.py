@@ -25,6 +25,7 @@ from effort import THOROUGH, often, some
 from hub_server import Hub
 from prebuilt import toy_corpus
 from programs import PATIENCE, python, ran
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import duckplets as dp
@@ -67,6 +68,20 @@ def test_version() -> None:
 def test_every_help_has_an_example(command: list[str]) -> None:
     text = ok(*command, "--help")
     assert f"Example:\n      duckplets {' '.join(command)} " in text or "| duckplets" in text
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_shows_defaults_in_one_form_and_examples_whole(words: list[str]) -> None:
+    command: Any = get_command(app)
+    for word in words:
+        command = command.commands[word]
+    for parameter in command.params:
+        told = getattr(parameter, "help", None) or ""
+        assert "by default" not in told.lower(), told
+        # A stray word or number at the end, as of "…, of each rank; 128."
+        assert not re.search(r"; (?:[a-z]+|[\d.]+[A-Z]*|UTF-8)\.$", told), told
+    _, _, example = command.help.partition("Example:\n")
+    assert not re.search(r"\S {2,}\S", example), example
 
 
 def test_no_command_shows_help() -> None:
