@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.errors import MigrationError as MigrationError
     from duckplets.errors import MissingFileError as MissingFileError
     from duckplets.errors import MixtureError as MixtureError
+    from duckplets.errors import PassingError as PassingError
     from duckplets.errors import QualityError as QualityError
     from duckplets.errors import QueryError as QueryError
     from duckplets.errors import ReadOnlyError as ReadOnlyError
@@ -135,7 +136,7 @@ _HOMES = {
         "ChangedFileError ChunkingError CorpusLockedError DamagedFileError DeadlineError "
         "DuckpletsError "
         "EmptyPoolError "
-        "ExtensionError MigrationError MissingFileError MixtureError "
+        "ExtensionError MigrationError MissingFileError MixtureError PassingError "
         "QualityError QueryError ReadOnlyError "
         "RecipeError SamplerError ShardError EngineError "
         "SourceError SplitError StateMismatchError VectorError"

@@ -2,6 +2,7 @@
 
     DuckpletsError
     ├── SourceError         a source cannot be read, or its rows contradict what is stored
+    │   └── PassingError    a source cannot be read at the moment, and perhaps later
     ├── RecipeError         a recipe, a condition or a recipes file is wrong
     ├── ChunkingError       chunking settings, a tokenizer file
     ├── SplitError          split ratios, missing splits
@@ -48,6 +49,7 @@ __all__ = [
     "MigrationError",
     "MissingFileError",
     "MixtureError",
+    "PassingError",
     "QualityError",
     "QueryError",
     "ReadOnlyError",
@@ -78,6 +80,14 @@ class DuckpletsError(Exception):
 
 class SourceError(DuckpletsError, ValueError):
     """A source cannot be read, or its rows contradict what is stored."""
+
+
+class PassingError(SourceError):
+    """A source cannot be read at the moment, and perhaps later.
+
+    A source of your own may raise it as well: ``Corpus.acquire`` then opens the source again at
+    its last mark, after a while, as often as ``retries`` says.
+    """
 
 
 class RecipeError(DuckpletsError, ValueError):

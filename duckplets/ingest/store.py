@@ -106,6 +106,7 @@ class Storing:
         self.counts = counts or Counts()
         self.chunking = current_chunking(database)
         self.refusal: SourceError | None = None  # raised when what was set aside is stored
+        self._forgotten = 0  # rows that earlier versions of a remapped source had set aside
         self._kept: list[pa.Array] = []  # ids that a remapped source still has
         self._is_new = False
         self._flags: list[str] | None = None  # what looks odd about the first texts
@@ -228,6 +229,9 @@ class Storing:
         said = [*self.request.notes, told(reading) if reading is not None else ""]
         if self.counts.quarantined:
             said.append(self._quarantined())
+        if self._forgotten:
+            rows = counted(self._forgotten, "row")
+            said.append(f"gone from the table quarantine: {rows} of earlier versions")
         if self.refusal is None:
             said += records_told(self.database, self.source_id, self.version)
         said += [f"look: {flag}" for flag in self._flags or ()]
@@ -261,7 +265,10 @@ class Storing:
         return removed, spanning
 
     def _remove_the_rest(self) -> int:
-        """Remove the records of a source that were there before and did not come again."""
+        """Remove what a source had before and has not now: records, and rows set aside."""
+        of_name = {"source": self.request.name, "version": self.version}
+        found = self.database.run("ingest/conversations/forget_quarantine", of_name)
+        self._forgotten = int(found[0][0])
         ids = pa.chunked_array(self._kept, pa.string())
         of_source = {"source_id": self.source_id, "version": self.version}
         with self.database.registered(kept=pa.table({"record_id": ids})):

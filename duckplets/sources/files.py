@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from duckplets.base.stores import Store, Stored, address_of
-from duckplets.errors import SourceError
+from duckplets.errors import PassingError, SourceError
 from duckplets.sources.base import Mapped
 from duckplets.sources.cache import arrivals, default_cache
 from duckplets.sources.feed import rows_of
@@ -31,7 +31,6 @@ from duckplets.sources.limits import limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.origins import Origins
 from duckplets.sources.paths import Paths, default_name, files, uri
-from duckplets.sources.rereading import PassingError
 from duckplets.sources.rows import Begun, Rows
 
 if TYPE_CHECKING:

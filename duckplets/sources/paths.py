@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from duckplets.base.shown import shown
 from duckplets.base.stores import Store, Stored, address_of, is_address
-from duckplets.errors import DuckpletsError, SourceError
-from duckplets.sources.rereading import PassingError
+from duckplets.errors import DuckpletsError, PassingError, SourceError
 from duckplets.sources.rows import MAX_BYTES
 from duckplets.sources.transcoded import Transcoded, codec_of
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.shown import counted, harmless, shown
-from duckplets.errors import SourceError
+from duckplets.errors import PassingError, SourceError
 from duckplets.sources.limits import Limits, Reader
 from duckplets.sources.rows import Mark, Rows
 
@@ -52,10 +52,6 @@ _OF_NETWORKS = frozenset(
         *("urllib3.exceptions.HTTPError", "httpx._exceptions.TransportError"),
     }
 )
-
-
-class PassingError(SourceError):
-    """A source cannot be read at the moment, and perhaps later."""
 
 
 class Rereading:

@@ -63,7 +63,7 @@ class Preprocessor:
 AnyPreprocessor = Denoiser | Normaliser | Preprocessor
 
 
-def register_preprocessor(name: str, function: Cleaner, version: str = "1") -> Preprocessor:
+def register_preprocessor(name: str, function: Cleaner, version: int | str = 1) -> Preprocessor:
     """Give a function that cleans text a name, so that chunking settings can ask for it.
 
     Register it in every process that ingests into such a corpus or chunks it; drawing samples
@@ -81,14 +81,16 @@ def register_preprocessor(name: str, function: Cleaner, version: str = "1") -> P
     Raises:
         ChunkingError: A wrong name or version, or not a function.
     """
-    preprocessor = Preprocessor(name=name, version=version)
+    if not isinstance(version, int | str) or isinstance(version, bool):
+        raise ChunkingError(f"preprocessor version {version!r}: expected a number or a text")
+    preprocessor = Preprocessor(name=name, version=str(version))
     if not callable(function):
         raise ChunkingError(
             f"preprocessor {name!r} is {function!r}: expected a function of a text that returns "
             f"a text or None"
         )
-    _REGISTERED.pop((name, version), None)
-    _REGISTERED[name, version] = function
+    _REGISTERED.pop((name, preprocessor.version), None)
+    _REGISTERED[name, preprocessor.version] = function
     return preprocessor
 
 
@@ -180,5 +182,5 @@ def _checked(given: Any) -> AnyPreprocessor:
     shown = getattr(given, "__name__", None) or type(given).__name__
     raise ChunkingError(
         f"preprocessors: the function {shown} has no name that a corpus could store; first call: "
-        f"dp.register_preprocessor({shown!r}, {shown}, version='1')"
+        f"dp.register_preprocessor({shown!r}, {shown}, version=1)"
     )

@@ -32,6 +32,10 @@ class _UnfitError(Exception):
     """What was returned is not what it should be."""
 
 
+class _OneForAllError(_UnfitError):
+    """What was returned is one vector for several texts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
     """What became of a batch.
@@ -82,6 +86,7 @@ class Calls:
         self._normalise = normalise
         self.max_failures = max_failures
         self._last: deque[bool] = deque(maxlen=WINDOW)
+        self._tells_apart = False  # whether a call with several texts has returned as many vectors
 
     @property
     def failures(self) -> int:
@@ -94,7 +99,11 @@ class Calls:
         return self.failures > self.max_failures * WINDOW
 
     def embed(self, texts: Sequence[str], prompt: str | None) -> Embedded:
-        """Embed a batch; where too many texts fail, it ends before the last of them."""
+        """Embed a batch; where too many texts fail, it ends before the last of them.
+
+        Raises:
+            VectorError: One vector is returned for several texts that alone have one each.
+        """
         rows, vectors = [], []
         failed: dict[int, str] = {}
         left = [np.arange(len(texts))]
@@ -136,6 +145,8 @@ class Calls:
             try:
                 found = self._checked(self._encoder.call(texts, prompt), len(texts))
             except Exception as error:
+                if isinstance(error, _OneForAllError) and not self._tells_apart:
+                    self._refuse_one_for_all(texts, prompt)
                 said = str(error) if isinstance(error, _UnfitError) else _told(error)
                 reason = shown(said, _REASON)
                 continue
@@ -147,6 +158,22 @@ class Calls:
         nothing = np.zeros((len(texts), self.dimension or 0), self._dtype)
         return nothing, np.zeros(len(texts), bool), reason
 
+    def _refuse_one_for_all(self, texts: list[str], prompt: str | None) -> None:
+        """Refuse what returns one vector for two texts as it does for each of them.
+
+        Called with each text alone it would look as it should, and all have the same vector.
+        """
+        for some in (texts[:2], texts[:1], texts[1:2]):
+            try:
+                if len(_array(self._encoder.call(some, prompt))) != 1:
+                    return
+            except Exception:  # it fails on a text, and tells it apart by that
+                return
+        raise VectorError(
+            f"it returned one vector for {len(texts):,} texts: give an array (texts, dimension), "
+            f"a vector for each text in their order"
+        )
+
     def _not_finite(self) -> str:
         return f"its vector has numbers that are not finite in {self._dtype}"
 
@@ -156,7 +183,9 @@ class Calls:
         if found.ndim != 2:
             raise _UnfitError(f"it returned an array of shape {found.shape}, not ({count}, d)")
         if found.shape[0] != count:
-            raise _UnfitError(f"it returned {found.shape[0]:,} vectors for {count:,} texts")
+            unfit = _OneForAllError if found.shape[0] == 1 else _UnfitError
+            raise unfit(f"it returned {found.shape[0]:,} vectors for {count:,} texts")
+        self._tells_apart = self._tells_apart or count > 1
         if found.shape[1] != (self.dimension or found.shape[1] or 1):
             raise _UnfitError(
                 f"it returned vectors of {found.shape[1]:,} numbers, not of {self.dimension or 1:,}"

@@ -10,7 +10,7 @@ chunks. The best texts are looked up in the corpus, more of them while too few l
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,10 +71,14 @@ def search_by(
         raise VectorError(f"by={BM25!r} looks for a text, and a vector is given")
     depth = k if isinstance(by, str) else max(_DEPTH, k)
     scope = {"source": source, "split": split}
+    store = VectorStore(Path(str(database.path)))
+    # All that may be refused comes before an index is built.
+    sets = {name: store.need(name) for name in names if name != BM25}
+    queries = {name: _unit(_query(of, asked, encoder)) for name, of in sets.items()}
     found = {
         name: search(database, asked, depth, **scope)
         if name == BM25
-        else _by_vector(database, name, asked, depth, encoder, **scope)
+        else _by_vector(database, sets[name], queries[name], depth, **scope)
         for name in names
     }
     return found[by] if isinstance(by, str) else _fused(found, k)
@@ -98,16 +102,13 @@ def _names(by: Any) -> list[str]:
 
 def _by_vector(
     database: Database,
-    name: str,
-    asked: Any,
+    of: VectorSet,
+    query: Singles,
     k: int,
-    encoder: Any,
     *,
     source: str | None,
     split: str | None,
 ) -> pa.Table:
-    of = VectorStore(Path(str(database.path))).need(name)
-    query = _unit(_query(of, asked, encoder))
     compared = _opened(database, of)
     hashes, scores = compared.vectors.hashes, compared.cosines(query)
     scope = {"source": source, "split": split, "k": k}
@@ -155,8 +156,8 @@ def _encoded(of: VectorSet, text: str, encoder: Any) -> Floats:
         told = ", ".join(f"{key} {value!r}" for key, value in made_by.items() if value)
         raise VectorError(
             f"the vectors {of.name!r} are of no model that can be loaded by its name "
-            f"({shown(told) or 'nothing is known of it'}): give encoder=, what made them, or a "
-            f"vector"
+            f"({shown(told) or 'nothing is known of it'}): give encoder=, what made them"
+            f"{_call_of(made_by)}, or a vector"
         )
     model = made_by["model"] if encoder is None else encoder
     own = encoder_of(model, prompts=prompts, made_by=None if _is_model(model) else "query")
@@ -168,6 +169,13 @@ def _encoded(of: VectorSet, text: str, encoder: Any) -> Floats:
     prompt = prompts.get(QUERY_ROLE, "") if prompts else None
     calls = Calls(own, dtype="float32", dimension=of.dimension)
     return np.asarray(calls.one(text, prompt), np.float64)
+
+
+def _call_of(made_by: Mapping[str, Any]) -> str:
+    """Return how the command line names the function that made a set, where it has such a name."""
+    module, _, function = str(made_by.get("function")).rpartition(".")
+    is_named = function.isidentifier() and module.replace(".", "").isidentifier()
+    return f" (--encoder {module}:{function})" if is_named and module != "__main__" else ""
 
 
 def _is_model(model: Any) -> bool:

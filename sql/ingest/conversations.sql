@@ -18,3 +18,9 @@ SELECT
     ) AS has_tools
 FROM new_conversations
 WHERE messages IS NOT NULL
+
+-- name: forget_quarantine
+-- Delete the rows of a source that earlier versions set aside; returns their number.
+-- Parameters: $source, $version.
+DELETE FROM quarantine
+WHERE source = $source AND version < $version

@@ -99,6 +99,21 @@ def test_a_remapped_source_is_that_of_the_new_reading_whatever_was_there(tmp_pat
             assert old.to_pylist() == [8]  # a run that is pinned to it goes on
 
 
+def test_rows_set_aside_are_those_of_the_reading_in_force(corpus):
+    def aside() -> list[tuple[str, int, int]]:
+        rows = corpus.sql("SELECT source, version, row FROM quarantine ORDER BY ALL").to_pylist()
+        return [(row["source"], row["version"], row["row"]) for row in rows]
+
+    rows = [{"q": "one", "a": None}, {"q": None, "a": "two"}, {"q": "three", "a": "3"}]
+    how = {"on_error": "quarantine", "progress": False}
+    corpus.ingest(memory(rows, anchor="q", positive="a"), **how)
+    corpus.ingest(memory(rows, anchor="a"), name="other", **how)
+    assert aside() == [("memory", 1, 1), ("memory", 1, 2), ("other", 2, 1)]
+    report = corpus.ingest(memory(rows, anchor="q"), remap=True, **how)
+    assert aside() == [("memory", 3, 2), ("other", 2, 1)]
+    assert "gone from the table quarantine: 2 rows of earlier versions" in report.notes
+
+
 def test_runs_go_on_after_a_remap(tmp_path):
     with toy_corpus(tmp_path / "t.duckdb") as corpus:
         name = corpus.sources()["name"][0].as_py()

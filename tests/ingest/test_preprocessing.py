@@ -87,6 +87,7 @@ def test_a_function_goes_by_the_name_it_was_given_last() -> None:
     second = register_preprocessor("two", shout, version="b")
     assert Chunking(preprocessors=[shout]).preprocessors == (second,)
     assert second == Preprocessor(name="two", version="b")
+    assert register_preprocessor("two", shout, 3).to_json() == {"name": "two", "version": "3"}
     register_preprocessor("one", shout)
     assert Chunking(preprocessors=(shout, second)).preprocessors == (first, second)
 

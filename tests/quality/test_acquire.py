@@ -163,7 +163,7 @@ def test_what_may_pass_is_told_from_what_does_not() -> None:
             self.response = type("R", (), {"status_code": status})()
 
     passing: list[Exception] = [TimeoutError(), OSError("x"), ConnectionRefusedError(), Answer(503)]
-    passing += [OSError(110, "timed out"), rereading.PassingError("x"), Answer(429)]
+    passing += [OSError(110, "timed out"), dp.PassingError("x"), Answer(429)]
     for error in passing:
         wrapped = dp.SourceError("x")
         wrapped.__cause__ = error

@@ -281,6 +281,22 @@ def test_it_stops_when_too_many_of_the_last_texts_fail(toy: dp.Corpus) -> None:
     assert (report.failed, report.embedded) == (len(never), 120 - len(never))
 
 
+def test_one_vector_for_any_batch_is_refused(toy: dp.Corpus) -> None:
+    """Called with each text alone it would look as it should, and all vectors be the same."""
+    calls = []
+
+    def pooled(texts: list[str]) -> Any:
+        calls.append(len(texts))
+        return np.ones((1, 4), np.float32)
+
+    for returned in (pooled, lambda texts: pooled(texts).tolist()):
+        calls.clear()
+        with pytest.raises(dp.VectorError, match=r"one vector for [0-9]+ texts: give an array"):
+            toy.embed(returned, "pooled", batch_size=8, made_by="pooled", progress=False)
+        assert calls == [8, 2, 1, 1]
+        assert not VectorStore(toy.path).path.exists()
+
+
 def test_a_function_that_always_fails_leaves_no_set(toy: dp.Corpus) -> None:
     def broken(texts: list[str]) -> Any:
         raise ValueError("no network")

@@ -28,8 +28,7 @@ from urllib.parse import urlsplit
 from duckplets.base.documents import DocumentLimits, Unreadable, decoded
 from duckplets.base.plain import Shape, from_json, misfit
 from duckplets.base.shown import shown
-from duckplets.errors import SourceError
-from duckplets.sources.rereading import PassingError
+from duckplets.errors import PassingError, SourceError
 
 T = TypeVar("T")
 Sleep = Callable[[float], Any]
