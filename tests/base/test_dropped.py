@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import BuiltinMethodType
 from typing import Any
@@ -37,6 +37,16 @@ MADE: dict[str, tuple[Callable[[dp.Corpus], Any], Any, str]] = {
 }
 
 
+@pytest.fixture
+def no_callbacks() -> Iterator[None]:
+    """Have garbage collections call nobody: Hypothesis' own callback would take the Ctrl-C."""
+    callbacks = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks[:] = callbacks
+
+
+@pytest.mark.usefixtures("no_callbacks")
 @pytest.mark.parametrize("made", MADE)
 def test_ctrl_c_is_not_lost_where_something_is_dropped(
     made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

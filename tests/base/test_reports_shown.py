@@ -36,6 +36,7 @@ PAIR = PairReport(
     outcomes={"full": 5, HOSTILE: 1},
     counts={"kept": 7},
     quantiles={"negative_score": {"0.5": 1.25}},
+    unranked=0,
     searched=3,
     resumed=0,
     seconds=0.5,

@@ -61,7 +61,7 @@ def test_none_takes_what_was_mined_where_something_was(corpus: dp.Corpus) -> Non
     assert left_open.settings.candidates == asked.settings.candidates
     assert left_open.notes == []
     assert "negatives mined" in left_open.describe()
-    both = opened(corpus, OPEN, OTHER, WIDE, mixture={})
+    both = opened(corpus, OPEN, OTHER, WIDE, mixture=dp.Mixture({}, omitted=1))
     assert both.notes == []
     told = {tuple(line.split()[:2]): line for line in both.describe().splitlines()}
     assert "negatives mined" in told["s0", "open"]
@@ -119,7 +119,7 @@ def test_stale_ones_are_refused_with_three_ways_out(tmp_path: Path) -> None:
             assert way in told
         assert opened(corpus, by="random").settings.candidates == {}
         assert opened(corpus, allow_stale=True).settings.candidates
-        assert opened(corpus, mixture={"s0": 0}).settings.candidates == {}, "it is not drawn from"
+        assert opened(corpus, mixture={"s1": 1}).settings.candidates == {}, "it is not drawn from"
     shown = error("sample", path, "--mixture", "s0=1,s1=0")
     assert "--by 'random'" in shown
     assert "--allow-stale" in shown

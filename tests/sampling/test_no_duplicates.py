@@ -23,6 +23,11 @@ ANSWERS = dp.TextRecipe("answers", CONTEXT)
 COMMON = "nothing is known of it"
 
 
+def counts_of(sampler: dp.Sampler) -> dict[str, float]:
+    """Return what was taken, without what was waited for."""
+    return {name: of for name, of in sampler.metrics().items() if name.startswith("data/")}
+
+
 def add(corpus: dp.Corpus, name: str, size: int, *, share: float = 0, answers: int = 0) -> None:
     """Add a source, one answer of which a share of the records have, or which has so many."""
     rows, draw = [], random.Random(f"{name} {share}")
@@ -127,9 +132,9 @@ def test_displaced_samples_are_the_same_however_they_are_come_to(
             rows = [row for part in parts for row in next(part).to_pylist()]
             assert rows == batches[step]
     with corpus.resume(state=state) as resumed:
-        assert resumed.metrics() == sampler.metrics()
+        assert counts_of(resumed) == counts_of(sampler)
         assert next(resumed).to_pylist() == next(sampler).to_pylist()
-        assert resumed.metrics() == sampler.metrics()
+        assert counts_of(resumed) == counts_of(sampler)
     counts = Counter(row["source"] for row in sampler.served(0, 70 * 12).to_pylist())
     forecast = sampler.forecast(70)
     found = Counter[str]()
