@@ -123,7 +123,7 @@ SWAP = Annotated[
     bool | None,
     typer.Option(
         "--swap/--no-swap",
-        help="Whether anchor and positive change places in half of the samples; by default not.",
+        help="Whether anchor and positive change places in half of the samples.",
         show_default=False,
     ),
 ]

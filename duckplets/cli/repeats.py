@@ -37,7 +37,9 @@ def deduplicate(
         int | None,
         typer.Option(help="Of a MinHash signature; such that 99 % of pairs at --near are found."),
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="Hash functions of a band; likewise.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Hash functions of a band. [default: as near asks]")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the hash functions.")] = 42,
     dry_run: DRY_RUN = False,
     engine: ENGINE = None,

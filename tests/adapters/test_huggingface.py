@@ -77,14 +77,14 @@ def test_without_texts_there_is_nothing_to_give(corpus: dp.Corpus) -> None:
 
 
 def test_a_stream_is_the_run(corpus: dp.Corpus, rows: list[dict[str, Any]]) -> None:
-    stream = corpus.sampler(**COMMON, epochs=2).to_hf()
+    stream = corpus.sampler(**COMMON, epochs=4).to_hf()
     assert list(stream) == rows
     assert list(stream) == rows  # every iteration begins where the first did
     assert list(islice(corpus.sampler(**COMMON).to_hf(), 500)) == rows[:500]  # endless
 
 
 def test_a_stream_begins_where_it_is_told(corpus: dp.Corpus, rows: list[dict[str, Any]]) -> None:
-    sampler = corpus.sampler(**COMMON, epochs=2)
+    sampler = corpus.sampler(**COMMON, epochs=4)
     next(sampler)
     assert list(sampler.to_hf()) == rows[16:]
     assert list(sampler.to_hf(start_step=30)) == rows[480:]
@@ -124,7 +124,7 @@ def test_one_rank_of_several_is_refused(corpus: dp.Corpus) -> None:
 def test_a_stored_stretch_leaves_the_sampler_as_it_was(
     corpus: dp.Corpus, rows: list[dict[str, Any]]
 ) -> None:
-    sampler = corpus.sampler(**COMMON, epochs=2)
+    sampler = corpus.sampler(**COMMON, epochs=4)
     next(sampler)
     before = sampler.state_dict()
     assert sampler.to_hf_dataset(3).to_list() == rows[16:64]
